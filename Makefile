@@ -1,0 +1,33 @@
+# `make demo` and `make test` need nothing but Python with pip and venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint docs clean
+
+$(BIN)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
+
+$(BIN)/.installed-test: $(BIN)/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test]"
+	touch $@
+
+demo: $(BIN)/.installed  ## learn the embedded WordNet glosses and show what was learnt
+	$(BIN)/python examples/plot_quick_start.py
+
+test: $(BIN)/.installed-test  ## the whole default suite: style, import contracts, types, tests, doctests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q
+
+docs: $(BIN)/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) build docs/_build
