@@ -1,1 +1,13 @@
+"""Data: files of the Extreme Classification Repository, generators, one embedded real data set."""
 
+from sklearn_xlc.datasets._generators import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.datasets._wordnet_glosses import load_wordnet_glosses
+from sklearn_xlc.datasets._xmc_file import dump_xmc_file, load_xmc_file
+
+__all__ = [
+    "dump_xmc_file",
+    "load_wordnet_glosses",
+    "load_xmc_file",
+    "make_extreme_multiclass",
+    "make_extreme_multilabel",
+]

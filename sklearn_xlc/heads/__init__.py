@@ -1,1 +1,9 @@
+"""Output heads: each owns the output space, trains on ragged positives and ranks labels."""
 
+from sklearn_xlc.heads._base import Head, Targets
+from sklearn_xlc.heads.cascade import CascadeHead
+from sklearn_xlc.heads.flat import FlatHead
+from sklearn_xlc.heads.product import ProductHead
+from sklearn_xlc.heads.sampling import SamplingHead
+
+__all__ = ["CascadeHead", "FlatHead", "Head", "ProductHead", "SamplingHead", "Targets"]

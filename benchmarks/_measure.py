@@ -1,0 +1,145 @@
+"""Run one model in a fresh process and measure it there.
+
+``measure`` starts the process, enforces the time limit and always returns a mapping with a
+``status``; started as a script, this file is that process: it reads its job from the command
+line, trains, predicts, saves, and leaves a JSON file and the predicted label ids behind.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+
+
+def measure(model, data_folder, *, threads=2, limit=1800.0, k=5, python=sys.executable):
+    """Measure one model on one data set folder, in a process of its own.
+
+    Returns
+    -------
+    result : dict
+        ``status`` is "ok", "not installed", "did not finish" or "failed"; where it is "ok" the
+        mapping holds the seconds, the bytes and ``topk``, the predicted ids ``(n_test, k)``.
+    """
+    with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
+        command = [python, __file__, model, str(data_folder), scratch, str(threads), str(k)]
+        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        with open(Path(scratch, "log.txt"), "w") as log:
+            try:
+                process = subprocess.run(
+                    command, env=environment, stdout=log, stderr=log, timeout=limit
+                )
+            except subprocess.TimeoutExpired:
+                return {"status": "did not finish", "limit_s": limit}
+        return _collect(Path(scratch), process.returncode)
+
+
+def _collect(scratch, returncode):
+    """What the process left behind, or the end of what it said before it failed."""
+    report = scratch / "report.json"
+    if returncode != 0 or not report.exists():
+        reason = (scratch / "log.txt").read_text(errors="replace")[-2000:]
+        return {"status": "failed", "returncode": returncode, "reason": reason}
+    result = json.loads(report.read_text())
+    if result["status"] == "ok":
+        result["topk"] = np.load(scratch / "topk.npy")
+    return result
+
+
+def load_part(folder, part):
+    """``X`` and ``Y`` of one part of a data set folder, as canonical float32 CSR."""
+    pair = []
+    for name in ("X", "Y"):
+        matrix = sp.csr_matrix(sp.load_npz(Path(folder, f"{name}_{part}.npz")), dtype=np.float32)
+        matrix.sum_duplicates()
+        pair.append(matrix)
+    return pair
+
+
+class Clock:
+    """Wall and CPU seconds, all threads and finished children included, and peak memory."""
+
+    def __enter__(self):
+        reset_peak()
+        self.start = time.perf_counter(), _cpu_seconds()
+        return self
+
+    def __exit__(self, *error):
+        self.wall = time.perf_counter() - self.start[0]
+        self.cpu = _cpu_seconds() - self.start[1]
+        self.peak = memory("VmHWM")
+
+
+def _cpu_seconds():
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def memory(field):
+    """A field of this process's status in bytes: VmRSS is held now, VmHWM is the peak."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}: memory is measured on Linux only")
+
+
+def reset_peak():
+    """Make the peak start anew from what is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def tree_bytes(path):
+    """Bytes of all files below a folder."""
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+
+
+def _run_job(model, folder, scratch, threads, k):
+    """Train, predict and save one model; the mapping that ``measure`` returns."""
+    from peers import ADAPTERS
+
+    # Should memory run out, the kernel is to end this process and no other.
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    X, Y = load_part(folder, "trn")
+    X_test, _ = load_part(folder, "tst")
+    try:
+        adapter = ADAPTERS[model](threads, scratch)
+    except ModuleNotFoundError as error:
+        return {"status": "not installed", "reason": str(error)}
+    adapter.prepare(X, Y)
+    level = memory("VmRSS")
+    with Clock() as fit:
+        adapter.fit(X, Y)
+    with Clock() as predict:
+        topk = adapter.predict_topk(X_test, k)
+    adapter.save(scratch / "model")
+    np.save(scratch / "topk.npy", topk)
+    return {
+        "status": "ok",
+        "fit_wall_s": fit.wall,
+        "fit_cpu_s": fit.cpu,
+        "predict_wall_s": predict.wall,
+        "predict_cpu_s": predict.cpu,
+        "fit_peak_bytes": fit.peak - level,
+        "predict_peak_bytes": predict.peak - level,
+        "model_bytes": tree_bytes(scratch / "model"),
+        "versions": adapter.versions(),
+    }
+
+
+if __name__ == "__main__":
+    name, data, work, n_threads, top = sys.argv[1:]
+    outcome = _run_job(name, data, Path(work), int(n_threads), int(top))
+    Path(work, "report.json").write_text(json.dumps(outcome))

@@ -1,0 +1,85 @@
+"""Settings of the whole package, kept per thread as in scikit-learn."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+_DEFAULTS = {"dense_limit": 2 * 2**30}
+_LOCAL = threading.local()
+
+
+def _settings() -> dict[str, Any]:
+    if not hasattr(_LOCAL, "settings"):
+        _LOCAL.settings = dict(_DEFAULTS)
+    return _LOCAL.settings
+
+
+def get_config() -> dict[str, Any]:
+    """Return a copy of the current settings.
+
+    Returns
+    -------
+    dict
+        ``dense_limit``: largest dense output in bytes.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> sklearn_xlc.get_config()
+    {'dense_limit': 2147483648}
+    """
+    return dict(_settings())
+
+
+def set_config(*, dense_limit: int | None = None) -> None:
+    """Change the settings of this thread.
+
+    Parameters
+    ----------
+    dense_limit : int, default=None
+        Largest dense output, in bytes, that `decision_function`, `predict_proba`, `predict` and
+        `transform` may allocate; larger ones raise ``MemoryError`` before anything is allocated.
+        None leaves it as it is. Initially 2 GiB.
+
+    Raises
+    ------
+    ValueError
+        If `dense_limit` is not a positive integer.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> sklearn_xlc.set_config(dense_limit=2 * 2**30)
+    """
+    if dense_limit is not None:
+        if isinstance(dense_limit, bool) or not isinstance(dense_limit, Integral):
+            raise ValueError(f"dense_limit must be a whole number of bytes, got {dense_limit!r}")
+        if dense_limit < 1:
+            raise ValueError(f"dense_limit must be at least 1 byte, got {dense_limit}")
+        _settings()["dense_limit"] = int(dense_limit)
+
+
+@contextlib.contextmanager
+def config_context(*, dense_limit: int | None = None) -> Iterator[None]:
+    """Change settings within a ``with`` block.
+
+    Parameters
+    ----------
+    dense_limit : int, default=None
+        See :func:`set_config`.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> with sklearn_xlc.config_context(dense_limit=1000):
+    ...     sklearn_xlc.get_config()
+    {'dense_limit': 1000}
+    """
+    before = get_config()
+    set_config(dense_limit=dense_limit)
+    try:
+        yield
+    finally:
+        set_config(**before)

@@ -1,0 +1,147 @@
+"""What the user calls a label, turned into integer ids and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+
+@dataclass
+class LabelCode:
+    """Names of the labels, and the form in which predictions are given back.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_labels,)
+        Distinct labels (multi-class), or the column numbers of the indicator (multi-label).
+    multilabel : bool
+    sparse_output : bool
+        Whether `fit` saw a sparse indicator, so that `predict` returns one.
+    dtype : dtype
+        Type of the indicator.
+    """
+
+    classes: np.ndarray
+    multilabel: bool
+    sparse_output: bool
+    dtype: Any
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return len(self.classes)
+
+    def encode(self, y: Any) -> sp.csr_matrix:
+        """CSR indicator of shape (n_samples, n_labels) of y as returned by :func:`check_y`."""
+        if self.multilabel:
+            if y.ndim != 2 or y.shape[1] != self.n_labels:
+                raise ValueError(
+                    f"y must be an indicator with {self.n_labels} columns as in the first fit, "
+                    f"got shape {y.shape}"
+                )
+            return y
+        if y.ndim != 1:
+            raise ValueError(
+                "y was 1-D class labels in the first fit and is an indicator matrix now; "
+                "give the same form"
+            )
+        ids = np.searchsorted(self.classes, y)
+        ids[ids == self.n_labels] = 0
+        unknown = self.classes[ids] != y
+        if unknown.any():
+            raise ValueError(
+                f"y holds the label {y[unknown][0]!r}, which is not one of the {self.n_labels} "
+                "classes of the first fit; name all classes in the first call (`classes=`)"
+            )
+        indptr = np.arange(len(y) + 1)
+        return sp.csr_matrix(
+            (np.ones(len(y), dtype=np.int8), ids, indptr), shape=(len(y), self.n_labels)
+        )
+
+    def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
+        """Predicted indicator in the form of the y that `fit` saw."""
+        ones = np.ones(len(ids), dtype=self.dtype)
+        Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
+        Y.sort_indices()
+        return Y if self.sparse_output else Y.toarray()
+
+
+def check_y(y: Any) -> Any:
+    """Validate y: 1-D labels as an ndarray, an indicator as canonical CSR of int8.
+
+    Raises
+    ------
+    ValueError
+        If y is missing, holds NaN or infinity, is continuous, or is an indicator with values other
+        than 0 and 1.
+    """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    if sp.issparse(y):
+        return _check_indicator(y)
+    if hasattr(y, "__array__") or hasattr(y, "__dataframe__") or isinstance(y, (list, tuple)):
+        y = np.asarray(y) if not _is_mixed(y) else y
+    if _is_mixed(y):
+        raise ValueError(
+            "y mixes labels of different types (such as str and int); convert them to one type"
+        )
+    y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
+    if y.ndim == 2 and y.shape[1] > 1:
+        return _check_indicator(y)
+    check_classification_targets(y)
+    return column_or_1d(y, warn=True)
+
+
+def code_of(y: Any, checked: Any) -> LabelCode:
+    """Code of y, given also as :func:`check_y` returned it."""
+    if sp.issparse(checked):
+        dtype = y.dtype if hasattr(y, "dtype") else np.asarray(y).dtype
+        return LabelCode(np.arange(checked.shape[1]), True, sp.issparse(y), dtype)
+    classes = np.unique(checked)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has one class only ({classes[0]!r}); a classifier needs at least two classes"
+        )
+    return LabelCode(classes, False, False, classes.dtype)
+
+
+def _is_mixed(y: Any) -> bool:
+    """Whether 1-D labels are Python objects of types that do not sort together."""
+    array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    if array.dtype != object or array.ndim != 1:
+        return False
+    kinds = {"str" if isinstance(label, str) else "number" for label in array}
+    return len(kinds) > 1 and not any(label is None for label in array)
+
+
+def _check_indicator(y: Any) -> sp.csr_matrix:
+    if sp.issparse(y) and (y.ndim != 2 or y.shape[1] == 0):
+        raise ValueError(f"a sparse y must have shape (n_samples, n_labels), got {y.shape}")
+    Y = sp.csr_matrix(y)
+    values = Y.data
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"a 2-D y must be a 0/1 indicator, got dtype {values.dtype}")
+    wrong = ~np.isin(values, (0, 1))
+    if wrong.any():
+        row = int(np.searchsorted(Y.indptr, np.flatnonzero(wrong)[0], side="right")) - 1
+        raise ValueError(
+            f"a 2-D y must be an indicator of zeros and ones, but row {row} holds "
+            f"{values[wrong][0]!r}; for one label a row give a 1-D y, for label ids use "
+            "sklearn.preprocessing.MultiLabelBinarizer"
+        )
+    Y = sp.csr_matrix((values.astype(np.int8), Y.indices, Y.indptr), shape=Y.shape)
+    if not Y.has_canonical_format:
+        Y.sum_duplicates()
+        if (Y.data > 1).any():
+            raise ValueError("y holds an entry of the sparse indicator more than once")
+    Y.eliminate_zeros()
+    if Y.shape[0] and Y.nnz == 0:
+        raise ValueError(
+            "no row of y has a label: at least one row of an indicator must hold a one"
+        )
+    return Y

@@ -1,0 +1,42 @@
+"""A module as plain NumPy arrays and an empty skeleton: parameters are saved once."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def save_module(module: nn.Module) -> dict[str, Any]:
+    """State of a module that pickles at the size of its parameters.
+
+    joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
+    the CPU whatever device the module was trained on.
+    """
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    # deepcopy takes what is in the memo for the copy of a tensor: no weight is ever duplicated.
+    memo: dict[int, Any] = {}
+    for tensor in tensors.values():
+        empty = torch.empty_like(tensor, device="meta")
+        is_parameter = isinstance(tensor, nn.Parameter)
+        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+    weights = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {"version": 1, "skeleton": copy.deepcopy(module, memo), "weights": weights}
+
+
+def load_module(saved: dict[str, Any]) -> nn.Module:
+    """Module of a state made by :func:`save_module`, in evaluation mode, on the CPU."""
+    if saved["version"] != 1:
+        raise ValueError(
+            f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1"
+        )
+    module = copy.deepcopy(saved["skeleton"])
+    with warnings.catch_warnings():
+        # Memory-mapped weights are read-only, which torch warns of; training copies them first.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        tensors = {name: torch.from_numpy(value) for name, value in saved["weights"].items()}
+    module.load_state_dict(tensors, strict=False, assign=True)
+    return module.eval()

@@ -1,0 +1,366 @@
+"""Label ids as digits of a mixed-radix number: one digit a head, most significant first."""
+
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_scalar
+
+from sklearn_xlc.codes._head_lengths import check_lengths
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[Any]
+
+# One bit of headroom below int64, so that id * length + digit never wraps.
+MAX_CODES = 2**62
+
+
+class MixedRadix:
+    """Code of labels by the digits of several heads.
+
+    Label ``r`` has the digits ``d_h = floor(r / P_h) mod L_h`` with the place value
+    ``P_h = L_{h+1} * ... * L_H`` [1]_. When the product of the lengths exceeds ``n_labels``, the
+    last codes name no label; no method here ever returns one of them.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels, at least 1.
+    lengths : sequence of int
+        Length of each head, most significant first. Their product must be at least ``n_labels`` and
+        less than ``2**62``.
+
+    Attributes
+    ----------
+    n_labels : int
+        Number of labels.
+    lengths : tuple of int
+        Length of each head.
+    n_heads : int
+        Number of heads.
+    place_values : ndarray of shape (n_heads,), int64
+        Place value of each head's digit; the last is 1.
+    n_codes : int
+        Product of the lengths: number of codes, of which the first ``n_labels`` name a label.
+
+    Raises
+    ------
+    TypeError
+        If ``n_labels`` or a length is not an integer.
+    ValueError
+        If they are out of range, or the product of the lengths does not cover the labels.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, et al., "Multi-Head Encoding for Extreme Label Classification",
+       Eqs. 10 and 11.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.codes import MixedRadix
+    >>> code = MixedRadix(5, (3, 2))
+    >>> code.encode([0, 3, 4])
+    array([[0, 0],
+           [1, 1],
+           [2, 0]])
+    >>> code.decode([[1, 1], [2, 0]])
+    array([3, 4])
+
+    The best pair of digits is (2, 1), which would be label 5: it does not exist.
+
+    >>> scores, ids = code.topk([np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 4.0]])], k=2)
+    >>> ids
+    array([[3, 1]])
+    >>> scores
+    array([[5., 4.]])
+    """
+
+    def __init__(self, n_labels: int, lengths: Sequence[int]) -> None:
+        self.n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+        self.lengths = check_lengths(lengths)
+        self.n_heads = len(self.lengths)
+        self.n_codes = math.prod(self.lengths)
+        if not self.n_labels <= self.n_codes < MAX_CODES:
+            raise ValueError(
+                f"the product of lengths={self.lengths} is {self.n_codes}; it must be at least "
+                f"n_labels={self.n_labels} and less than 2**62"
+            )
+        place_values = [math.prod(self.lengths[h + 1 :]) for h in range(self.n_heads)]
+        self.place_values: IntArray = np.array(place_values, dtype=np.int64)
+        self._bound = _bound_digits(self.n_labels, place_values)
+
+    def __repr__(self) -> str:
+        return f"MixedRadix(n_labels={self.n_labels}, lengths={self.lengths})"
+
+    def encode(self, ids: npt.ArrayLike) -> IntArray:
+        """Digits of label ids.
+
+        Parameters
+        ----------
+        ids : array-like of int of shape (n,)
+            Label ids in ``[0, n_labels)``. Any other shape is accepted, the digits become the last
+            axis.
+
+        Returns
+        -------
+        ndarray of shape (n, n_heads), int64
+            One digit a head.
+
+        Raises
+        ------
+        ValueError
+            If an id is no integer or names no label.
+        """
+        remainder = _as_int64(ids, "ids")
+        _check_range(remainder, self.n_labels, "ids", f"n_labels={self.n_labels}")
+        digits = np.empty((*remainder.shape, self.n_heads), dtype=np.int64)
+        for h, place_value in enumerate(self.place_values):
+            digits[..., h], remainder = np.divmod(remainder, place_value)  # Eq. 10 in [1]
+        return digits
+
+    def decode(self, digits: npt.ArrayLike) -> IntArray:
+        """Label ids of digits: the inverse of :meth:`encode`.
+
+        Parameters
+        ----------
+        digits : array-like of int of shape (n, n_heads)
+            Digit of head ``h`` in ``[0, lengths[h])``.
+
+        Returns
+        -------
+        ndarray of shape (n,), int64
+            Label ids.
+
+        Raises
+        ------
+        ValueError
+            If a digit is out of range, or digits name a label that does not exist.
+        """
+        digits = _as_int64(digits, "digits")
+        if digits.ndim == 0 or digits.shape[-1] != self.n_heads:
+            raise ValueError(
+                f"digits must have one column a head ({self.n_heads}), got shape {digits.shape}"
+            )
+        for h, length in enumerate(self.lengths):
+            _check_range(digits[..., h], length, f"digits of head {h}", f"lengths[{h}]={length}")
+        ids = digits @ self.place_values  # Eq. 11 in [1]
+        _check_range(ids, self.n_labels, "labels named by digits", f"n_labels={self.n_labels}")
+        return ids
+
+    def topk(self, log_scores: Sequence[npt.ArrayLike], k: int) -> tuple[FloatArray, IntArray]:
+        """Best k labels by the sum of the heads' scores: exact, over existing labels only.
+
+        Head by head, the k best prefixes are kept beside the one prefix that the bound ``n_labels``
+        still constrains, so that no table over all labels is ever made.
+
+        Parameters
+        ----------
+        log_scores : sequence of n_heads array-like of shape (n, lengths[h])
+            Additive scores of each head's digits, such as log-probabilities. ``-inf`` is allowed;
+            NaN and ``+inf`` are not. Theorem 1 of the paper needs this form: products of raw logits
+            cannot be maximised head by head.
+        k : int
+            Number of labels, from 1 to ``n_labels``.
+
+        Returns
+        -------
+        scores : ndarray of shape (n, k)
+            Summed scores (over the heads in order), best first; float32 if all heads are float32.
+        ids : ndarray of shape (n, k), int64
+            Their labels. Where labels tie because their digits tie in every head's scores, or their
+            sums are equal without rounding, the smaller id comes first; labels that tie only after
+            rounding, or at ``-inf``, are taken in an order that is deterministic.
+
+        Raises
+        ------
+        TypeError
+            If ``k`` is not an integer.
+        ValueError
+            If ``k`` is out of range, or the scores have wrong shapes or values.
+        """
+        k = int(check_scalar(k, "k", Integral, min_val=1))
+        if k > self.n_labels:
+            raise ValueError(f"k={k} asks for more labels than exist: n_labels={self.n_labels}")
+        heads = self._check_scores(log_scores)
+        n_rows = len(heads[0])
+        # `best`: the k best prefixes strictly below the bound; `edge`: the prefix equal to it.
+        best_scores = np.empty((n_rows, 0), dtype=heads[0].dtype)
+        best_ids = np.empty((n_rows, 0), dtype=np.int64)
+        edge_scores, edge_id = np.zeros((n_rows, 1), dtype=heads[0].dtype), 0
+        for h, (scores, length) in enumerate(zip(heads, self.lengths)):
+            found = []
+            if best_ids.shape[1]:
+                found.append(_extend(best_scores, best_ids, scores, k))
+            if h < len(self._bound):
+                digit = self._bound[h]
+                digit_scores, digits = _k_best_digits(scores[:, :digit], k)
+                found.append((edge_scores + digit_scores, edge_id * length + digits))
+                if h + 1 < len(self._bound):
+                    edge_scores = edge_scores + scores[:, digit, None]
+                    edge_id = edge_id * length + digit
+            best_scores = np.concatenate([pair[0] for pair in found], axis=1)
+            best_ids = np.concatenate([pair[1] for pair in found], axis=1)
+            best_scores, best_ids = _k_best(best_scores, best_ids, k)
+        return best_scores, best_ids
+
+    def log_normalizer(self, log_scores: Sequence[npt.ArrayLike]) -> FloatArray:
+        """Log of the summed exponentials of the scores of all existing labels.
+
+        Subtracting it from the scores of :meth:`topk` renormalises products of softmaxes over the
+        labels that exist. Costs one pass over the heads' scores.
+
+        Parameters
+        ----------
+        log_scores : sequence of n_heads array-like of shape (n, lengths[h])
+            As in :meth:`topk`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Log normalizer; ``-inf`` where every label scores ``-inf``.
+
+        Raises
+        ------
+        ValueError
+            If the scores have wrong shapes or values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn_xlc.codes import MixedRadix
+        >>> uniform = [np.log(np.full((1, 2), 1 / 2)), np.log(np.full((1, 3), 1 / 3))]
+        >>> np.exp(MixedRadix(5, (2, 3)).log_normalizer(uniform)).round(4)  # 5 of 6 codes exist
+        array([0.8333])
+        """
+        heads = self._check_scores(log_scores)
+        free = np.zeros_like(heads[0], shape=(self.n_heads + 1, len(heads[0])))
+        for h in reversed(range(self.n_heads)):
+            free[h] = free[h + 1] + _logsumexp(heads[h])  # mass of the heads from h on
+        total = np.full_like(free[0], -np.inf)
+        edge = np.zeros_like(free[0])
+        for h, digit in enumerate(self._bound):
+            total = np.logaddexp(total, edge + _logsumexp(heads[h][:, :digit]) + free[h + 1])
+            if h + 1 < len(self._bound):
+                edge = edge + heads[h][:, digit]
+        return total
+
+    def _check_scores(self, log_scores: Sequence[npt.ArrayLike]) -> list[FloatArray]:
+        """One floating array a head, all of one dtype and checked."""
+        heads = [np.asarray(scores) for scores in log_scores]
+        if len(heads) != self.n_heads:
+            raise ValueError(
+                f"log_scores must hold one array a head ({self.n_heads}), got {len(heads)}"
+            )
+        if heads[0].ndim != 2:
+            raise ValueError(f"log_scores[0] must be 2-D, got shape {heads[0].shape}")
+        dtype = np.result_type(np.float32, *heads)
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"log_scores must hold float32 or float64, got {dtype}")
+        for h, (scores, length) in enumerate(zip(heads, self.lengths)):
+            if scores.shape != (len(heads[0]), length):
+                raise ValueError(
+                    f"log_scores[{h}] must have shape (n, {length}) with one n for all heads, "
+                    f"got {scores.shape}; log_scores[0] has shape {heads[0].shape}"
+                )
+            # One pass: the maximum of an array with NaN is NaN.
+            if not scores.max(initial=-np.inf) < np.inf:
+                raise ValueError(f"log_scores[{h}] holds NaN or +inf; finite and -inf are accepted")
+        return [scores.astype(dtype, copy=False) for scores in heads]
+
+
+def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
+    """Digits of the exclusive bound ``n_labels``, without trailing zeros.
+
+    A label exists if and only if, for one h, its digits before h equal these, and digit h is below:
+    the bound itself is exclusive, so no extra branch is needed for it. Where all codes exist the
+    first digit is ``lengths[0]`` and stands alone: nothing is constrained.
+    """
+    digits, remainder = [], n_labels
+    for place_value in place_values:
+        digit, remainder = divmod(remainder, place_value)
+        digits.append(digit)
+        if remainder == 0:
+            break
+    return digits
+
+
+def _extend(
+    scores: FloatArray, ids: IntArray, head_scores: FloatArray, k: int
+) -> tuple[FloatArray, IntArray]:
+    """Candidates for the k best after one more digit, from prefixes sorted best first."""
+    digit_scores, digits = _k_best_digits(head_scores, k)
+    n_prefixes, n_digits = scores.shape[1], digits.shape[1]
+    # Pair (i, j) of two sorted lists has (i + 1)(j + 1) - 1 pairs that are no worse before it.
+    widths = np.minimum(k // np.arange(1, n_prefixes + 1), n_digits)
+    i = np.repeat(np.arange(n_prefixes), widths)
+    j = np.concatenate([np.arange(width) for width in widths])
+    return (
+        scores[:, i] + digit_scores[:, j],
+        ids[:, i] * head_scores.shape[1] + digits[:, j],
+    )
+
+
+def _k_best_digits(scores: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Best k columns of each row (all of them, where there are fewer), best first."""
+    return _k_best(scores, np.broadcast_to(np.arange(scores.shape[1]), scores.shape), k)
+
+
+def _k_best(scores: FloatArray, ids: IntArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Best k entries of each row, best first, equal scores by smaller id."""
+    n_rows, n_columns = scores.shape
+    if n_columns > k:
+        keep = _k_largest(scores, ids, k)
+        scores, ids = scores[keep].reshape(n_rows, k), ids[keep].reshape(n_rows, k)
+    order = np.lexsort((ids, -scores), axis=-1)
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+
+def _k_largest(scores: FloatArray, ids: IntArray, k: int) -> npt.NDArray[np.bool_]:
+    """Mask with k True a row: the largest scores, and of those equal to the last, smaller ids."""
+    place = scores.shape[1] - k
+    threshold = np.partition(scores, place, axis=1)[:, place, None]
+    keep = scores >= threshold
+    rows = np.flatnonzero(np.count_nonzero(keep, axis=1) > k)
+    if len(rows):
+        tied = scores[rows] == threshold[rows]
+        n_seats = k - np.count_nonzero(keep[rows] & ~tied, axis=1)
+        # Stable sort is linear in the common case of ids that are sorted already.
+        by_id = np.argsort(ids[rows], axis=1, kind="stable")
+        rank = np.cumsum(np.take_along_axis(tied, by_id, axis=1), axis=1)
+        seated = np.empty_like(tied)
+        np.put_along_axis(seated, by_id, rank <= n_seats[:, None], axis=1)
+        keep[rows] &= ~tied | seated
+    return keep
+
+
+def _logsumexp(scores: FloatArray) -> FloatArray:
+    """Row-wise log of summed exponentials; -inf for rows that are empty or all -inf."""
+    peak = scores.max(axis=1, initial=-np.inf)
+    shift = np.where(np.isfinite(peak), peak, scores.dtype.type(0))
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(scores - shift[:, None]).sum(axis=1)) + shift
+
+
+def _as_int64(values: npt.ArrayLike, name: str) -> IntArray:
+    """Integer array as int64."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be integers, got dtype {array.dtype}")
+    if array.dtype == np.uint64 and array.size and array.max() >= MAX_CODES:
+        raise ValueError(f"{name} must be less than 2**62, got {array.max()}")
+    return array.astype(np.int64, copy=False)
+
+
+def _check_range(values: IntArray, stop: int, name: str, limit: str) -> None:
+    """Refuse values outside [0, stop), naming the first."""
+    bad = (values < 0) | (values >= stop)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        row = where[0] if len(where) == 1 else where
+        raise ValueError(
+            f"{name} must be in [0, {stop}) ({limit}), got {values[where]} at row {row}"
+        )

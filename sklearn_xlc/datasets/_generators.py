@@ -1,0 +1,282 @@
+"""Generators of learnable data with very many labels, whose frequencies follow Zipf's law."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.utils import check_random_state
+
+# Repeats of a label in a row are drawn again at most so often; what remains is dropped.
+_MAX_REDRAWS = 100
+
+
+def make_extreme_multiclass(
+    n_samples=1000,
+    n_features=500,
+    n_labels=1000,
+    *,
+    zipf_exponent=1.0,
+    n_features_per_label=8,
+    noise=0.25,
+    all_classes=False,
+    sparse=True,
+    random_state=None,
+):
+    """Generate a multi-class problem with very many classes.
+
+    Every class owns a few characteristic features with weights of its own. A sample shows the
+    features of its class, except that each is replaced, with probability `noise`, by a feature
+    drawn at random. Rows have unit Euclidean length. Nothing of size ``n_samples * n_labels`` or
+    ``n_labels * n_features`` is ever built: a million classes are fine.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of samples.
+    n_features : int, default=500
+        Number of features.
+    n_labels : int, default=1000
+        Number of classes to draw from. Rare ones may not occur in `y`, see `all_classes`.
+    zipf_exponent : float, default=1.0
+        The r-th most frequent class has a probability proportional to ``r ** -zipf_exponent``;
+        0 makes all equally likely. Class ids are in random order of frequency.
+    n_features_per_label : int, default=8
+        Number of characteristic features of a class.
+    noise : float in [0, 1], default=0.25
+        Probability that an entry of a row is noise; at 1 nothing can be learned.
+    all_classes : bool, default=False
+        Whether every class occurs at least once, which needs ``n_samples >= n_labels``. The
+        remaining samples follow Zipf's law.
+    sparse : bool, default=True
+        Whether `X` is a CSR matrix or an ndarray.
+    random_state : int, RandomState instance or None, default=None
+        Seed for reproducible data.
+
+    Returns
+    -------
+    X : csr_matrix or ndarray of shape (n_samples, n_features) and dtype float32
+        Samples, at most `n_features_per_label` entries a row.
+    y : ndarray of shape (n_samples,) and dtype int64
+        Class ids in ``range(n_labels)``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of its range or of the wrong type.
+
+    See Also
+    --------
+    make_extreme_multilabel : The same with several labels a sample.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> X, y = make_extreme_multiclass(100, 50, 1_000_000, random_state=0)
+    >>> X.shape, y.shape
+    ((100, 50), (100,))
+    """
+    _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise)
+    if all_classes and n_samples < n_labels:
+        raise ValueError(
+            f"all_classes=True needs n_samples >= n_labels, got n_samples={n_samples} and "
+            f"n_labels={n_labels}"
+        )
+    rng = _generator(random_state)
+    zipf = _Zipf(n_labels, zipf_exponent, rng)
+    if all_classes:
+        rest = zipf.draw(n_samples - n_labels, rng)
+        y = rng.permutation(np.concatenate([np.arange(n_labels), rest]))
+    else:
+        y = zipf.draw(n_samples, rng)
+    ends = np.arange(n_samples + 1)
+    return _rows(y, ends, n_features, n_features_per_label, noise, sparse, rng), y
+
+
+def make_extreme_multilabel(
+    n_samples=1000,
+    n_features=500,
+    n_labels=1000,
+    *,
+    n_labels_per_row=3.0,
+    zipf_exponent=1.0,
+    n_features_per_label=8,
+    noise=0.25,
+    allow_unlabeled=False,
+    sparse=True,
+    random_state=None,
+):
+    """Generate a multi-label problem with very many labels.
+
+    Every label owns a few characteristic features with weights of its own. A sample shows the
+    features of all its labels, except that each is replaced, with probability `noise`, by a feature
+    drawn at random. Rows have unit Euclidean length. Nothing of size ``n_samples * n_labels`` or
+    ``n_labels * n_features`` is ever built: a million labels are fine.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of samples.
+    n_features : int, default=500
+        Number of features.
+    n_labels : int, default=1000
+        Number of labels. Rare ones may not occur in `Y`.
+    n_labels_per_row : float, default=3.0
+        Mean number of labels of a sample. The numbers are Poisson-distributed, above a minimum of
+        one (without one under `allow_unlabeled`), and cut off at `n_labels`, so that
+        a mean close to `n_labels` is not reached. Labels of a sample are drawn one after the other
+        without replacement.
+    zipf_exponent : float, default=1.0
+        The r-th most frequent label has, in a single draw, a probability proportional to
+        ``r ** -zipf_exponent``; 0 makes all equally likely. Label ids are in random order of
+        frequency.
+    n_features_per_label : int, default=8
+        Number of characteristic features of a label.
+    noise : float in [0, 1], default=0.25
+        Probability that an entry of a row is noise; at 1 nothing can be learned.
+    allow_unlabeled : bool, default=False
+        Whether samples may have no label at all. These have noise features only, as many as
+        one label has.
+    sparse : bool, default=True
+        Whether `X` is a CSR matrix or an ndarray.
+    random_state : int, RandomState instance or None, default=None
+        Seed for reproducible data.
+
+    Returns
+    -------
+    X : csr_matrix or ndarray of shape (n_samples, n_features) and dtype float32
+        Samples.
+    Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
+        Label indicator.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of its range or of the wrong type.
+
+    See Also
+    --------
+    make_extreme_multiclass : The same with one label a sample.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.datasets import make_extreme_multilabel
+    >>> X, Y = make_extreme_multilabel(100, 50, 1_000_000, random_state=0)
+    >>> X.shape, Y.shape
+    ((100, 50), (100, 1000000))
+    """
+    _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise)
+    least = 0 if allow_unlabeled else 1
+    _check_real("n_labels_per_row", n_labels_per_row, least, n_labels)
+    rng = _generator(random_state)
+    counts = np.minimum(least + rng.poisson(n_labels_per_row - least, n_samples), n_labels)
+    Y = _draw_label_sets(counts, _Zipf(n_labels, zipf_exponent, rng), rng)
+    X = _rows(Y.indices, Y.indptr, n_features, n_features_per_label, noise, sparse, rng)
+    return X, Y
+
+
+class _Zipf:
+    """Label ids drawn with probabilities that fall as a power of a random rank."""
+
+    def __init__(self, n_labels, exponent, rng):
+        self.n_labels = n_labels
+        self.cumulated = np.cumsum(np.arange(1, n_labels + 1, dtype=np.float64) ** -exponent)
+        self.id_of_rank = rng.permutation(n_labels)
+
+    def draw(self, size, rng):
+        """Array of independent draws, int64."""
+        ranks = np.searchsorted(self.cumulated, rng.random(size) * self.cumulated[-1], "right")
+        # Rounding may carry a draw past the last rank.
+        return self.id_of_rank[np.minimum(ranks, self.n_labels - 1)]
+
+
+def _draw_label_sets(counts, zipf, rng):
+    """CSR indicator with the given numbers of labels a row."""
+    # Redrawing repeats is sampling one after the other without replacement.
+    rows = np.repeat(np.arange(len(counts)), counts)
+    keys = rows * zipf.n_labels + zipf.draw(len(rows), rng)
+    for _ in range(_MAX_REDRAWS):
+        keys.sort()
+        repeats = np.flatnonzero(keys[1:] == keys[:-1])
+        if not repeats.size:
+            break
+        keys[repeats] += zipf.draw(len(repeats), rng) - keys[repeats] % zipf.n_labels
+    keys = np.unique(keys)
+    rows, labels = np.divmod(keys, zipf.n_labels)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(counts)))])
+    ones = np.ones(len(labels), dtype=np.int32)
+    return csr_matrix((ones, labels, ends), shape=(len(counts), zipf.n_labels))
+
+
+def _rows(labels, ends, n_features, n_features_per_label, noise, sparse, rng):
+    """Feature rows, unit length, of samples whose labels are ``labels[ends[i] : ends[i + 1]]``."""
+    seed = rng.integers(2**64, dtype=np.uint64)
+    counts = np.diff(ends)
+    # A row without labels has one slot of pure noise.
+    slots = np.maximum(counts, 1)
+    slot_ends = np.concatenate([[0], np.cumsum(slots)])
+    is_label = np.repeat(counts > 0, slots)
+    characters = np.zeros(len(is_label), dtype=np.uint64)
+    characters[is_label] = labels
+    # Hashing stands in for a table of all labels' features: memory for the drawn ones only.
+    characters = _mix(
+        characters[:, None] * np.uint64(n_features_per_label)
+        + np.arange(n_features_per_label, dtype=np.uint64)
+        + seed
+    )
+    is_noise = rng.random(characters.shape, dtype=np.float32) < noise
+    is_noise |= ~is_label[:, None]
+    characters[is_noise] = rng.integers(2**64, size=np.count_nonzero(is_noise), dtype=np.uint64)
+    # High bits give the feature, low bits a weight in [0.5, 1.5).
+    features = (characters >> np.uint64(24)) % np.uint64(n_features)
+    weights = (characters & np.uint64(0xFFFFFF)).astype(np.float32) / np.float32(2**24)
+    X = csr_matrix(
+        (
+            weights.ravel() + np.float32(0.5),
+            features.ravel().astype(np.int64),
+            slot_ends * n_features_per_label,
+        ),
+        shape=(len(counts), n_features),
+    )
+    X.sum_duplicates()
+    lengths = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
+    X.data /= np.repeat(lengths, np.diff(X.indptr))
+    return X if sparse else X.toarray()
+
+
+def _mix(keys):
+    """Finaliser of SplitMix64: spreads consecutive keys over all 64 bits."""
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+def _generator(random_state):
+    """A fast generator seeded through scikit-learn's convention."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise):
+    """Refuse parameters out of range."""
+    _check_count("n_samples", n_samples)
+    _check_count("n_features", n_features)
+    _check_count("n_labels", n_labels)
+    _check_real("zipf_exponent", zipf_exponent, 0, np.inf)
+    _check_count("n_features_per_label", n_features_per_label)
+    _check_real("noise", noise, 0, 1)
+
+
+def _check_count(name, value):
+    """Refuse anything but a positive integer."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def _check_real(name, value, low, high):
+    """Refuse anything but a finite number in the closed range."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not (low <= value <= high and np.isfinite(value)):
+        bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
+        raise ValueError(f"{name} must be finite and {bounds}, got {value}")

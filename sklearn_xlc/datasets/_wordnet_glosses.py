@@ -1,0 +1,102 @@
+"""The embedded real data set: definitions of nouns, labelled with everything above them."""
+
+import gzip
+from importlib import resources
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.utils import Bunch
+
+
+def load_wordnet_glosses(*, return_X_y=False):
+    """Load definitions of nouns from WordNet, labelled with all their hypernyms.
+
+    A sample is the definition of a noun as raw text, such as "a town in central Vermont". Its
+    labels are the concepts that the noun is a kind or an instance of, directly or through others:
+    town, municipality, urban area, and so on. Every label has at least 3 training samples, and none
+    belongs to more than a fifth of the samples.
+
+    =======================  =====================
+    Training / test samples  7 958 / 2 098
+    Labels                   2 475
+    Labels a sample          5.82 (mean)
+    Features                 raw text
+    =======================  =====================
+
+    The data are a selection from WordNet 3.0 [1]_, under the notice that `DESCR` ends with.
+
+    Parameters
+    ----------
+    return_X_y : bool, default=False
+        If True, return ``(data, target)`` alone.
+
+    Returns
+    -------
+    bunch : :class:`~sklearn.utils.Bunch`
+        With the attributes
+
+        data : ndarray of shape (n_samples,) and dtype object
+            The definitions, as str.
+        target : csr_matrix of shape (n_samples, n_labels) and dtype int32
+            Label indicator.
+        target_names : ndarray of shape (n_labels,)
+            Names of the labels: first word, part of speech and number of the sense, such as
+            ``'town.n.01'``.
+        synset_names : ndarray of shape (n_samples,)
+            Names of the nouns defined, in the same form. No two samples share one; a name may
+            be a label of other samples.
+        train_indices, test_indices : ndarray of int64
+            Rows of the training and the test part, drawn at random once and for all.
+        DESCR : str
+            Full description of the data, and the licence notice.
+
+    (data, target) : tuple
+        If `return_X_y` is True.
+
+    References
+    ----------
+    .. [1] G. A. Miller, "WordNet: A lexical database for English",
+       Communications of the ACM 38(11), 1995.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.datasets import load_wordnet_glosses
+    >>> glosses = load_wordnet_glosses()
+    >>> glosses.data[0]
+    'a town in central Vermont'
+    >>> glosses.target_names[glosses.target[0].indices[-3:]].tolist()
+    ['region.n.03', 'town.n.01', 'urban_area.n.01']
+    >>> len(glosses.train_indices), len(glosses.test_indices)
+    (7958, 2098)
+    """
+    files = resources.files("sklearn_xlc.datasets") / "data"
+    packed = (files / "wordnet_glosses.tsv.gz").read_bytes()
+    lines = gzip.decompress(packed).decode("utf-8").splitlines()[1:]
+    parts, synsets, hypernyms, definitions = zip(*(line.split("\t") for line in lines))
+    data = np.array(definitions, dtype=object)
+    target, target_names = _indicator([names.split(" ") for names in hypernyms])
+    if return_X_y:
+        return data, target
+    is_train = np.array(parts) == "train"
+    description = (files / "wordnet_glosses.rst").read_text(encoding="utf-8")
+    notice = (files / "LICENSE-WordNet.txt").read_text(encoding="utf-8")
+    return Bunch(
+        data=data,
+        target=target,
+        target_names=target_names,
+        synset_names=np.array(synsets),
+        train_indices=np.flatnonzero(is_train),
+        test_indices=np.flatnonzero(~is_train),
+        DESCR=f"{description}\n{notice}",
+    )
+
+
+def _indicator(rows):
+    """CSR indicator of lists of sorted names, and the sorted names of its columns."""
+    lengths = [len(row) for row in rows]
+    names, ids = np.unique([name for row in rows for name in row], return_inverse=True)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    ones = np.ones(len(ids), dtype=np.int32)
+    indicator = csr_matrix((ones, ids, indptr), shape=(len(rows), len(names)))
+    indicator.sort_indices()
+    return indicator, names

@@ -1,0 +1,412 @@
+"""Reader and writer of the text format of the Extreme Classification Repository."""
+
+import gzip
+import os
+import secrets
+import zlib
+from array import array
+from math import inf, isfinite
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+# Rows formatted at a time by the writer: bounds the strings alive at once.
+_BLOCK_ROWS = 4096
+_GZIP_MAGIC = b"\x1f\x8b"
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+def load_xmc_file(path, *, dtype=np.float32):
+    r"""Read features and labels from a file of the Extreme Classification Repository.
+
+    The first line holds ``n_samples n_features n_labels``. Every further line is one sample,
+    ``l1,l2,... f1:v1 f2:v2 ...``, with label and feature ids that count from 0. A sample without
+    labels starts with a space, a sample without features ends after its labels, and an empty line
+    is a sample with neither. The file is parsed line by line, so the memory needed is that of the
+    result.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        File to read. It is decompressed when its name ends in ``.gz`` or its content starts
+        as a gzip file does.
+    dtype : {numpy.float32, numpy.float64}, default=numpy.float32
+        Type of the feature values.
+
+    Returns
+    -------
+    X : csr_matrix of shape (n_samples, n_features)
+        Features, with sorted indices whatever the order in the file. A zero that the file spells
+        out, as in ``3:0``, stays a stored entry.
+    Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
+        Label indicator, with sorted indices.
+
+    Raises
+    ------
+    ValueError
+        If the file breaks the format: header missing or wrong, an id that is not a whole number or
+        out of the header's range, a value that is not a finite number, a label or feature given
+        twice in a row, more or fewer rows than the header announces. The message names the file,
+        the line (the header is line 1) and the fault.
+
+    See Also
+    --------
+    dump_xmc_file : Write such a file.
+
+    References
+    ----------
+    .. [1] K. Bhatia, K. Dahiya, H. Jain, P. Kar, A. Mittal, Y. Prabhu, M. Varma,
+       "The extreme classification repository: Multi-label datasets and code", 2016.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn_xlc.datasets import load_xmc_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "train.txt"
+    ...     _ = path.write_text("2 4 3\n0,2 1:0.5 3:2\n 0:1\n")
+    ...     X, Y = load_xmc_file(path)
+    >>> X.toarray()
+    array([[0. , 0.5, 0. , 2. ],
+           [1. , 0. , 0. , 0. ]], dtype=float32)
+    >>> Y.toarray()
+    array([[1, 0, 1],
+           [0, 0, 0]], dtype=int32)
+    """
+    path = _check_path(path)
+    dtype = _check_dtype(dtype)
+    line_number = 1
+    try:
+        with _open_to_read(path) as file:
+            parser = _RowParser(*_parse_header(file.readline()), dtype)
+            for line in file:
+                line_number += 1
+                parser.add(line)
+            line_number += 1
+            parser.check_complete()
+    except (_FormatError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}, line {line_number}: {error}") from error
+    return parser.matrices()
+
+
+def dump_xmc_file(X, Y, path):
+    """Write features and labels to a file of the Extreme Classification Repository.
+
+    Values are written with the fewest digits that bring back the same bits, so
+    `load_xmc_file` with the dtype of `X` returns what was written. The file appears under its name
+    only once it is complete: an interrupted call leaves an older file as it was.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Features. Float32 and float64 are written exactly, integers and booleans as float64.
+        Stored zeros of a sparse `X` are written and read back as stored zeros; zeros of a dense `X`
+        are not written. Repeated entries of a sparse `X` are summed.
+    Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+        Label indicator of zeros and ones. Stored zeros are not written.
+    path : str or os.PathLike
+        File to write. It is compressed when its name ends in ``.gz``; the same input gives the
+        same bytes.
+
+    Raises
+    ------
+    ValueError
+        If `X` and `Y` are not two-dimensional with the same number of rows, `X` is not finite, or
+        `Y` holds anything but 0 and 1.
+
+    See Also
+    --------
+    load_xmc_file : Read such a file, where the format is described.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn_xlc.datasets import dump_xmc_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "train.txt"
+    ...     dump_xmc_file([[0.0, 0.5], [1.0, 0.0]], [[1, 0, 1], [0, 0, 0]], path)
+    ...     print(path.read_text())
+    2 2 3
+    0,2 1:0.5
+     0:1
+    """
+    path = _check_path(path)
+    X = _check_features(X)
+    Y = _check_indicator(Y)
+    if X.shape[0] != Y.shape[0]:
+        raise ValueError(
+            f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}"
+        )
+    # Created beside the target, because a rename is atomic within one file system only.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(partial, "xb") as raw:
+            if path.suffix == ".gz":
+                # No time stamp, no name: equal data, equal bytes.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
+                    _write(file, X, Y)
+            else:
+                _write(raw, X, Y)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+class _FormatError(Exception):
+    """A line that breaks the format; the caller adds file and line number."""
+
+
+class _RowParser:
+    """Grows the arrays of both matrices by one line at a time, and refuses malformed lines."""
+
+    def __init__(self, n_samples, n_features, n_labels, dtype):
+        self.shape = (n_samples, n_features, n_labels)
+        self.dtype = dtype
+        self.n_rows = 0
+        # A value from here on rounds to infinity: the midpoint above the largest float32.
+        self.limit = inf if dtype == np.float64 else float(np.finfo(dtype).max) * (1 + 2.0**-25)
+        self.values = array(dtype.char)
+        self.features = array("i" if n_features <= _INT32_MAX else "q")
+        self.labels = array("i" if n_labels <= _INT32_MAX else "q")
+        self.feature_ends = array("q", [0])
+        self.label_ends = array("q", [0])
+
+    def add(self, line):
+        """Parse one line into one row."""
+        n_samples, n_features, n_labels = self.shape
+        tokens = line.split()
+        if self.n_rows == n_samples:
+            if tokens:
+                raise _FormatError(f"the header announces {n_samples} rows, but here is another")
+            return  # blank lines after the last row
+        if b"_" in line:  # int and float would skip it
+            raise _FormatError("'_' has no place in a number")
+        labels = []
+        # A token with a colon is never a list of labels, whether or not a space precedes it.
+        if tokens and not line[:1].isspace() and b":" not in tokens[0]:
+            labels = _parse_ids(tokens.pop(0).split(b","), n_labels, "label")
+        features, values = _split_pairs(tokens)
+        features = _parse_ids(features, n_features, "feature")
+        values = self._parse_values(values)
+        self.labels.extend(labels)
+        self.features.extend(features)
+        self.values.extend(values)
+        self.label_ends.append(len(self.labels))
+        self.feature_ends.append(len(self.features))
+        self.n_rows += 1
+
+    def _parse_values(self, texts):
+        """Numbers of the right-hand sides, all finite in the chosen dtype."""
+        try:
+            values = list(map(float, texts))
+        except ValueError:
+            bad = next(text for text in texts if not _converts(float, text))
+            raise _FormatError(f"feature value {_show(bad)} is not a number") from None
+        if values and not (
+            all(map(isfinite, values)) and -self.limit < min(values) and max(values) < self.limit
+        ):
+            bad = next(t for t, v in zip(texts, values) if not -self.limit < v < self.limit)
+            raise _FormatError(f"feature value {_show(bad)} is not finite in {self.dtype}")
+        return values
+
+    def check_complete(self):
+        """Refuse a file that ended early."""
+        if self.n_rows < self.shape[0]:
+            raise _FormatError(
+                f"the file ends here with {self.n_rows} rows, its header announces {self.shape[0]}"
+            )
+
+    def matrices(self):
+        """Both matrices, canonical."""
+        n_samples, n_features, n_labels = self.shape
+        ones = np.ones(len(self.labels), dtype=np.int32)
+        X = csr_matrix(
+            (
+                np.frombuffer(self.values, dtype=self.dtype),
+                np.frombuffer(self.features, dtype=self.features.typecode),
+                np.frombuffer(self.feature_ends, dtype=np.int64),
+            ),
+            shape=(n_samples, n_features),
+        )
+        Y = csr_matrix(
+            (
+                ones,
+                np.frombuffer(self.labels, dtype=self.labels.typecode),
+                np.frombuffer(self.label_ends, dtype=np.int64),
+            ),
+            shape=(n_samples, n_labels),
+        )
+        X.sort_indices()
+        Y.sort_indices()
+        return X, Y
+
+
+def _parse_header(line):
+    """The three counts of the first line."""
+    counts = line.split()
+    if len(counts) != 3 or not all(count.isdigit() for count in counts):
+        raise _FormatError(
+            "the header must be three whole numbers 'n_samples n_features n_labels', "
+            f"got {_show(line.strip())}"
+        )
+    counts = [int(count) for count in counts]
+    if max(counts) > np.iinfo(np.int64).max:
+        raise _FormatError(f"the header's count {max(counts)} does not fit 64 bits")
+    return counts
+
+
+def _split_pairs(tokens):
+    """Left and right sides of the tokens ``f:v``."""
+    if not tokens:
+        return (), ()
+    try:
+        features, values = zip(*[token.split(b":") for token in tokens], strict=True)
+    except ValueError:
+        bad = next(token for token in tokens if token.count(b":") != 1)
+        raise _FormatError(f"{_show(bad)} is not of the form feature:value") from None
+    return features, values
+
+
+def _parse_ids(texts, n_ids, kind):
+    """Ids of one row, all different and in ``range(n_ids)``."""
+    try:
+        ids = list(map(int, texts))
+    except ValueError:
+        bad = next(text for text in texts if not _converts(int, text))
+        raise _FormatError(f"{kind} id {_show(bad)} is not a whole number") from None
+    if ids:
+        if min(ids) < 0 or max(ids) >= n_ids:
+            bad = next(i for i in ids if not 0 <= i < n_ids)
+            raise _FormatError(
+                f"{kind} id {bad} is out of range, the header announces {n_ids} {kind}s "
+                f"counted from 0"
+            )
+        if len(set(ids)) < len(ids):
+            bad = next(i for place, i in enumerate(ids) if i in ids[:place])
+            raise _FormatError(f"{kind} id {bad} occurs twice in the row")
+    return ids
+
+
+def _converts(number_type, text):
+    """Whether the text is a number of the type."""
+    try:
+        number_type(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _show(text):
+    """Repr of a piece of the file, cut short."""
+    text = text.decode("utf-8", errors="backslashreplace")
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _open_to_read(path):
+    """Binary file object of the plain text."""
+    file = open(path, "rb")  # noqa: SIM115 - handed to the caller
+    compressed = path.suffix == ".gz" or file.peek(2)[:2] == _GZIP_MAGIC
+    if not compressed:
+        return file
+    file.close()
+    return gzip.open(path, "rb")
+
+
+def _check_path(path):
+    """The path as a Path."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a str or os.PathLike, got {type(path).__name__}")
+    return Path(path)
+
+
+def _check_dtype(dtype):
+    """The dtype as a numpy.dtype, one of two."""
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        dtype = None if not isinstance(dtype, str) else dtype
+    if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {dtype!r}")
+    return dtype
+
+
+def _as_csr(matrix, name):
+    """The matrix as CSR, without a copy where it is one."""
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, got {matrix.ndim} dimension(s)")
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold real numbers, got dtype {matrix.dtype}")
+    csr = csr_matrix(matrix)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    return csr
+
+
+def _check_features(X):
+    """Canonical finite float32 or float64 CSR."""
+    X = _as_csr(X, "X")
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not np.isfinite(X.data).all():
+        row = np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right") - 1
+        raise ValueError(f"X must be finite, but row {row} holds NaN or infinity")
+    return X
+
+
+def _check_indicator(Y):
+    """Canonical CSR whose stored entries are ones."""
+    Y = _as_csr(Y, "Y")
+    strange = np.flatnonzero((Y.data != 0) & (Y.data != 1))
+    if strange.size:
+        row = np.searchsorted(Y.indptr, strange[0], side="right") - 1
+        raise ValueError(f"Y must hold 0 and 1 only, but row {row} holds {Y.data[strange[0]]}")
+    if not Y.data.all():
+        Y = Y.copy()
+        Y.eliminate_zeros()
+    return Y
+
+
+def _write(file, X, Y):
+    """Header and rows, a block at a time."""
+    file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n".encode("ascii"))
+    for start in range(0, X.shape[0], _BLOCK_ROWS):
+        rows = slice(start, min(start + _BLOCK_ROWS, X.shape[0]))
+        features = slice(X.indptr[rows.start], X.indptr[rows.stop])
+        values = _shortest(X.data[features])
+        pairs = [f"{i}:{value}" for i, value in zip(X.indices[features].tolist(), values)]
+        labels = Y.indices[Y.indptr[rows.start] : Y.indptr[rows.stop]]
+        left = _join_rows([str(label) for label in labels.tolist()], Y.indptr, rows, ",")
+        right = _join_rows(pairs, X.indptr, rows, " ")
+        lines = [f"{row_labels} {row_pairs}\n" for row_labels, row_pairs in zip(left, right)]
+        file.write("".join(lines).encode("ascii"))
+
+
+def _join_rows(texts, indptr, rows, separator):
+    """Join the texts of a block row by row."""
+    ends = (indptr[rows.start : rows.stop + 1] - indptr[rows.start]).tolist()
+    return [separator.join(texts[a:b]) for a, b in zip(ends, ends[1:])]
+
+
+def _shortest(values):
+    """Shortest texts that give the same bits when read as float64 and rounded to the dtype."""
+    bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
+    # By bit pattern, because 0.0 == -0.0; and data often holds few distinct values.
+    distinct, inverse = np.unique(bits, return_inverse=True)
+    distinct = distinct.view(values.dtype)
+    texts = distinct.astype(str)
+    # The reader rounds twice on its way to float32; where that misses, all float64 digits help.
+    missed = texts.astype(np.float64).astype(values.dtype) != distinct
+    wide = distinct.astype(np.float64)
+    texts = [
+        repr(float(exact)) if miss else text
+        for text, exact, miss in zip(texts.tolist(), wide.tolist(), missed.tolist())
+    ]
+    texts = [text.removesuffix(".0") for text in texts]
+    return [texts[place] for place in inverse.tolist()]

@@ -1,0 +1,306 @@
+"""Multi-Head Cascade: coarse to fine, each head refining the groups the last one kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sklearn_xlc.codes import MixedRadix
+from sklearn_xlc.heads._base import Head, Targets, Update, row_weights
+
+
+class _Pairs(NamedTuple):
+    """Nodes kept in a row's beam: row, node of the level, log score of the path to it."""
+
+    rows: Tensor
+    nodes: Tensor
+    path: Tensor
+
+
+class CascadeHead(Head):
+    """Cascade of H heads (multi-label and multi-class).
+
+    The first head scores the values of a label's first digit. Each later head scores the
+    children of the nodes kept so far: child c of a kept parent scores ``table[c] . query + bias[c]``
+    with a query of `embedding_dim` numbers a row (Eq. 12 of [1]_). Only the tables' rows of kept
+    parents are read and updated.
+
+    Parameters
+    ----------
+    n_features, n_labels, multilabel
+        See :class:`~sklearn_xlc.heads.Head`.
+    lengths : sequence of int
+        Length of each head, two or more.
+    embedding_dim : int, default=256
+        Width of the queries and tables.
+    beam_width : int, default=10
+        Nodes kept a row and level.
+    path_exponent : float, default=0.5
+        Weight of the parents' log probabilities in a label's score (multi-label). 1 is the product
+        of all sigmoids of the paper.
+
+    Notes
+    -----
+    Multi-label training keeps the `beam_width` best parents *and every parent that holds a
+    positive*; the loss is the binary cross-entropy over the existing children of kept parents plus
+    that of the first head, summed a row. Multi-class training follows the true digits with a
+    cross-entropy a level.
+
+    References
+    ----------
+    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 4.2.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        lengths: Sequence[int],
+        embedding_dim: int = 256,
+        beam_width: int = 10,
+        path_exponent: float = 0.5,
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel)
+        self.code = MixedRadix(n_labels, lengths)
+        self.link = "sigmoid" if multilabel else "exp"
+        self.embedding_dim, self.beam_width = embedding_dim, beam_width
+        self.path_exponent = path_exponent if multilabel else 1.0
+        # Nodes of level h that are a prefix of an existing label.
+        self.n_nodes = [(n_labels - 1) // int(p) + 1 for p in self.code.place_values]
+        self.first = nn.Linear(n_features, self.n_nodes[0])
+        nn.init.normal_(self.first.weight, std=n_features**-0.5 / 2)
+        nn.init.zeros_(self.first.bias)
+        # One row a parent: its children's embeddings, each followed by the child's bias.
+        later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
+        self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
+        self.tables = nn.ParameterList(
+            nn.Parameter(torch.empty(n_parents, length * (embedding_dim + 1)))
+            for n_parents, length in later
+        )
+        for table, (_, length) in zip(self.tables, later):
+            children = table.data.view(-1, length, embedding_dim + 1)
+            nn.init.normal_(children, std=embedding_dim**-0.5 / 2)
+            children[..., -1] = 0.0
+
+    def row_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+        return list(self.tables)
+
+    def set_prior(self, frequency: Tensor) -> None:
+        """Start nodes at their frequency: the first level absolute, later ones given the parent."""
+        labels = torch.arange(self.n_labels, device=frequency.device)
+        for level, n_nodes in enumerate(self.n_nodes):
+            nodes = labels // int(self.code.place_values[level])
+            mass = frequency.new_zeros(n_nodes).index_add(0, nodes, frequency)
+            if level == 0:
+                self._set_bias(level, mass.clamp(1e-7, 1 - 1e-3))
+            else:
+                parent = torch.arange(n_nodes, device=mass.device) // self.code.lengths[level]
+                chance = mass / parent_mass[parent].clamp_min(1e-9)
+                self._set_bias(level, chance.clamp(1e-4, 1 - 1e-3))
+            parent_mass = mass
+
+    @torch.no_grad()
+    def _set_bias(self, level: int, chance: Tensor) -> None:
+        bias = torch.logit(chance) if self.multilabel else chance.log()
+        if level == 0:
+            self.first.bias.copy_(bias)
+            return
+        length = self.code.lengths[level]
+        children = self.tables[level - 1].data.view(-1, length, self.embedding_dim + 1)
+        padded = F.pad(bias, (0, children.shape[0] * length - len(bias)))
+        children[..., -1] = padded.view(-1, length)
+
+    # --- scores of the children of kept parents -------------------------------------------
+
+    def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
+        """Logits of the children of (row, parent) pairs, of shape (n_pairs, length).
+
+        A parent's embeddings are gathered once however many rows keep it: parents are sorted by
+        the number of their rows, and those with equal numbers share one batched product.
+        """
+        length = self.code.lengths[level]
+        query = self.queries[level - 1](features)
+        query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
+        unique, inverse, counts = torch.unique(parents, return_inverse=True, return_counts=True)
+        by_count = counts.argsort(stable=True)
+        rank = torch.empty_like(by_count)
+        rank[by_count] = torch.arange(len(by_count), device=rank.device)
+        order = rank[inverse].argsort(stable=True)  # pairs, parent by parent
+        table = self.tables[level - 1]
+        weight = F.embedding(unique[by_count], table, sparse=True).view(len(unique), length, -1)
+        query = query[rows[order]]
+        logits, pair, parent = [], 0, 0
+        sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
+        for size, number in zip(sizes.tolist(), numbers.tolist()):
+            block = query[pair : pair + size * number].view(number, size, -1)
+            product = block @ weight[parent : parent + number].transpose(1, 2)
+            logits.append(product.reshape(-1, length))
+            pair, parent = pair + size * number, parent + number
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order), device=order.device)
+        return torch.cat(logits)[back]
+
+    def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Children of parents, (n_pairs, length), and whether they exist."""
+        length = self.code.lengths[level]
+        children = parents[:, None] * length + torch.arange(length, device=parents.device)
+        return children, children < self.n_nodes[level]
+
+    # --- training -------------------------------------------------------------------------
+
+    def loss(  # noqa: D102
+        self,
+        features: Tensor,
+        targets: Targets,
+        sample_weight: Tensor | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        weights = row_weights(sample_weight, features)
+        if self.multilabel:
+            return self._multilabel_loss(features, targets, weights)
+        return self._multiclass_loss(features, targets, weights)
+
+    def _multiclass_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
+        place_values = self.code.place_values.tolist()
+        node = targets.ids // place_values[0]
+        loss = F.cross_entropy(self.first(features), node, reduction="none")
+        rows = torch.arange(len(features), device=features.device)
+        for level in range(1, self.code.n_heads):
+            logits = self._child_logits(level, features, rows, node)
+            _, exist = self._children(level, node)
+            digit = targets.ids // place_values[level] % self.code.lengths[level]
+            logits = logits.masked_fill(~exist, -torch.inf)
+            loss = loss + F.cross_entropy(logits, digit, reduction="none")
+            node = node * self.code.lengths[level] + digit
+        return weights @ loss
+
+    def _multilabel_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
+        logits = self.first(features)
+        true_rows, ids = targets.rows, targets.ids
+        true = self._true_nodes(0, true_rows, ids)
+        multi_hot = torch.zeros_like(logits)
+        multi_hot[true] = 1.0
+        losses = F.binary_cross_entropy_with_logits(logits, multi_hot, reduction="none")
+        loss = weights @ losses.sum(1)
+        nodes, path = self._first_beam(logits.detach(), self.beam_width)
+        rows = torch.arange(len(nodes), device=nodes.device).repeat_interleave(nodes.shape[1])
+        kept = _Pairs(rows, nodes.reshape(-1), path.reshape(-1))
+        for level in range(1, self.code.n_heads):
+            rows, parents, path = self._with_true(kept, *true, level)
+            logits = self._child_logits(level, features, rows, parents)
+            children, exist = self._children(level, parents)
+            true = self._true_nodes(level, true_rows, ids)
+            is_true = self._mark(rows, parents, true, level)
+            losses = F.binary_cross_entropy_with_logits(logits, is_true, reduction="none")
+            loss = loss + weights[rows] @ (losses * exist).sum(1)
+            if level + 1 < self.code.n_heads:
+                scores = path[:, None] + F.logsigmoid(logits.detach())
+                kept = self._beam(rows, children, scores.masked_fill(~exist, -torch.inf))
+        return loss
+
+    def _beam(self, rows: Tensor, children: Tensor, scores: Tensor) -> _Pairs:
+        """Best `beam_width` children of each row, over pairs in any order."""
+        rows = rows.repeat_interleave(children.shape[1])
+        scores = scores.reshape(-1)
+        order = torch.argsort(scores, descending=True, stable=True)
+        order = order[rows[order].argsort(stable=True)]  # by row, then best first
+        counts = torch.bincount(rows)
+        start = counts.cumsum(0) - counts
+        rank = torch.arange(len(order), device=order.device) - start[rows[order]]
+        keep = order[(rank < self.beam_width) & (scores[order] > -torch.inf)]
+        return _Pairs(rows[keep], children.reshape(-1)[keep], scores[keep])
+
+    def _true_nodes(self, level: int, rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Distinct (row, node) pairs that hold a positive, sorted."""
+        nodes = ids // int(self.code.place_values[level])
+        key = torch.unique(rows * self.n_nodes[level] + nodes)
+        return key // self.n_nodes[level], key % self.n_nodes[level]
+
+    def _with_true(
+        self, kept: _Pairs, true_rows: Tensor, true_nodes: Tensor, level: int
+    ) -> _Pairs:
+        """The beam joined with every parent that holds a positive."""
+        n_nodes = self.n_nodes[level - 1]
+        key = kept.rows * n_nodes + kept.nodes
+        true = true_rows * n_nodes + true_nodes
+        missing = true[~torch.isin(true, key)]
+        # A parent that was not kept enters at probability one half: it is never worse than free.
+        path = torch.cat([kept.path, kept.path.new_full((len(missing),), -0.6931)])
+        key = torch.cat([key, missing])
+        return _Pairs(key // n_nodes, key % n_nodes, path)
+
+    def _mark(
+        self, rows: Tensor, parents: Tensor, true: tuple[Tensor, Tensor], level: int
+    ) -> Tensor:
+        """Multi-hot targets of the pairs' children, of shape (n_pairs, length)."""
+        length, n_parents = self.code.lengths[level], self.n_nodes[level - 1]
+        key, order = (rows * n_parents + parents).sort()
+        true_rows, true_nodes = true
+        # Every true node's parent is among the pairs, so the search always hits.
+        at = order[torch.searchsorted(key, true_rows * n_parents + true_nodes // length)]
+        marked = torch.zeros(len(rows), length, dtype=self.first.weight.dtype, device=rows.device)
+        marked[at, true_nodes % length] = 1.0
+        return marked
+
+    # --- prediction -----------------------------------------------------------------------
+
+    def _squash(self, logits: Tensor, exist: Tensor | None = None) -> Tensor:
+        """Log probabilities: of each node on its own (multi-label) or given its parent."""
+        if self.multilabel:
+            return F.logsigmoid(logits)
+        if exist is not None:
+            logits = logits.masked_fill(~exist, -torch.inf)
+        return logits.log_softmax(-1)
+
+    def _first_beam(self, logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """Nodes and log scores of the best first digits, both (n_rows, width)."""
+        path, nodes = self._squash(logits).topk(min(width, self.n_nodes[0]), dim=1)
+        return nodes, path
+
+    def _leaves(self, features: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """Leaves below the beam and their final scores, -inf where none exists."""
+        n_rows = len(features)
+        nodes, path = self._first_beam(self.first(features), width)
+        for level in range(1, self.code.n_heads):
+            rows = torch.arange(n_rows, device=nodes.device).repeat_interleave(nodes.shape[1])
+            logits = self._child_logits(level, features, rows, nodes.reshape(-1))
+            children, exist = self._children(level, nodes.reshape(-1))
+            own = self._squash(logits, exist).view(n_rows, -1, logits.shape[1])
+            last = level + 1 == self.code.n_heads
+            scores = (self.path_exponent if last else 1.0) * path[..., None] + own
+            scores = self._finish(scores) if last else scores
+            # A beam slot without a node has path -inf; its children inherit that.
+            void = ~exist.view_as(scores) | (path[..., None] == -torch.inf)
+            path = scores.masked_fill(void, -torch.inf).view(n_rows, -1)
+            nodes = children.view(n_rows, -1)
+            if not last:
+                path, best = path.topk(min(width, self.n_nodes[level]), dim=1)
+                nodes = nodes.gather(1, best).clamp_max(self.n_nodes[level] - 1)
+        return nodes, path
+
+    def _finish(self, scores: Tensor) -> Tensor:
+        """Log probability to score: its log odds in multi-label, so that 0 is even odds."""
+        if not self.multilabel:
+            return scores
+        scores = scores.clamp(max=-1e-7)
+        return scores - torch.log(-torch.expm1(scores))
+
+    @torch.no_grad()
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Best k labels below the beam, which is widened where k leaves need it."""
+        # All kept parents but the last node of a level have all their children.
+        width = max(self.beam_width, -(-(k - 1) // self.code.lengths[-1]) + 1)
+        nodes, path = self._leaves(features, width)
+        scores, best = path.topk(k, dim=1)
+        return scores, nodes.gather(1, best)
+
+    @torch.no_grad()
+    def scores(self, features: Tensor) -> Tensor:
+        """Scores of every label: the beam holds all nodes."""
+        nodes, path = self._leaves(features, max(self.n_nodes))
+        return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])

@@ -1,0 +1,152 @@
+"""Multi-Head Sampling: score only the groups of labels that a batch needs (pretraining)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sklearn_xlc.heads._base import Head, Targets, Update, merge_topk, row_weights
+
+
+class SamplingHead(Head):
+    """Linear classifier without bias, trained on the sub-heads that hold a label of the batch.
+
+    The weight is viewed as (n_heads, length, n_features): label y lives in sub-head
+    ``y // length`` (Algorithm 4 of [1]_, with its line 29 corrected to
+    ``position of the head * length + local label``). Each step scores the sub-heads of the
+    batch and `n_sampled_heads` random others; every row sees all of them, so the other rows'
+    sub-heads serve as negatives. Testing scores every label.
+
+    Parameters
+    ----------
+    n_features, n_labels, multilabel
+        See :class:`~sklearn_xlc.heads.Head`; `multilabel` must be False.
+    length : int
+        Labels in a sub-head.
+    loss : {"ce", "arcface"}, default="ce"
+        Softmax cross-entropy, or the additive angular margin loss [2]_ on normalised features
+        and weights.
+    n_sampled_heads : int, default=0
+        Random negative sub-heads beside those of the batch.
+    margin, scale : float, default=0.5 and 64.0
+        Angular margin in radians, and factor of the cosines (ArcFace only).
+    correction : bool, default=False
+        Subtract the logarithm of a label's expected count from its logit while training, which
+        removes the bias of a softmax over sampled labels.
+
+    References
+    ----------
+    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 4.3.
+    .. [2] J. Deng et al., "ArcFace: Additive Angular Margin Loss for Deep Face Recognition".
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        length: int,
+        loss: str = "ce",
+        n_sampled_heads: int = 0,
+        margin: float = 0.5,
+        scale: float = 64.0,
+        correction: bool = False,
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel)
+        self.link = "softmax"
+        self.length, self.n_heads = length, -(-n_labels // length)
+        self.loss_name, self.n_sampled_heads = loss, n_sampled_heads
+        self.margin, self.scale, self.correction = margin, scale, correction
+        # One row a sub-head, so that a step gathers and updates whole sub-heads.
+        self.weight = nn.Parameter(torch.empty(self.n_heads, length * n_features))
+        nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
+        # Mean number of labels a row holds in each sub-head, set by `set_prior`.
+        self.register_buffer("head_frequency", torch.zeros(self.n_heads))
+
+    def row_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+        return [self.weight]
+
+    def set_prior(self, frequency: Tensor) -> None:
+        """Learn how often a sub-head is drawn because it holds a label of the batch."""
+        padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))
+        self.head_frequency.copy_(padded.view(self.n_heads, self.length).sum(1))
+
+    def loss(  # noqa: D102
+        self,
+        features: Tensor,
+        targets: Targets,
+        sample_weight: Tensor | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        heads = torch.unique(targets.ids // self.length)
+        drawn = self._draw_negatives(heads)
+        position = torch.searchsorted(drawn, targets.ids // self.length)
+        target = position * self.length + targets.ids % self.length
+        weight = F.embedding(drawn, self.weight, sparse=True).view(-1, self.n_features)
+        ids = drawn[:, None] * self.length + torch.arange(self.length, device=drawn.device)
+        missing = (ids >= self.n_labels).view(-1)
+        if self.loss_name == "arcface":
+            logits = self._arcface_logits(features, weight, target)
+        else:
+            logits = features @ weight.T
+        if self.correction:
+            logits = logits - self._log_expected_count(drawn, len(features))
+        logits = logits.masked_fill(missing, -math.inf)
+        losses = F.cross_entropy(logits, target, reduction="none")
+        return row_weights(sample_weight, features) @ losses
+
+    def _draw_negatives(self, heads: Tensor) -> Tensor:
+        """Sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
+        n_more = min(self.n_sampled_heads, self.n_heads - len(heads))
+        if not n_more or not self.training:
+            return heads
+        free = torch.ones(self.n_heads, dtype=torch.bool, device=heads.device)
+        free[heads] = False
+        others = free.nonzero().squeeze(1)
+        chosen = torch.randperm(len(others), device=heads.device)[:n_more]
+        return torch.cat([heads, others[chosen]]).sort().values
+
+    def _log_expected_count(self, drawn: Tensor, n_rows: int) -> Tensor:
+        """log P(sub-head is scored in a batch of n_rows), once a label, of shape (n_drawn * L,)."""
+        absent = (1 - self.head_frequency.clamp(max=1.0)).pow(n_rows)
+        rate = min(1.0, self.n_sampled_heads / self.n_heads)
+        chance = 1 - absent[drawn] * (1 - rate)
+        return chance.clamp_min(1e-12).log().repeat_interleave(self.length)
+
+    def _arcface_logits(self, features: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+        """Scaled cosines, with the margin added to the angle of the true label ([2], Eq. 3)."""
+        cosine = (F.normalize(features) @ F.normalize(weight).T).clamp(-1.0, 1.0)
+        true = cosine.gather(1, target[:, None])
+        sine = (1.0 - true.square()).clamp_min(1e-12).sqrt()
+        shifted = true * math.cos(self.margin) - sine * math.sin(self.margin)
+        # Beyond pi - margin the cosine of the sum would rise again: continue it linearly.
+        shifted = torch.where(
+            true > math.cos(math.pi - self.margin),
+            shifted,
+            true - self.margin * math.sin(self.margin),
+        )
+        return self.scale * cosine.scatter(1, target[:, None], shifted)
+
+    def _test_weight(self) -> tuple[Tensor, float]:
+        weight = self.weight.view(-1, self.n_features)[: self.n_labels]
+        return weight, (self.scale if self.loss_name == "arcface" else 1.0)
+
+    def _test_logits(self, features: Tensor, weight: Tensor, scale: float) -> Tensor:
+        if self.loss_name == "arcface":
+            return scale * (F.normalize(features) @ F.normalize(weight).T)
+        return features @ weight.T
+
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
+        weight, scale = self._test_weight()
+        best = None
+        for start in range(0, self.n_labels, 4096):
+            logits = self._test_logits(features, weight[start : start + 4096], scale)
+            best = merge_topk(best, logits, start, k)
+        assert best is not None
+        return best
+
+    def scores(self, features: Tensor) -> Tensor:  # noqa: D102
+        return self._test_logits(features, *self._test_weight())

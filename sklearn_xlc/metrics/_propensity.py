@@ -1,0 +1,219 @@
+"""Label propensities and the propensity-scored metrics: rare labels count for more."""
+
+from numbers import Real
+
+import numpy as np
+
+from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
+from sklearn_xlc.metrics._validation import check_labels, check_ranking, rank_stored
+
+
+def propensities(Y_train, a=0.55, b=1.5):
+    r"""Probability that a true label was annotated at all, by its training frequency.
+
+    .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
+
+    with N training rows, of which :math:`N_l` carry label l. Take it from the *training* labels,
+    and from all of them: the same propensities then serve every test set and every fold.
+
+    Parameters
+    ----------
+    Y_train : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the training labels, values 0 and 1, or integer class ids.
+    a : float, default=0.55
+        Steepness, above 0. Values in use: 0.5 for Wikipedia (Wikipedia-500K, WikiLSHTC-325K),
+        0.6 for Amazon (Amazon-670K, Amazon-3M), 0.55 for everything else (EURLex, Delicious, ...).
+    b : float, default=1.5
+        Offset of the counts, above 0. In the same order: 0.4, 2.6 and 1.5.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        Propensities between 0 and 1, smaller for rarer labels. Other tools pass on their inverse.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `Y_train` is no indicator or has fewer than 3 rows (where the model has no meaning, as
+        log N < 1), or `a` or `b` is not a positive number.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
+       Tagging, Ranking & Other Missing Label Applications. KDD 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import propensities
+    >>> propensities(np.array([[1, 0], [1, 0], [1, 1], [1, 0]])).round(3)
+    array([0.8  , 0.721])
+    """
+    for name, value in (("a", a), ("b", b)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError(f"{name} must be a positive number, got {value!r}.")
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} must be a positive number, got {value}.")
+    labels = check_labels(Y_train, "Y_train")
+    n_samples, n_labels = labels.shape
+    if n_samples < 3:
+        raise ValueError(f"Y_train must have at least 3 rows, got {n_samples}.")
+    counts = np.bincount(labels.indices, minlength=n_labels)
+    scale = (np.log(n_samples) - 1) * (b + 1) ** a
+    return 1 / (1 + scale * np.exp(-a * np.log(counts + b)))
+
+
+def psp_at_k(y_true, y_pred, k=5, *, propensities, normalize=True, sample_weight=None):
+    """Precision at k with every hit weighed by the inverse propensity of its label (PSP@k).
+
+    As reported in the literature, the sum over all rows is divided by the sum that the best ranking
+    would reach, the one that puts the rarest true labels first (not row by row: a mean of ratios
+    gives other numbers). Rows without any true label add nothing to either sum.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Scores or label ids, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    propensities : array-like of shape (n_labels,)
+        Propensity of each label, above 0 and at most 1, from :func:`propensities`.
+    normalize : bool, default=True
+        Whether to divide by the best possible value. If False, return the mean over rows of
+        ``1/k * sum(1 / p_l)`` over the hits, an unbiased estimate of the precision had every true
+        label been annotated; it can exceed 1.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in the sums; None weighs all rows alike.
+
+    Returns
+    -------
+    float
+        Propensity-scored precision at k; between 0 and 1 if normalised, 0 if no row has a true
+        label.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
+       Tagging, Ranking & Other Missing Label Applications. KDD 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import psp_at_k
+    >>> y_true = np.array([[1, 0, 1], [0, 1, 0]])
+    >>> y_pred = np.array([[0], [1]])  # gains 2 + 2, the best possible is 4 + 2
+    >>> psp_at_k(y_true, y_pred, k=1, propensities=[0.5, 0.5, 0.25])
+    0.666...
+    """
+    inverse = _check_propensities(propensities)
+    ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
+    gains, best = _gains(ranking, inverse)
+    return _reported(
+        ranking, gains.sum(axis=1) / ranking.k, best.sum(axis=1) / ranking.k, normalize
+    )
+
+
+def psndcg_at_k(y_true, y_pred, k=5, *, propensities, normalize=True, sample_weight=None):
+    """NDCG at k with every hit weighed by the inverse propensity of its label (PSnDCG@k).
+
+    Each row's discounted gain ``sum(1 / (p_l log2(r + 1)))`` is divided by the gain of an
+    unweighted ideal ranking, ``sum(1 / log2(r + 1))`` over its first
+    ``min(k, number of true labels)`` places. As reported in the literature, the sum over all rows
+    is then divided by the sum that the ranking with the rarest true labels first would reach. Rows
+    without any true label add nothing.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Scores or label ids, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    propensities : array-like of shape (n_labels,)
+        Propensity of each label, above 0 and at most 1, from :func:`propensities`.
+    normalize : bool, default=True
+        Whether to divide by the best possible value; if False, return the mean over rows, which can
+        exceed 1.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in the sums; None weighs all rows alike.
+
+    Returns
+    -------
+    float
+        Propensity-scored nDCG at k; between 0 and 1 if normalised, 0 if no row has a true
+        label.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
+       Tagging, Ranking & Other Missing Label Applications. KDD 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import psndcg_at_k
+    >>> y_true = np.array([[1, 0, 1], [0, 1, 0]])
+    >>> psndcg_at_k(y_true, np.array([[2, 0], [1, 0]]), k=2, propensities=[0.5, 0.5, 0.25])
+    1.0
+    """
+    inverse = _check_propensities(propensities)
+    ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
+    discount, norm = discounts(ranking.top.shape[1]), ideal_gain(ranking)
+    value, best = (
+        safe_divide((gains * discount).sum(axis=1), norm) for gains in _gains(ranking, inverse)
+    )
+    return _reported(ranking, value, best, normalize)
+
+
+def _check_propensities(values):
+    """Inverse propensities, float64."""
+    values = np.asarray(values)
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        raise ValueError(
+            "propensities must be numbers of shape (n_labels,), "
+            f"got shape {values.shape} and dtype {values.dtype}."
+        )
+    values = values.astype(np.float64)
+    wrong = np.flatnonzero(~((values > 0) & (values <= 1)))
+    if wrong.size:
+        hint = " Values above 1 look like inverse propensities." if values[wrong[0]] > 1 else ""
+        raise ValueError(
+            "propensities must be above 0 and at most 1, "
+            f"got {values[wrong[0]]} for label {wrong[0]}.{hint}"
+        )
+    return 1 / values
+
+
+def _gains(ranking, inverse):
+    """Inverse propensities at each place of the prediction and of the best ranking, (n, width)."""
+    if inverse.size != ranking.true.shape[1]:
+        raise ValueError(
+            f"propensities must have one value for each of the {ranking.true.shape[1]} labels of "
+            f"y_true, got {inverse.size}."
+        )
+    stored = inverse[ranking.true.indices]
+    place = rank_stored(stored, ranking.true.indptr, ranking.top.shape[1])
+    return np.where(ranking.hits, inverse[ranking.top], 0), np.append(stored, 0)[place]
+
+
+def _reported(ranking, values, best, normalize):
+    """Ratio of the sums over all rows, or the plain mean over rows."""
+    value = ranking.mean(values)
+    if not normalize:
+        return value
+    ceiling = ranking.mean(best)
+    # The same gains summed in another order may exceed the ceiling by a rounding error.
+    return min(value / ceiling, 1.0) if ceiling > 0 else 0.0

@@ -1,0 +1,251 @@
+"""Ranking metrics at k: precision, recall, F1, nDCG and label coverage."""
+
+import numpy as np
+
+from sklearn_xlc.metrics._validation import check_ranking
+
+
+def precision_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+    """Share of the k first predictions that are true, averaged over rows (P@k).
+
+    The divisor is always `k`, also where fewer than `k` labels are predicted or exist, so a row
+    with fewer than `k` true labels cannot reach 1.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Floating or sparse scores (entries that are not stored, or are minus infinity, are not
+        ranked), or an *integer* array of label ids, best first, -1 for none. Equal scores are
+        ranked by label id, smaller first.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in the average; None weighs all rows alike.
+
+    Returns
+    -------
+    float
+        Precision at k, between 0 and 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
+       Tagging, Ranking & Other Missing Label Applications. KDD 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import precision_at_k
+    >>> y_true = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    >>> precision_at_k(y_true, np.array([[0.9, 0.1, 0.8, 0.3], [0.2, 0.1, 0.7, 0.0]]), k=2)
+    0.5
+    >>> precision_at_k(y_true, np.array([[0, 2], [2, 0]]), k=2)  # label ids, best first
+    0.5
+    """
+    return _precision(check_ranking(y_true, y_pred, k, sample_weight))
+
+
+def recall_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+    """Share of a row's true labels among its k first predictions, averaged over rows (R@k).
+
+    A row without any true label counts as 0.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Scores or label ids, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in the average; None weighs all rows alike.
+
+    Returns
+    -------
+    float
+        Recall at k, between 0 and 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import recall_at_k
+    >>> y_true = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    >>> recall_at_k(y_true, np.array([[0, 3], [1, 0]]), k=2)
+    0.75
+    """
+    return _recall(check_ranking(y_true, y_pred, k, sample_weight))
+
+
+def f1_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+    """Harmonic mean of mean precision and mean recall at k, over the whole test set (F1@k).
+
+    The two means are taken over all rows first. This is not the mean of the rows' F1, nor of
+    batches', and those give other numbers. It is 0 where nothing is found.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Scores or label ids, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in both means; None weighs all rows alike.
+
+    Returns
+    -------
+    float
+        F1 at k, between 0 and 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    References
+    ----------
+    .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
+       Sparse Multi-Label Classification. AAAI 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import f1_at_k
+    >>> y_true = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    >>> f1_at_k(y_true, np.array([[0, 3], [1, 0]]), k=2)  # P@2 = 1/2, R@2 = 3/4
+    0.6
+    """
+    ranking = check_ranking(y_true, y_pred, k, sample_weight)
+    precision, recall = _precision(ranking), _recall(ranking)
+    if precision == 0:  # recall is zero as well: both count the same hits
+        return 0.0
+    return 2 * precision * recall / (precision + recall)
+
+
+def ndcg_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+    """Discounted gain of the true labels among the first k, against the best possible (nDCG@k).
+
+    A true label at place r (counted from 1) gains ``1 / log2(r + 1)``; the best possible ranking
+    has ``min(k, number of true labels)`` of them in front. A row without any true label counts as
+    0, where :func:`sklearn.metrics.ndcg_score` leaves such rows out of the average.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Scores or label ids, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row in the average; None weighs all rows alike.
+
+    Returns
+    -------
+    float
+        Normalised discounted cumulative gain at k, between 0 and 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
+       Tagging, Ranking & Other Missing Label Applications. KDD 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import ndcg_at_k
+    >>> y_true = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    >>> ndcg_at_k(y_true, np.array([[0, 2], [0, 1]]), k=2)  # (1 + 1 / log2(3)) / 2
+    0.815...
+    """
+    ranking = check_ranking(y_true, y_pred, k, sample_weight)
+    discount = discounts(ranking.top.shape[1])
+    gain = (ranking.hits * discount).sum(axis=1)
+    return ranking.mean(safe_divide(gain, ideal_gain(ranking)))
+
+
+def coverage_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+    """Share of the labels that occur in y_true which are found at least once in the first k.
+
+    It counts labels, not rows: a predictor that only knows the frequent labels scores low.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator of the true labels, values 0 and 1, or integer class ids.
+    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
+        Scores or label ids, as in :func:`precision_at_k`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Rows of weight zero are left out; other weights make no difference, as counting a row
+        twice makes none.
+
+    Returns
+    -------
+    float
+        Coverage at k, between 0 and 1; 0 if no label occurs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form; the message names the argument and the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import coverage_at_k
+    >>> y_true = np.array([[1, 0, 1, 0], [1, 1, 0, 0]])
+    >>> coverage_at_k(y_true, np.array([[0, 3], [0, 1]]), k=2)  # finds 0 and 1 of 0, 1, 2
+    0.666...
+    """
+    ranking = check_ranking(y_true, y_pred, k, sample_weight)
+    counted = ranking.weight > 0
+    occurring = np.unique(ranking.true.indices[np.repeat(counted, ranking.n_true)])
+    found = np.unique(ranking.top[ranking.hits & counted[:, None]])
+    return found.size / max(occurring.size, 1)
+
+
+def discounts(width):
+    """1 / log2(r + 1) of the places r = 1 to `width`."""
+    return 1 / np.log2(np.arange(2, width + 2))
+
+
+def ideal_gain(ranking):
+    """Gain of a row whose first min(k, n_true) predictions are true."""
+    width = ranking.top.shape[1]
+    return ((np.arange(width) < ranking.n_true[:, None]) * discounts(width)).sum(axis=1)
+
+
+def safe_divide(values, norm):
+    """`values` / `norm`, and 0 where `norm` is 0."""
+    return np.divide(values, norm, out=np.zeros_like(values, dtype=np.float64), where=norm > 0)
+
+
+def _precision(ranking):
+    """Mean over rows of hits / k."""
+    return ranking.mean(ranking.hits.sum(axis=1) / ranking.k)
+
+
+def _recall(ranking):
+    """Mean over rows of hits / number of true labels."""
+    return ranking.mean(safe_divide(ranking.hits.sum(axis=1), ranking.n_true))

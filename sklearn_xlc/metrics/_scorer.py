@@ -1,0 +1,302 @@
+"""Top-k metrics as scikit-learn scorers, for dense and sparse labels and any class labels."""
+
+import inspect
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from sklearn_xlc.metrics._propensity import psndcg_at_k, psp_at_k
+from sklearn_xlc.metrics._ranking import (
+    coverage_at_k,
+    f1_at_k,
+    ndcg_at_k,
+    precision_at_k,
+    recall_at_k,
+)
+from sklearn_xlc.metrics._validation import canonical_csr, check_k, rank_scores
+
+_METRICS = {
+    "coverage": coverage_at_k,
+    "f1": f1_at_k,
+    "ndcg": ndcg_at_k,
+    "precision": precision_at_k,
+    "psndcg": psndcg_at_k,
+    "psp": psp_at_k,
+    "recall": recall_at_k,
+}
+
+
+def topk_scorer(metric, k=5, **metric_params):
+    """Make a scorer of a top-k metric, for ``scoring=`` of scikit-learn's searches.
+
+    The scorer asks the estimator for its `k` best labels with ``predict_topk``, which never makes
+    an ``(n_samples, n_labels)`` array. It finds that method behind a
+    :class:`~sklearn.pipeline.Pipeline` (which does not pass it on) and behind the best estimator of
+    a fitted search. Any other classifier is ranked by its ``decision_function`` or else
+    ``predict_proba``. `y` may be a dense or sparse indicator, or class labels of any type; a class
+    that `fit` has not seen can never be hit and counts against the score.
+
+    Parameters
+    ----------
+    metric : {"precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg"} or callable
+        Metric of this module by name or as a function; or a function of your own that takes
+        ``(y_true, y_pred, k=...)`` where `y_pred` is an integer array of label ids. Greater is
+        better.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    **metric_params
+        Passed to the metric: "psp" and "psndcg" need ``propensities=``, in the order of the columns
+        of `y`, or of ``estimator.classes_``.
+
+    Returns
+    -------
+    callable
+        Scorer with the signature ``(estimator, X, y, sample_weight=None)``. Under metadata routing,
+        ``set_score_request(sample_weight=True)`` asks for the weights.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `metric` or `k` is of no accepted form, or a parameter of the metric is missing or
+        unknown.
+
+    See Also
+    --------
+    cross_val_topk : Cross-validation that accepts sparse `y`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn_xlc.metrics import topk_scorer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> scorer = topk_scorer("recall", k=2)
+    >>> scorer
+    topk_scorer(recall_at_k, k=2)
+    >>> search = GridSearchCV(LogisticRegression(max_iter=1000), {"C": [1e-3, 1]}, scoring=scorer)
+    >>> bool(search.fit(X, y).best_score_ > 0.95)
+    True
+    """
+    if isinstance(metric, str):
+        if metric not in _METRICS:
+            raise ValueError(
+                f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}."
+            )
+        metric = _METRICS[metric]
+    elif not callable(metric):
+        raise TypeError(f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}.")
+    k = check_k(k)
+    try:
+        inspect.signature(metric).bind(None, None, k=k, **metric_params)
+    except TypeError as error:
+        raise TypeError(
+            f"{_name(metric)} cannot be called with these parameters: {error}"
+        ) from None
+    return _TopKScorer(metric, k, metric_params)
+
+
+def cross_val_topk(
+    estimator, X, y, *, metric="precision", k=5, cv=5, groups=None, n_jobs=None, **metric_params
+):
+    """Cross-validated scores of a top-k metric; unlike ``cross_val_score``, sparse `y` is accepted.
+
+    Parameters
+    ----------
+    estimator : estimator object
+        Classifier with ``predict_topk``, ``decision_function`` or ``predict_proba``; it is cloned.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Samples.
+    y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
+        Indicator, dense or sparse, or class labels of any type.
+    metric : str or callable, default="precision"
+        As in :func:`topk_scorer`.
+    k : int, default=5
+        Number of predictions looked at in each row.
+    cv : int, cross-validation generator or iterable, default=5
+        Splitting, as in :func:`sklearn.model_selection.cross_val_score`.
+    groups : array-like of shape (n_samples,), default=None
+        Groups for the splitter, such as :class:`~sklearn.model_selection.GroupKFold`.
+    n_jobs : int, default=None
+        Number of folds fitted at a time.
+    **metric_params
+        Passed to the metric, as in :func:`topk_scorer`.
+
+    Returns
+    -------
+    ndarray of shape (n_splits,)
+        Score of each fold.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `metric`, `k` or `cv` is of no accepted form, or a fit fails.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.multiclass import OneVsRestClassifier
+    >>> from sklearn_xlc.metrics import cross_val_topk
+    >>> X = np.tile(np.eye(3), (10, 1))
+    >>> model = OneVsRestClassifier(LogisticRegression())
+    >>> cross_val_topk(model, X, csr_array(X.astype(int)), k=1, cv=3)
+    array([1., 1., 1.])
+    """
+    # A search over the empty grid is the same loop, without cross_val_score's check of y.
+    search = GridSearchCV(
+        estimator,
+        {},
+        scoring=topk_scorer(metric, k, **metric_params),
+        cv=cv,
+        n_jobs=n_jobs,
+        refit=False,
+        error_score="raise",
+    ).fit(X, y, **({} if groups is None else {"groups": groups}))
+    splits = range(search.n_splits_)
+    return np.array([search.cv_results_[f"split{i}_test_score"][0] for i in splits])
+
+
+class _TopKScorer:
+    """What `topk_scorer` returns: plain data and a call, so that it pickles and copies."""
+
+    def __init__(self, metric, k, metric_params):
+        self.metric = metric
+        self.k = k
+        self.metric_params = metric_params
+        self._requests = {}
+
+    def __call__(self, estimator, X, y, sample_weight=None):
+        estimator, X = _innermost(estimator, X)
+        y = y if issparse(y) else np.asarray(y)
+        if y.ndim == 1:
+            classes = _classes(estimator)
+            y_true, n_labels = _true_ids(y, classes), classes.size
+        else:
+            classes, y_true, n_labels = None, y, y.shape[1]
+        y_pred = _predicted_ids(estimator, X, self.k, classes, n_labels)
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.metric(y_true, y_pred, k=self.k, **weight, **self.metric_params)
+
+    def __repr__(self):
+        params = "".join(f", {key}={_brief(value)}" for key, value in self.metric_params.items())
+        return f"topk_scorer({_name(self.metric)}, k={self.k}{params})"
+
+    def set_score_request(self, **requests):
+        """Ask for metadata (`sample_weight=True`) where scikit-learn's routing is enabled."""
+        self._requests = requests
+        return self
+
+    def get_metadata_routing(self):
+        """Requests of this scorer, read by scikit-learn's routing."""
+        request = MetadataRequest(owner=self)
+        for param, alias in self._requests.items():
+            request.score.add_request(param=param, alias=alias)
+        return request
+
+    def _accept_sample_weight(self):
+        """Asked by scikit-learn's multi-metric scoring while routing is disabled."""
+        return "sample_weight" in inspect.signature(self.metric).parameters
+
+
+def _innermost(estimator, X):
+    """Follow pipelines and fitted searches to the estimator that predicts; X as it sees it."""
+    while not hasattr(estimator, "predict_topk"):
+        if isinstance(estimator, Pipeline):
+            if len(estimator.steps) > 1:
+                X = estimator[:-1].transform(X)
+            estimator = estimator.steps[-1][1]
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        else:
+            break
+    return estimator, X
+
+
+def _classes(estimator):
+    """`classes_` of a fitted multi-class estimator."""
+    if not hasattr(estimator, "classes_"):
+        raise TypeError(
+            f"topk_scorer needs classes_ to score 1-D class labels; {type(estimator).__name__} has "
+            "none."
+        )
+    return np.asarray(estimator.classes_)
+
+
+def _class_ids(labels, classes):
+    """Place of each label in `classes`, -1 where it is not among them."""
+    numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
+    if numeric[0] != numeric[1]:
+        raise ValueError(
+            f"Class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
+            f"of dtype {classes.dtype}."
+        )
+    order = np.argsort(classes, kind="stable")
+    place = np.searchsorted(classes, labels, sorter=order)
+    ids = order[np.minimum(place, classes.size - 1)]
+    return np.where(classes[ids] == labels, ids, -1)
+
+
+def _true_ids(y, classes):
+    """Ids of the true classes; those not in `classes` get ids of their own beyond the last."""
+    ids = _class_ids(y, classes)
+    unseen = ids < 0
+    ids[unseen] = classes.size + np.unique(y[unseen], return_inverse=True)[1]
+    return ids
+
+
+def _predicted_ids(estimator, X, k, classes, n_labels):
+    """Label ids (n_samples, k), best first, -1 for none."""
+    if hasattr(estimator, "predict_topk"):
+        labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
+        ids = labels if classes is None else _class_ids(labels, classes)
+        if ids.dtype.kind not in "iu":
+            raise TypeError(
+                f"predict_topk of {type(estimator).__name__} must name the columns of a 2-D y by "
+                f"integers, got dtype {ids.dtype}."
+            )
+        ids = np.where(scores == -np.inf, -1, ids)[:, :k]
+    else:
+        ids = rank_scores(_all_scores(estimator, X, classes is None, n_labels), k)
+    return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
+
+
+def _all_scores(estimator, X, multilabel, n_labels):
+    """Scores (n_samples, n_labels) of a classifier that has no `predict_topk`."""
+    name = type(estimator).__name__
+    for method in ("decision_function", "predict_proba"):
+        if hasattr(estimator, method):
+            scores = getattr(estimator, method)(X)
+            break
+    else:
+        raise TypeError(
+            "topk_scorer needs a classifier with predict_topk, decision_function or predict_proba; "
+            f"{name} has none of them."
+        )
+    if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) a label
+        columns = zip(scores, estimator.classes_)
+        scores = np.column_stack([(proba * (values == 1)).sum(axis=1) for proba, values in columns])
+    if scores.ndim == 1:  # binary decision function, or a single label
+        scores = scores[:, None] if multilabel else np.column_stack([-scores, scores])
+    if scores.shape[1] != n_labels:
+        raise ValueError(
+            f"{method} of {name} returned shape {scores.shape}, expected {n_labels} columns."
+        )
+    if issparse(scores):
+        return canonical_csr(scores)
+    return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+
+
+def _name(metric):
+    """Name of a metric, for messages."""
+    return getattr(metric, "__name__", repr(metric))
+
+
+def _brief(value):
+    """Representation that shows an array by its shape only."""
+    shape = getattr(value, "shape", ())
+    return f"<array of shape {shape}>" if shape else repr(value)

@@ -1,0 +1,137 @@
+"""Cutting batches from arrays: rows stay sparse, labels stay ragged, nothing is collated by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sklearn_xlc.encoders import SparseRows
+from sklearn_xlc.heads import Targets
+
+
+@dataclass
+class Rows:
+    """Samples with, where they are known, their labels and weights.
+
+    Parameters
+    ----------
+    X : CSR matrix or ndarray of shape (n_samples, n_features)
+    Y : CSR matrix of shape (n_samples, n_labels), or None
+        Indicator of the places of the labels.
+    sample_weight : ndarray of shape (n_samples,), or None
+    sparse : bool
+        Whether batches of X are handed on as :class:`~sklearn_xlc.encoders.SparseRows`, or dense.
+    """
+
+    X: Any
+    Y: Any = None
+    sample_weight: np.ndarray | None = None
+    sparse: bool = False
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    def take(self, index: np.ndarray) -> Rows:
+        """Rows of `index`."""
+        return Rows(
+            self.X[index],
+            None if self.Y is None else self.Y[index],
+            None if self.sample_weight is None else self.sample_weight[index],
+            self.sparse,
+        )
+
+
+@dataclass
+class Batch:
+    """What a training step sees: inputs, targets, weights."""
+
+    inputs: Tensor | SparseRows
+    targets: Targets | None
+    sample_weight: Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def to(self, device: torch.device) -> Batch:
+        """Copy to `device`."""
+        if device.type == "cpu":
+            return self
+        return Batch(
+            self.inputs.to(device),
+            None if self.targets is None else self.targets.to(device),
+            None if self.sample_weight is None else self.sample_weight.to(device),
+        )
+
+
+class BatchIterator:
+    """Iterate over batches of `rows`, whole arrays at a time.
+
+    Parameters
+    ----------
+    rows : Rows
+    batch_size : int
+    rng : numpy Generator or None
+        Shuffles the rows anew in every pass; None keeps their order.
+    device : torch.device
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        batch_size: int,
+        rng: np.random.Generator | None,
+        device: torch.device,
+    ) -> None:
+        self.rows, self.batch_size, self.rng, self.device = rows, batch_size, rng, device
+
+    def __len__(self) -> int:
+        return -(-len(self.rows) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        n_samples = len(self.rows)
+        order = None if self.rng is None else self.rng.permutation(n_samples)
+        for start in range(0, n_samples, self.batch_size):
+            stop = min(start + self.batch_size, n_samples)
+            index = slice(start, stop) if order is None else order[start:stop]
+            yield make_batch(self.rows.take(index)).to(self.device)
+
+
+def make_batch(rows: Rows) -> Batch:
+    """Tensors of a few rows."""
+    inputs = _sparse_inputs(rows.X) if rows.sparse else _dense_inputs(rows.X)
+    targets = None
+    if rows.Y is not None:
+        indptr = torch.from_numpy(rows.Y.indptr.astype(np.int64))
+        targets = Targets(indptr, torch.from_numpy(rows.Y.indices.astype(np.int64)))
+    weight = None if rows.sample_weight is None else torch.from_numpy(rows.sample_weight)
+    return Batch(inputs, targets, weight)
+
+
+def _dense_inputs(X: Any) -> Tensor:
+    dense = X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
+    # A slice of the user's array may be read-only; the network never writes to its inputs.
+    return torch.from_numpy(dense if dense.flags.writeable else dense.copy())
+
+
+def _sparse_inputs(X: Any) -> SparseRows:
+    X = sp.csr_matrix(X)
+    columns, position = np.unique(X.indices, return_inverse=True)
+    compact = sp.csr_matrix((X.data, position, X.indptr), shape=(X.shape[0], len(columns)))
+    transposed = compact.T.tocsr()
+    as_tensor = torch.from_numpy
+    return SparseRows(
+        indptr=as_tensor(X.indptr.astype(np.int64)),
+        indices=as_tensor(X.indices.astype(np.int64)),
+        data=as_tensor(X.data),
+        columns=as_tensor(columns.astype(np.int64)),
+        t_indptr=as_tensor(transposed.indptr.astype(np.int64)),
+        t_indices=as_tensor(transposed.indices.astype(np.int64)),
+        t_data=as_tensor(transposed.data),
+        n_features=X.shape[1],
+    )

@@ -1,0 +1,104 @@
+"""Callbacks of the training loop: learning-rate schedule, weight averaging."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from skorch.callbacks import Callback
+
+
+class CosineSchedule(Callback):
+    """Linear warm-up, then a half cosine down to zero, set before every step.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps of the whole training.
+    warmup : float, default=0.05
+        Share of the steps that warm up.
+    """
+
+    def __init__(self, n_steps: int, warmup: float = 0.05) -> None:
+        self.n_steps, self.warmup = n_steps, warmup
+
+    def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Remember the rates that the schedule scales."""
+        self.step_ = 0
+        self.base_ = [group["lr"] for group in net.optimizer_.param_groups]
+
+    def on_batch_begin(
+        self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any
+    ) -> None:
+        """Scale the rates for the step to come."""
+        if not training:
+            return
+        n_warmup = max(1, round(self.warmup * self.n_steps))
+        if self.step_ < n_warmup:
+            factor = (self.step_ + 1) / n_warmup
+        else:
+            progress = (self.step_ - n_warmup) / max(1, self.n_steps - n_warmup)
+            factor = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+        for group, base in zip(net.optimizer_.param_groups, self.base_):
+            group["lr"] = base * factor
+        self.step_ += 1
+
+    def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Put the rates back, for a training that goes on."""
+        for group, base in zip(net.optimizer_.param_groups, self.base_):
+            group["lr"] = base
+
+
+class WeightAveraging(Callback):
+    """Keep an average of the weights and put it in place when training ends.
+
+    Parameters
+    ----------
+    method : {"swa", "ema"}
+        "swa" averages the weights at the ends of the epochs of the last quarter; "ema" keeps an
+        exponential moving average over steps.
+    max_epochs : int
+        Epochs of the whole training.
+    decay : float, default=0.99
+        Decay of the moving average.
+    """
+
+    def __init__(self, method: str, max_epochs: int, decay: float = 0.99) -> None:
+        self.method, self.max_epochs, self.decay = method, max_epochs, decay
+
+    def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Start a new average."""
+        self.count_, self.epoch_ = 0, 0
+        self.average_: dict[str, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def _include(self, net: Any, share: float) -> None:
+        for name, value in net.module_.state_dict().items():
+            if name in self.average_:
+                if value.is_floating_point():
+                    self.average_[name].lerp_(value, share)
+            else:
+                self.average_[name] = value.clone()
+
+    def on_batch_end(
+        self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any
+    ) -> None:
+        """Take in a step (ema)."""
+        if training and self.method == "ema":
+            self.count_ += 1
+            # The average of few steps must not lean on the first.
+            self._include(net, max(1 - self.decay, 1 / self.count_))
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Take in an epoch (swa)."""
+        self.epoch_ += 1
+        if self.method == "swa" and self.epoch_ > 0.75 * self.max_epochs:
+            self.count_ += 1
+            self._include(net, 1 / self.count_)
+
+    def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Use the average."""
+        if self.average_:
+            net.module_.load_state_dict(self.average_)
+            self.average_ = {}

@@ -1,0 +1,153 @@
+"""One optimiser for dense parameters, row-sparse parameters and heads that update themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+#: What each choice of `optimizer` does to dense parameters and to row-sparse ones.
+RULES = {
+    "auto": ("adam", "adagrad"),
+    "adam": ("adam", "adam"),
+    "adagrad": ("adagrad", "adagrad"),
+    "sgd": ("sgd", "sgd"),
+}
+
+
+class RowOptimizer(torch.optim.Optimizer):
+    """Adam, row-wise Adagrad or SGD, on whole parameters or on some of their rows.
+
+    Row-wise Adagrad keeps one accumulator a row (the running sum of its mean squared gradient), so
+    a table of embeddings costs no second copy. Adam on rows is lazy: rows without a gradient keep
+    their moments.
+
+    Parameters
+    ----------
+    params : iterable of dict
+        Parameter groups: ``params``, ``rule`` ("adam", "adagrad" or "sgd"), and optionally ``lr``,
+        ``weight_decay`` and ``fused`` (the group's parameters are updated through :meth:`update`
+        while the loss is computed, not in :meth:`step`).
+    lr : float, default=1e-3
+        Learning rate.
+    betas : pair of float, default=(0.9, 0.999)
+        Decay of Adam's moments.
+    eps : float, default=1e-8
+        Added to the root of the second moment.
+    weight_decay : float, default=0.0
+        Decoupled weight decay, on the rows that are updated.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "rule": "adam",
+            "fused": False,
+        }
+        super().__init__(params, defaults)
+        self._group_of = {p: group for group in self.param_groups for p in group["params"]}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient; count the step of fused ones."""
+        for group in self.param_groups:
+            dense = [p for p in group["params"] if p.grad is not None and not p.grad.is_sparse]
+            if dense and group["rule"] == "adam":
+                self._adam(group, dense, [p.grad for p in dense], [self._state(p) for p in dense])
+            elif dense:
+                for p in dense:
+                    self._update_rows(group, p, slice(None), p.grad)
+            for p in group["params"]:
+                if p.grad is not None and p.grad.is_sparse:
+                    gradient = p.grad.coalesce()
+                    self._update_rows(group, p, gradient.indices()[0], gradient.values())
+                if (group["fused"] or (p.grad is not None and p.grad.is_sparse)) and (
+                    group["rule"] == "adam"
+                ):
+                    self._state(p)["step"] += 1
+
+    @torch.no_grad()
+    def update(self, parameter: nn.Parameter, rows: slice, gradient: Tensor) -> None:
+        """Take the step of ``parameter[rows]`` now: the hook a fused head is given."""
+        self._update_rows(self._group_of[parameter], parameter, rows, gradient)
+
+    def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        state = self.state[parameter]
+        if not state:
+            rule = self._group_of[parameter]["rule"]
+            if rule == "adam":
+                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                state["exp_avg"] = torch.zeros_like(parameter)
+                state["exp_avg_sq"] = torch.zeros_like(parameter)
+            elif rule == "adagrad":
+                state["sum"] = parameter.new_zeros(len(parameter))
+        return state
+
+    def _adam(
+        self,
+        group: dict[str, Any],
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        states: list[dict[str, Tensor]],
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        adamw(
+            parameters,
+            gradients,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+
+    def _update_rows(
+        self, group: dict[str, Any], parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor
+    ) -> None:
+        state = self._state(parameter)
+        if group["rule"] == "adam":
+            # The count is raised once a step, not once a chunk: work on a copy.
+            part = {key: state[key][rows] for key in ("exp_avg", "exp_avg_sq")}
+            part["step"] = state["step"].clone()
+            values = parameter.data[rows]
+            self._adam(group, [values], [gradient], [part])
+            if isinstance(rows, Tensor):  # advanced indexing made copies
+                state["exp_avg"][rows], state["exp_avg_sq"][rows] = (
+                    part["exp_avg"],
+                    part["exp_avg_sq"],
+                )
+                parameter.data[rows] = values
+            return
+        if group["rule"] == "adagrad":
+            squares = gradient.square() if gradient.ndim == 1 else gradient.square().mean(1)
+            total = state["sum"][rows] + squares
+            state["sum"][rows] = total
+            scale = (total.sqrt() + group["eps"]).reciprocal()
+            gradient = gradient * (scale if gradient.ndim == 1 else scale[:, None])
+        if group["weight_decay"]:
+            shrink = 1 - group["lr"] * group["weight_decay"]
+            parameter.data[rows] = parameter.data[rows] * shrink
+        if isinstance(rows, Tensor):
+            parameter.data.index_add_(0, rows, gradient, alpha=-group["lr"])
+        else:
+            parameter.data[rows].add_(gradient, alpha=-group["lr"])

@@ -1,0 +1,134 @@
+"""The propensity model and the propensity-scored metrics on cases done by hand."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from sklearn_xlc.metrics import precision_at_k, propensities, psndcg_at_k, psp_at_k
+
+Y_TRUE = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
+PROPENSITIES = np.array([1, 1 / 2, 1 / 4, 1 / 8])  # weights 1, 2, 4, 8
+Y_PRED = np.array([[0, 3], [3, 2], [3, 2]])
+LOG3 = np.log2(3)
+
+
+def test_propensities_of_hand_counted_labels():
+    Y = np.zeros((100, 3), dtype=int)
+    Y[:10, 0] = 1
+    Y[:99, 1] = 1
+    scale = (np.log(100) - 1) * 2.5**0.55
+    expected = [1 / (1 + scale * (count + 1.5) ** -0.55) for count in (10, 99, 0)]
+    np.testing.assert_allclose(propensities(Y), expected, rtol=1e-14)
+    np.testing.assert_allclose(propensities(csr_array(Y)), expected, rtol=1e-14)
+
+
+def test_propensities_with_the_wikipedia_constants():
+    Y = np.eye(50, dtype=int)
+    expected = 1 / (1 + (np.log(50) - 1) * 1.4**0.5 / 1.4**0.5)  # each label occurs once
+    np.testing.assert_allclose(propensities(Y, a=0.5, b=0.4), expected, rtol=1e-14)
+    np.testing.assert_allclose(propensities(np.arange(50), 0.5, 0.4), expected, rtol=1e-14)
+
+
+def test_propensities_grow_with_the_count_and_stay_probabilities(rng):
+    Y = rng.random((400, 30)) < np.linspace(0, 1, 30)
+    p = propensities(Y)
+    order = np.argsort(Y.sum(axis=0), kind="stable")
+    assert p.shape == (30,)
+    assert np.all(np.diff(p[order]) >= 0)
+    assert 0 < p.min() < p.max() < 1
+
+
+@pytest.mark.parametrize(
+    "k, expected, raw",
+    [
+        (1, 1 / (2 + 4), 1 / 3),
+        (2, (1 + 4) / (3 + 4), (1 / 2 + 4 / 2) / 3),
+    ],
+)
+def test_psp_toy_values(k, expected, raw):
+    given = {"propensities": PROPENSITIES}
+    assert psp_at_k(Y_TRUE, Y_PRED, k, **given) == pytest.approx(expected, rel=1e-14)
+    assert psp_at_k(Y_TRUE, Y_PRED, k, normalize=False, **given) == pytest.approx(raw, rel=1e-14)
+
+
+def test_psp_ratio_of_sums_is_not_the_mean_of_ratios():
+    value = psp_at_k(Y_TRUE, Y_PRED, 2, propensities=PROPENSITIES)
+    assert value == pytest.approx(5 / 7, rel=1e-14)
+    assert value != pytest.approx((1 / 3 + 1) / 2, abs=1e-3)
+
+
+def test_psndcg_toy_values():
+    first, second = 1 / (1 + 1 / LOG3), (4 / LOG3) / 1
+    best_first, best_second = (2 + 1 / LOG3) / (1 + 1 / LOG3), 4
+    given = {"propensities": PROPENSITIES}
+    expected = (first + second) / (best_first + best_second)
+    assert psndcg_at_k(Y_TRUE, Y_PRED, 2, **given) == pytest.approx(expected, rel=1e-14)
+    raw = psndcg_at_k(Y_TRUE, Y_PRED, 2, normalize=False, **given)
+    assert raw == pytest.approx((first + second) / 3, rel=1e-14)
+    weighted = psndcg_at_k(Y_TRUE, Y_PRED, 2, sample_weight=[3, 1, 9], **given)
+    expected = (3 * first + second) / (3 * best_first + best_second)
+    assert weighted == pytest.approx(expected, rel=1e-14)
+
+
+def test_propensity_one_gives_the_plain_precision_up_to_its_ceiling(rng):
+    y_true = rng.random((30, 10)) < 0.3
+    y_score = rng.random((30, 10))
+    plain = precision_at_k(y_true, y_score, 3)
+    ones = np.ones(10)
+    raw = psp_at_k(y_true, y_score, 3, propensities=ones, normalize=False)
+    assert raw == pytest.approx(plain, rel=1e-14)
+    ceiling = precision_at_k(y_true, y_true.astype(float), 3)
+    assert psp_at_k(y_true, y_score, 3, propensities=ones) == pytest.approx(plain / ceiling)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        (
+            {"Y_train": np.eye(2, dtype=int)},
+            ValueError,
+            r"Y_train must have at least 3 rows, got 2",
+        ),
+        (
+            {"Y_train": np.eye(4) * 2},
+            ValueError,
+            r"Y_train must hold 0 and 1 only, got 2\.0 in row 0",
+        ),
+        ({"a": 0}, ValueError, r"a must be a positive number, got 0"),
+        ({"b": -1.5}, ValueError, r"b must be a positive number, got -1\.5"),
+        ({"b": np.nan}, ValueError, r"b must be a positive number, got nan"),
+        ({"a": "0.5"}, TypeError, r"a must be a positive number, got '0\.5'"),
+        ({"a": True}, TypeError, r"a must be a positive number, got True"),
+    ],
+)
+def test_propensities_refuse(arguments, error, message):
+    with pytest.raises(error, match=message):
+        propensities(**{"Y_train": np.eye(4, dtype=int), **arguments})
+
+
+@pytest.mark.parametrize("metric", [psp_at_k, psndcg_at_k])
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        (PROPENSITIES[:3], r"one value for each of the 4 labels of y_true, got 3"),
+        (
+            PROPENSITIES[None],
+            r"propensities must be numbers of shape \(n_labels,\), got shape \(1, 4\)",
+        ),
+        (list("abcd"), r"got shape \(4,\) and dtype <U1"),
+        ([1, 0, 1, 1], r"above 0 and at most 1, got 0\.0 for label 1"),
+        ([1, np.nan, 1, 1], r"above 0 and at most 1, got nan for label 1"),
+        (1 / PROPENSITIES, r"got 2\.0 for label 1\. Values above 1 look like inverse propensities"),
+    ],
+)
+def test_metrics_refuse_propensities(metric, values, message):
+    with pytest.raises(ValueError, match=message):
+        metric(Y_TRUE, Y_PRED, 2, propensities=values)
+
+
+def test_propensities_bound_the_class_ids():
+    with pytest.raises(ValueError, match=r"y_true holds class id 4 in row 1; accepted are 0 to 3"):
+        psp_at_k(np.array([0, 4]), np.array([[0], [1]]), 1, propensities=PROPENSITIES)
+    with pytest.raises(ValueError, match=r"y_pred names label id 9 in row 0: accepted are 0 to 3"):
+        psp_at_k(np.array([0, 3]), np.array([[9], [1]]), 1, propensities=PROPENSITIES)
+    assert psp_at_k(np.array([0, 3]), np.array([[0], [1]]), 1, propensities=PROPENSITIES) == 1 / 9

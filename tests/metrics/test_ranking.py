@@ -1,0 +1,84 @@
+"""Values computed by hand."""
+
+import numpy as np
+import pytest
+
+from sklearn_xlc.metrics import (
+    coverage_at_k,
+    f1_at_k,
+    ndcg_at_k,
+    precision_at_k,
+    recall_at_k,
+)
+
+# Three rows over five labels: two labels true, one true, none true.
+Y_TRUE = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
+# Hits at places 1 and 3; at place 2; nowhere.
+Y_PRED = np.array([[2, 1, 0], [3, 1, 4], [0, 1, 2]])
+LOG3 = np.log2(3)
+
+
+@pytest.mark.parametrize(
+    "metric, k, expected",
+    [
+        (precision_at_k, 1, 1 / 3),
+        (precision_at_k, 2, (1 / 2 + 1 / 2) / 3),
+        (precision_at_k, 3, (2 / 3 + 1 / 3) / 3),
+        (recall_at_k, 1, (1 / 2) / 3),
+        (recall_at_k, 2, (1 / 2 + 1) / 3),
+        (recall_at_k, 3, (1 + 1) / 3),
+        (f1_at_k, 1, 2 / (3 + 6)),
+        (f1_at_k, 2, 2 / (3 + 2)),
+        (f1_at_k, 3, 2 / (3 + 3 / 2)),
+        (ndcg_at_k, 1, 1 / 3),
+        (ndcg_at_k, 2, (1 / (1 + 1 / LOG3) + 1 / LOG3) / 3),
+        (ndcg_at_k, 3, ((1 + 1 / 2) / (1 + 1 / LOG3) + 1 / LOG3) / 3),
+        (coverage_at_k, 1, 1 / 3),
+        (coverage_at_k, 2, 2 / 3),
+        (coverage_at_k, 3, 3 / 3),
+    ],
+)
+def test_toy_values(metric, k, expected):
+    assert metric(Y_TRUE, Y_PRED, k) == pytest.approx(expected, rel=1e-14)
+
+
+def test_toy_values_with_weights():
+    weight = [1, 3, 4]
+    assert precision_at_k(Y_TRUE, Y_PRED, 1, sample_weight=weight) == 1 / 8
+    assert recall_at_k(Y_TRUE, Y_PRED, 2, sample_weight=weight) == (1 / 2 + 3) / 8
+    assert coverage_at_k(Y_TRUE, Y_PRED, 3, sample_weight=[0, 1, 1]) == 1
+    assert coverage_at_k(Y_TRUE, Y_PRED, 1, sample_weight=[0, 1, 1]) == 0
+
+
+def test_f1_is_of_the_means_and_not_the_mean_of_f1():
+    y_true = np.array([[1, 1, 0], [1, 0, 0]])
+    y_pred = np.array([[0], [2]])
+    # P = 1/2, R = 1/4; the mean of the rows' F1 would also be 1/3 * 1 = (2/3 + 0) / 2.
+    assert f1_at_k(y_true, y_pred, 1) == pytest.approx(1 / 3, rel=1e-15)
+    y_pred = np.array([[0, 2], [0, 2]])
+    # P = (1/2 + 1/2) / 2, R = (1/2 + 1) / 2; rows' F1: (1/2 + 2/3) / 2 = 7/12.
+    assert f1_at_k(y_true, y_pred, 2) == pytest.approx(3 / 5, rel=1e-15)
+
+
+def test_k_is_five_unless_told():
+    y_true = np.array([[1] * 5 + [0] * 2])
+    ids = np.array([[0, 5, 6, 1, 2, 3, 4]])
+    assert precision_at_k(y_true, ids) == 3 / 5
+    assert recall_at_k(y_true, ids) == 3 / 5
+
+
+def test_divisor_is_k_even_where_fewer_labels_exist():
+    assert precision_at_k(np.array([[1, 1]]), np.array([[0.5, 0.4]]), k=8) == 2 / 8
+    assert ndcg_at_k(np.array([[1, 1]]), np.array([[0.5, 0.4]]), k=8) == 1
+    assert recall_at_k(np.array([[1, 1]]), np.array([[0.5, 0.4]]), k=8) == 1
+
+
+def test_an_empty_place_takes_a_rank():
+    y_true = np.array([[0, 0, 1]])
+    assert ndcg_at_k(y_true, np.array([[-1, 2, -1]]), k=3) == pytest.approx(1 / LOG3, rel=1e-15)
+    assert precision_at_k(y_true, np.array([[-1, 2, -1]]), k=1) == 0
+
+
+def test_class_the_prediction_cannot_name_is_a_miss():
+    assert precision_at_k(np.array([7, 1]), np.array([[0, 1], [1, 0]]), k=1) == 1 / 2
+    assert recall_at_k(np.array([0, 1]), np.array([[9, 0], [1, 8]]), k=2) == 1

@@ -1,0 +1,369 @@
+"""The scorer in scikit-learn's searches: any labels, dense or sparse, predict_topk or none."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from sklearn_xlc import metrics
+from sklearn_xlc.metrics import cross_val_topk, topk_scorer
+
+
+class ScoresAreFeatures(ClassifierMixin, BaseEstimator):
+    """Ranks label j by feature (j + shift) mod n_labels; only `predict_topk` is offered."""
+
+    def __init__(self, shift=0):
+        self.shift = shift
+
+    def fit(self, X, y, sample_weight=None):
+        self.multilabel_ = sparse.issparse(y) or np.ndim(y) == 2
+        self.classes_ = np.arange(y.shape[1]) if self.multilabel_ else np.unique(y)
+        self.saw_sparse_ = sparse.issparse(y)
+        return self
+
+    def predict(self, X):
+        raise AssertionError("a scorer of ranked labels needs no predict")
+
+    def predict_topk(self, X, k=5):
+        n_labels = self.classes_.size
+        assert k <= n_labels, "never asked for more labels than there are"
+        scores = X[:, (np.arange(n_labels) + self.shift) % X.shape[1]]
+        ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        labels = ids if self.multilabel_ else self.classes_[ids]
+        return labels, np.take_along_axis(scores, ids, axis=1)
+
+
+class Fixed(BaseEstimator):
+    """Answers what it was given, through the one method that was named."""
+
+    def __init__(self, answer, method, classes=None):
+        setattr(self, method, lambda X, *args: answer)
+        if classes is not None:
+            self.classes_ = classes
+
+
+@pytest.fixture
+def multilabel(rng):
+    """Scores of 6 labels as features, the two largest are the true labels."""
+    X = rng.random((30, 6))
+    Y = (X >= np.sort(X, axis=1)[:, -2:-1]).astype(int)
+    return X, Y
+
+
+NAMES = np.array(["ant", "bee", "cat", "dog", "eel", "fox"], dtype=object)
+
+
+@pytest.mark.parametrize("name", ["precision", "recall", "f1", "ndcg", "coverage"])
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_score_is_the_metric_of_predict_topk(multilabel, name, k):
+    X, Y = multilabel
+    model = ScoresAreFeatures(shift=1).fit(X, Y)
+    metric = getattr(metrics, f"{name}_at_k")
+    expected = metric(Y, np.roll(X, -1, axis=1), k)
+    for scorer in (topk_scorer(name, k), topk_scorer(metric, k=k)):
+        for y in (Y, sparse.csr_array(Y), sparse.coo_matrix(Y), Y.tolist()):
+            assert scorer(model, X, y) == expected
+    weight = np.arange(30) % 3
+    assert scorer(model, X, Y, sample_weight=weight) == metric(
+        Y, np.roll(X, -1, axis=1), k, sample_weight=weight
+    )
+
+
+def test_propensity_metrics_take_their_propensities(multilabel):
+    X, Y = multilabel
+    p = metrics.propensities(Y)
+    model = ScoresAreFeatures(shift=1).fit(X, Y)
+    expected = metrics.psp_at_k(Y, np.roll(X, -1, axis=1), 2, propensities=p)
+    assert topk_scorer("psp", 2, propensities=p)(model, X, Y) == expected
+    assert repr(topk_scorer("psp", 2, propensities=p)) == (
+        "topk_scorer(psp_at_k, k=2, propensities=<array of shape (6,)>)"
+    )
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_grid_search_finds_the_right_parameter(multilabel, as_sparse, n_jobs):
+    X, Y = multilabel
+    y = sparse.csr_array(Y) if as_sparse else Y
+    search = GridSearchCV(
+        ScoresAreFeatures(),
+        {"shift": [2, 0, 3]},
+        scoring=topk_scorer("precision", k=2),
+        cv=3,
+        n_jobs=n_jobs,
+        error_score="raise",
+    ).fit(X, y)
+    assert search.best_params_ == {"shift": 0}
+    assert search.best_score_ == 1
+    assert search.best_estimator_.saw_sparse_ == as_sparse
+    assert topk_scorer("precision", k=2)(search, X, y) == 1  # through best_estimator_
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3])
+def test_pipeline_is_walked(multilabel, n_steps):
+    X, Y = multilabel
+    before = [("negate", FunctionTransformer(np.negative)), ("skip", "passthrough")][: n_steps - 1]
+    pipe = Pipeline([*before, ("rank", ScoresAreFeatures())]).fit(X, Y)
+    assert not hasattr(pipe, "predict_topk")
+    expected = metrics.precision_at_k(Y, -X if n_steps > 1 else X, 2)
+    assert topk_scorer("precision", 2)(pipe, X, Y) == expected
+    nested = make_pipeline(FunctionTransformer(), pipe).fit(X, Y)
+    assert topk_scorer("precision", 2)(nested, X, Y) == expected
+    grid = {"rank__shift": [1, 0]}
+    search = GridSearchCV(pipe, grid, scoring=topk_scorer("recall", 2), cv=2, error_score="raise")
+    search.fit(X, sparse.csr_array(Y))
+    outer = make_pipeline(FunctionTransformer(), search).fit(X, Y)
+    assert topk_scorer("recall", 2)(outer, X, Y) == search.score(X, Y)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [NAMES, NAMES.astype(str), np.array([-1, 3, 10, 11, 12, 20]), np.arange(6) / 4],
+    ids=["object", "str", "int", "float"],
+)
+def test_class_labels_of_any_type(multilabel, classes):
+    X, _ = multilabel
+    y = X.argmax(axis=1)
+    model = ScoresAreFeatures(shift=2).fit(X, classes)
+    for k in (1, 3, 8):
+        expected = metrics.recall_at_k(y, np.roll(X, -2, axis=1), k)
+        assert topk_scorer("recall", k)(model, X, classes[y]) == expected
+        assert topk_scorer("recall", k)(model, X, classes[y].tolist()) == expected
+    scores = cross_val_score(
+        model, X, classes[np.arange(30) % 6], scoring=topk_scorer("recall", 6), cv=3
+    )
+    np.testing.assert_array_equal(scores, [1, 1, 1])
+
+
+def test_unsorted_classes_are_mapped_too():
+    classes = np.array(["z", "a", "m"])
+    by_topk = Fixed(
+        (classes[[[2, 0], [1, 2]]], np.array([[2.0, 1], [2, 1]])), "predict_topk", classes
+    )
+    assert topk_scorer("precision", 1)(by_topk, None, ["m", "z"]) == 1 / 2
+    by_scores = Fixed(np.array([[2.0, 1, 0], [2, 1, 3]]), "decision_function", classes)
+    assert topk_scorer("precision", 1)(by_scores, None, ["z", "m"]) == 1
+
+
+@pytest.mark.parametrize("method", ["predict_topk", "predict_proba"])
+def test_unseen_class_counts_as_a_miss(method):
+    classes = np.array(["a", "b"])
+    answer = np.array([[0.9, 0.1]] * 4)
+    if method == "predict_topk":
+        answer = (np.array([["a", "b"]] * 4), answer)
+    model = Fixed(answer, method, classes)
+    y = ["a", "c", "d", "b"]
+    assert topk_scorer("recall", 1)(model, None, y) == 1 / 4
+    assert topk_scorer("recall", 5)(model, None, y) == 2 / 4
+    assert topk_scorer("coverage", 5)(model, None, y) == 2 / 4  # c and d are labels of their own
+
+
+def test_scores_of_minus_infinity_name_no_label():
+    answer = (np.array([[1, 0], [0, 1]]), np.array([[0.5, -np.inf], [0.5, 0.2]]))
+    assert (
+        topk_scorer("recall", 2)(Fixed(answer, "predict_topk"), None, np.eye(2, dtype=int)) == 0.5
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("model", [LogisticRegression(), RandomForestClassifier(n_estimators=5)])
+def test_multiclass_without_predict_topk(rng, model, n_classes):
+    X = rng.random((40, 4))
+    y = NAMES[np.arange(40) % n_classes]
+    model = clone(model)
+    model.set_params(random_state=0).fit(X, y)
+    assert topk_scorer("precision", 1)(model, X, y) == model.score(X, y)
+    assert topk_scorer("recall", n_classes)(model, X, y) == 1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        OneVsRestClassifier(LogisticRegression()),
+        RandomForestClassifier(n_estimators=5, random_state=0),
+        MLPClassifier((4,), max_iter=3, random_state=0),
+    ],
+    ids=["decision_function", "list of predict_proba", "predict_proba"],
+)
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_multilabel_without_predict_topk(multilabel, model):
+    X, Y = multilabel
+    model.fit(X, Y)
+    if hasattr(model, "decision_function"):
+        scores = model.decision_function(X)
+    else:
+        scores = model.predict_proba(X)
+    if isinstance(scores, list):
+        scores = np.column_stack([proba[:, 1] for proba in scores])
+    for k in (1, 3):
+        expected = metrics.ndcg_at_k(Y, scores, k)
+        assert topk_scorer("ndcg", k)(model, X, sparse.csr_array(Y)) == expected
+
+
+def test_multi_output_labels_seen_with_one_value_only():
+    proba = [np.array([[1.0], [1.0]]), np.array([[0.3, 0.7]] * 2), np.array([[1.0], [1.0]])]
+    model = Fixed(proba, "predict_proba", [np.array([1]), np.array([0, 1]), np.array([0])])
+    y = np.array([[1, 0, 0], [0, 1, 0]])  # ranked 0, 1, 2
+    assert topk_scorer("precision", 1)(model, None, y) == 1 / 2
+    assert topk_scorer("recall", 2)(model, None, y) == 1
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_integer_and_sparse_decisions_are_scores(make):
+    model = Fixed(make(np.array([[3, 1, 2], [1, 3, 2]])), "decision_function")
+    assert topk_scorer("precision", 1)(model, None, np.array([[1, 0, 0], [0, 0, 1]])) == 1 / 2
+
+
+def test_one_label_column_has_a_flat_decision():
+    model = Fixed(np.array([-0.5, 2.0]), "decision_function")
+    assert topk_scorer("precision", 1)(model, None, np.array([[0], [1]])) == 1 / 2
+
+
+def test_several_metrics_and_weights_at_once(multilabel):
+    X, Y = multilabel
+    scoring = {f"p{k}": topk_scorer("precision", k) for k in (1, 2)}
+    result = cross_validate(ScoresAreFeatures(), X, Y, scoring=scoring, cv=3, n_jobs=2)
+    np.testing.assert_array_equal(result["test_p1"], 1)
+    weight = (np.arange(30) % 3).astype(float)
+    folds = list(KFold(3).split(X))
+    for given in (scoring, scoring["p1"]):
+        search = GridSearchCV(
+            ScoresAreFeatures(), {"shift": [1]}, scoring=given, refit=False, cv=folds
+        ).fit(X, Y, sample_weight=weight)
+        key = "p1" if isinstance(given, dict) else "score"
+        test = folds[0][1]
+        assert search.cv_results_[f"split0_test_{key}"][0] == metrics.precision_at_k(
+            Y[test], np.roll(X, -1, axis=1)[test], 1, sample_weight=weight[test]
+        )
+
+
+def test_weights_are_routed_where_requested(multilabel):
+    X, Y = multilabel
+    weight = (np.arange(30) % 3).astype(float)
+    test = np.arange(10)
+    rolled = np.roll(X, -1, axis=1)[test]
+    with config_context(enable_metadata_routing=True):
+        for scorer, expected in (
+            (topk_scorer("recall", 1).set_score_request(sample_weight=True), weight[test]),
+            (topk_scorer("recall", 1).set_score_request(sample_weight=False), None),
+        ):
+            model = ScoresAreFeatures(shift=1).set_fit_request(sample_weight=True)
+            search = GridSearchCV(model, {}, scoring=scorer, cv=KFold(3), error_score="raise")
+            search.fit(X, Y, sample_weight=weight)
+            assert search.cv_results_["split0_test_score"][0] == metrics.recall_at_k(
+                Y[test], rolled, 1, sample_weight=expected
+            )
+
+
+def test_scorer_pickles_copies_and_clones(multilabel):
+    X, Y = multilabel
+    model = ScoresAreFeatures(shift=1).fit(X, Y)
+    scorer = topk_scorer(metrics.psndcg_at_k, k=3, propensities=metrics.propensities(Y))
+    search = clone(GridSearchCV(model, {"shift": [0]}, scoring=scorer))
+    for same in (pickle.loads(pickle.dumps(scorer)), copy.deepcopy(scorer), search.scoring):
+        assert same(model, X, Y) == scorer(model, X, Y)
+        assert repr(same) == repr(scorer)
+
+
+def first_is_true(y_true, y_pred, k):
+    """A metric of one's own."""
+    assert y_pred.shape == (len(y_true), k)
+    return float(np.mean(y_true[np.arange(len(y_true)), y_pred[:, 0]]))
+
+
+def test_metric_of_ones_own(multilabel):
+    X, Y = multilabel
+    scorer = topk_scorer(first_is_true, 7)
+    assert repr(scorer) == "topk_scorer(first_is_true, k=7)"
+    assert scorer(ScoresAreFeatures(shift=1).fit(X, Y), X, Y) == metrics.precision_at_k(
+        Y, np.roll(X, -1, axis=1), 1
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        (
+            {"metric": "accuracy"},
+            ValueError,
+            r"metric must be one of \['coverage', .* got 'accuracy'",
+        ),
+        ({"metric": None}, TypeError, r"metric must be one of .* or a callable, got None"),
+        ({"metric": "f1", "k": 0}, ValueError, r"k must be an integer >= 1, got 0"),
+        ({"metric": "psp"}, TypeError, r"psp_at_k cannot be called .*missing.*'propensities'"),
+        ({"metric": "f1", "beta": 2}, TypeError, r"f1_at_k cannot be called .*'beta'"),
+    ],
+)
+def test_scorer_refuses_at_once(arguments, error, message):
+    with pytest.raises(error, match=message):
+        topk_scorer(**arguments)
+
+
+def test_scorer_refuses_estimators_it_cannot_rank():
+    scorer, X, Y = topk_scorer("f1", 2), np.eye(3), np.eye(3, dtype=int)
+    with pytest.raises(TypeError, match=r"predict_topk, decision_function or predict_proba; Dummy"):
+        scorer(DummyRegressor().fit(X, Y), X, Y)
+    with pytest.raises(
+        TypeError, match=r"needs classes_ to score 1-D class labels; Fixed has none"
+    ):
+        scorer(Fixed(Y * 1.0, "predict_proba"), X, [0, 1, 2])
+    with pytest.raises(
+        ValueError, match=r"predict_proba of Fixed returned shape \(3, 3\), expected 4"
+    ):
+        scorer(Fixed(Y * 1.0, "predict_proba"), X, np.ones((3, 4)))
+    with pytest.raises(
+        TypeError, match=r"predict_topk of Fixed must name the columns .* dtype <U1"
+    ):
+        scorer(Fixed((np.full((3, 2), "a"), X[:, :2]), "predict_topk"), X, Y)
+    with pytest.raises(
+        ValueError, match=r"dtype <U1 cannot be compared to .* classes_ of dtype int64"
+    ):
+        scorer(Fixed(Y * 1.0, "predict_proba", np.arange(3)), X, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_cross_val_topk(multilabel, as_sparse):
+    X, Y = multilabel
+    model = make_pipeline(StandardScaler(), OneVsRestClassifier(LogisticRegression()))
+    expected = cross_val_score(model, X, Y, scoring=topk_scorer("ndcg", 3), cv=4)
+    y = sparse.csr_matrix(Y) if as_sparse else Y
+    scores = cross_val_topk(model, X, y, metric="ndcg", k=3, cv=4)
+    np.testing.assert_array_equal(scores, expected)
+    assert scores.shape == (4,)
+
+
+def test_cross_val_topk_passes_on_groups_and_parameters(multilabel):
+    X, Y = multilabel
+    groups = np.arange(30) % 5
+    model = ScoresAreFeatures(shift=1)
+    p = metrics.propensities(Y)
+    given = {"metric": "psp", "k": 2, "propensities": p}
+    scores = cross_val_topk(model, X, Y, cv=GroupKFold(5), groups=groups, n_jobs=2, **given)
+    folds = GroupKFold(5).split(X, groups=groups)
+    rolled = np.roll(X, -1, axis=1)
+    expected = [metrics.psp_at_k(Y[i], rolled[i], 2, propensities=p) for _, i in folds]
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_cross_val_topk_raises_what_the_fit_raises(multilabel):
+    X, Y = multilabel
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        cross_val_topk(ScoresAreFeatures(), X, Y[:-1])
