@@ -1,7 +1,7 @@
 """Build the data set behind `sklearn_xlc.datasets.load_wordnet_glosses` from WordNet's own files.
 
-Usage, with the folder that holds ``data.noun`` and ``index.noun`` of WordNet 3.0 (on Debian, the
-package ``wordnet-base`` puts them in ``/usr/share/wordnet``)::
+Usage, with the folder that holds ``data.noun`` and ``index.noun`` of WordNet 3.0 (the Debian
+package ``wordnet-base`` installs them)::
 
     python benchmarks/build_wordnet_glosses.py WORDNET_FOLDER [OUTPUT_FOLDER]
 

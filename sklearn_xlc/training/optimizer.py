@@ -72,8 +72,7 @@ class RowOptimizer(torch.optim.Optimizer):
                     self._update_rows(group, p, slice(None), p.grad)
             for p in group["params"]:
                 if p.grad is not None and p.grad.is_sparse:
-                    gradient = p.grad.coalesce()
-                    self._update_rows(group, p, gradient.indices()[0], gradient.values())
+                    self._update_rows(group, p, *_distinct_rows(p.grad))
                 if (group["fused"] or (p.grad is not None and p.grad.is_sparse)) and (
                     group["rule"] == "adam"
                 ):
@@ -139,11 +138,13 @@ class RowOptimizer(torch.optim.Optimizer):
                 parameter.data[rows] = values
             return
         if group["rule"] == "adagrad":
-            squares = gradient.square() if gradient.ndim == 1 else gradient.square().mean(1)
-            total = state["sum"][rows] + squares
+            width = gradient.numel() // len(gradient)
+            # The mean square through the norm: one pass, no temporary of the gradient's size.
+            norms = torch.linalg.vector_norm(gradient.view(-1, width), dim=1)
+            total = state["sum"][rows] + norms.square() / width
             state["sum"][rows] = total
             scale = (total.sqrt() + group["eps"]).reciprocal()
-            gradient = gradient * (scale if gradient.ndim == 1 else scale[:, None])
+            gradient.view(-1, width).mul_(scale[:, None])  # the gradient is not needed again
         if group["weight_decay"]:
             shrink = 1 - group["lr"] * group["weight_decay"]
             parameter.data[rows] = parameter.data[rows] * shrink
@@ -151,3 +152,13 @@ class RowOptimizer(torch.optim.Optimizer):
             parameter.data.index_add_(0, rows, gradient, alpha=-group["lr"])
         else:
             parameter.data[rows].add_(gradient, alpha=-group["lr"])
+
+
+def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and values of a row-sparse gradient, summed where a row occurs twice."""
+    rows = gradient._indices()[0]
+    # Layers here give each row once, which autograd forgets; sorting ids is cheaper than values.
+    if not gradient.is_coalesced() and len(torch.unique(rows)) < len(rows):
+        gradient = gradient.coalesce()
+        rows = gradient.indices()[0]
+    return rows, gradient._values()
