@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +94,10 @@ def check_y(y: Any) -> Any:
     y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     if y.ndim == 2 and y.shape[1] > 1:
         return _check_indicator(y)
-    check_classification_targets(y)
+    with warnings.catch_warnings():
+        # Few rows a class are what this package is for.
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater")
+        check_classification_targets(y)
     return column_or_1d(y, warn=True)
 
 

@@ -25,7 +25,163 @@ _LOSSES = {
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
-    """Classifier for thousands to millions of classes or labels."""
+    """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
+
+    A neural network whose output layer does not have one output per label. Each label is the
+    tuple of its mixed-radix digits, and each head of the layer scores one digit [1]_, so the
+    output costs the sum of the heads' lengths where a plain classifier costs their product.
+
+    Parameters
+    ----------
+    algorithm : {"auto", "flat", "product", "cascade", "sampling"}, default="auto"
+        Output layer.
+
+        - "flat": one output per label, the vanilla classifier. Multi-class and multi-label.
+        - "product": heads side by side, whose log probabilities add up. Multi-class. The fastest,
+          and the roughest: labels that share a digit share parameters.
+        - "cascade": coarse to fine; each head scores only the children of the `beam_width` best
+          nodes of the last one. Multi-label and multi-class.
+        - "sampling": one output per label, of which a step trains only the groups that hold a
+          label of the batch. Multi-class; for pretraining, with :meth:`transform` as the goal.
+        - "auto": "flat" up to 4096 labels, where it is as fast as the others; above, "product"
+          for multi-class and "cascade" for multi-label.
+    n_heads : int, default=2
+        Number of heads. Each one more adds an approximation error (Eq. 14 of [1]_).
+    head_lengths : sequence of int, default=None
+        Length of each head, most significant first; their product must be at least the number of
+        labels. For "sampling" the pair (number of sub-heads, labels in each). None: chosen by
+        :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending otherwise.
+    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
+            default="given"
+        Which labels are neighbours in the code: the order of ``classes_``, a random one, one by
+        balanced clustering of label centroids, or a permutation that names the place of each
+        label.
+    loss : {"auto", "ce", "bce", "joint_ce", "arcface"}, default="auto"
+        "auto" is binary cross-entropy for multi-label y and cross-entropy otherwise. "product"
+        also offers "bce" (Algorithm 2 of [1]_) and "joint_ce" (one softmax over all heads),
+        "sampling" also "arcface".
+    n_groups : int, default=1
+        Number of groups of heads ("product" with "ce"): the label probability is a mixture of
+        `n_groups` products, the dial between "product" and "flat" (Eq. 16 of [1]_).
+    embedding_dim : int, default=256
+        Width of the node embeddings of "cascade".
+    beam_width : int, default=10
+        Nodes that "cascade" keeps a row and level.
+    path_exponent : float, default=0.5
+        Weight of a node's ancestors in its score ("cascade", multi-label): 1 is the product of
+        probabilities.
+    n_sampled_heads : int, default=0
+        Random negative sub-heads a step ("sampling"), beside those of the batch.
+    margin, scale : float, default=0.5 and 64.0
+        Angular margin in radians and scale of "arcface".
+    correction : bool, default=False
+        Correct the softmax over sampled labels for the chance with which each is drawn
+        ("sampling").
+    hidden_layer_sizes : sequence of int, default=(1024,)
+        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    dropout : float or "auto", default="auto"
+        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
+        up to 1000 rows, 0.5 above.
+    encoder : torch.nn.Module or callable, default=None
+        Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
+        features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
+        copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
+        batches as :class:`~sklearn_xlc.encoders.SparseRows`. None: a multilayer perceptron.
+    optimizer : {"auto", "adam", "adagrad", "sgd"}, default="auto"
+        "auto" is Adam, with row-wise Adagrad at 50 times the rate for parameters of which a batch
+        touches few rows (the input layer on sparse rows, node embeddings). "sgd" needs the least
+        memory.
+    learning_rate : float, default=0.002
+        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+    weight_decay : float, default=0.0
+        Decoupled weight decay of matrices.
+    batch_size : int or "auto", default="auto"
+        Rows a step. "auto": all rows up to 1000, 256 above.
+    max_epochs : int or "auto", default="auto"
+        Passes over the data. "auto": 200 up to 1000 rows; above, fewer the more rows there are
+        (17 at 5 000, 8 from 60 000 on).
+    early_stopping : bool, default=False
+        Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
+        back to the best epoch.
+    validation_fraction : float, default=0.1
+        Share of the rows held out by `early_stopping`.
+    n_iter_no_change : int, default=3
+        Patience of `early_stopping` in epochs.
+    average_weights : {None, "swa", "ema"}, default=None
+        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
+        over steps ("ema"). Holds a second copy of the model while training.
+    precision : {"float32", "bfloat16"}, default="float32"
+        "bfloat16" runs matrix products at half precision; weights stay as they are.
+    callbacks : list of skorch callbacks, default=None
+        Called during training; copied first.
+    device : str or torch.device, default="auto"
+        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
+        model is loaded.
+    memory_limit : int, default=2**30
+        Bytes that temporary logits may take in training.
+    random_state : int, RandomState instance or None, default=None
+        Seed of weights, order of rows, dropout and sampling. The same seed on the same machine
+        with the same number of threads gives the same model, bit for bit.
+    warm_start : bool, default=False
+        Go on from the fitted network in the next :meth:`fit`.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Class labels, or the column numbers of the indicator.
+    algorithm_ : str
+        Algorithm in use.
+    head_lengths_ : tuple of int
+        Length of each head.
+    label_order_ : ndarray of shape (n_labels,)
+        Place of each label in the code.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X had names.
+    n_iter_ : int
+        Epochs trained.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_parameters_ : int
+        Trainable parameters.
+    net_ : skorch.NeuralNet
+        Net that was trained; ``net_.module_`` holds encoder and head.
+
+    See Also
+    --------
+    sklearn.neural_network.MLPClassifier : One output per label, for small label spaces.
+    sklearn_xlc.metrics.topk_scorer : Scorers for model selection.
+
+    Notes
+    -----
+    :meth:`predict_proba` is defined for the losses "ce" and "bce" except for "product" with "bce".
+    For "product" it is the product of softmaxes, renormalised over the labels that exist; for
+    "sampling" it is the softmax over all labels, biased unless `correction` is set. "cascade" in
+    multi-label weighs ancestors by `path_exponent`, and ranks only labels below its beam in
+    :meth:`predict` and :meth:`predict_topk`; :meth:`decision_function` scores all of them.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, D. Yuan and M. Zhang, "Multi-Head Encoding for Extreme Label
+       Classification".
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> X, y = make_extreme_multiclass(2000, 300, 50, random_state=0)
+    >>> clf = MultiHeadClassifier("product", hidden_layer_sizes=(64,), random_state=0)
+    >>> clf.fit(X[:1500], y[:1500]).head_lengths_
+    (8, 7)
+    >>> labels, scores = clf.predict_topk(X[1500:], k=3)
+    >>> labels.shape
+    (500, 3)
+    >>> bool(clf.score(X[1500:], y[1500:]) > 0.8)
+    True
+    """
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,
@@ -199,5 +355,5 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _has_probabilities(self) -> bool:
         if self.algorithm == "product" or self.algorithm == "auto":
-            return self.loss in ("auto", "ce", "bce")
+            return self.loss in ("auto", "ce")
         return self.loss != "arcface"

@@ -260,6 +260,7 @@ class MixedRadix:
         dtype = np.result_type(np.float32, *heads)
         if dtype not in (np.float32, np.float64):
             raise ValueError(f"log_scores must hold float32 or float64, got {dtype}")
+        heads = [scores.astype(dtype, copy=False) for scores in heads]
         for h, (scores, length) in enumerate(zip(heads, self.lengths)):
             if scores.shape != (len(heads[0]), length):
                 raise ValueError(
@@ -269,7 +270,7 @@ class MixedRadix:
             # One pass: the maximum of an array with NaN is NaN.
             if not scores.max(initial=-np.inf) < np.inf:
                 raise ValueError(f"log_scores[{h}] holds NaN or +inf; finite and -inf are accepted")
-        return [scores.astype(dtype, copy=False) for scores in heads]
+        return heads
 
 
 def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:

@@ -133,14 +133,14 @@ class CascadeHead(Head):
         order = rank[inverse].argsort(stable=True)  # pairs, parent by parent
         table = self.tables[level - 1]
         weight = F.embedding(unique[by_count], table, sparse=True).view(len(unique), length, -1)
-        query = query[rows[order]]
-        logits, pair, parent = [], 0, 0
         sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
-        for size, number in zip(sizes.tolist(), numbers.tolist()):
-            block = query[pair : pair + size * number].view(number, size, -1)
-            product = block @ weight[parent : parent + number].transpose(1, 2)
-            logits.append(product.reshape(-1, length))
-            pair, parent = pair + size * number, parent + number
+        # Split, not slices: the backward of every slice would fill a gradient of the whole.
+        queries = query[rows[order]].split((sizes * numbers).tolist())
+        weights = weight.split(numbers.tolist())
+        logits = [
+            (q.view(len(w), -1, q.shape[1]) @ w.transpose(1, 2)).view(-1, length)
+            for q, w in zip(queries, weights)
+        ]
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
         return torch.cat(logits)[back]

@@ -11,7 +11,7 @@ from sklearn_xlc.codes import _label_order as module
 
 
 def planted(rng, n_clusters, cluster_size, n_features=64, rows_per_label=6):
-    """Labels whose rows lie near their cluster's direction; cluster of each label, at random ids."""
+    """Labels whose rows lie near their cluster's direction, and the cluster of each label."""
     n_labels = n_clusters * cluster_size
     cluster = rng.permutation(np.repeat(np.arange(n_clusters), cluster_size))
     directions = np.linalg.qr(rng.normal(size=(n_features, n_clusters)))[0].T
@@ -193,6 +193,24 @@ def test_long_centroids_keep_their_largest_entries(monkeypatch):
     )
     expected = [[0, -3, 2, 0], [0, 0, 0, 0], [0, 5, 0, 0], [1, 1, 0, 0]]
     assert module._trim_rows(matrix).toarray().tolist() == expected
+
+
+def test_the_most_cohesive_of_all_starts_is_taken(rng, monkeypatch):
+    vectors = rng.random((30, 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def cohesion(left):  # every row's similarity to the unit centre of its half
+        sums = [vectors[mask].sum(axis=0) for mask in (left, ~left)]
+        centres = [total / np.linalg.norm(total) for total in sums]
+        return (vectors[left] @ centres[0]).sum() + (vectors[~left] @ centres[1]).sum()
+
+    monkeypatch.setattr(module, "N_STARTS", 200)  # enough to try every row as a start
+    best = module._balanced_split(vectors, 10, np.random.RandomState(0))
+    splits = [module._two_means(vectors, 10, start) for start in range(30)]
+    np.testing.assert_allclose([split[1] for split in splits], [cohesion(s[0]) for s in splits])
+    assert best.sum() == 10
+    assert cohesion(best) == pytest.approx(max(cohesion(left) for left, _ in splits), rel=1e-12)
+    assert cohesion(best) > min(cohesion(left) for left, _ in splits) + 1e-6
 
 
 @pytest.mark.parametrize(
