@@ -1,13 +1,15 @@
 """Run one model in a fresh process and measure it there.
 
-``measure`` starts the process, enforces the time limit and always returns a mapping with a
-``status``; started as a script, this file is that process: it reads its job from the command
-line, trains, predicts, saves, and leaves a JSON file and the predicted label ids behind.
+`measure` starts the process, enforces the time limit and always returns a mapping with a
+``status``. Started as a script, this file is that process: it trains, predicts, saves, and leaves
+a JSON report and the predicted label ids behind.
 """
 
 import json
 import os
+import platform
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,32 +33,44 @@ def measure(model, data_folder, *, threads=2, limit=1800.0, k=5, python=sys.exec
     Returns
     -------
     result : dict
-        ``status`` is "ok", "not installed", "did not finish" or "failed"; where it is "ok" the
-        mapping holds the seconds, the bytes and ``topk``, the predicted ids ``(n_test, k)``.
+        As of `fresh_process`; also "not installed" is a ``status``. Where it is "ok", the mapping
+        holds seconds, bytes and ``topk``, the predicted label ids of shape (n_test, k).
     """
     with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
-        command = [python, __file__, model, str(data_folder), scratch, str(threads), str(k)]
-        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
-        with open(Path(scratch, "log.txt"), "w") as log:
-            try:
-                process = subprocess.run(
-                    command, env=environment, stdout=log, stderr=log, timeout=limit
-                )
-            except subprocess.TimeoutExpired:
-                return {"status": "did not finish", "limit_s": limit}
-        return _collect(Path(scratch), process.returncode)
+        arguments = [__file__, model, data_folder, scratch, threads, k]
+        result = fresh_process(arguments, scratch, threads=threads, limit=limit, python=python)
+        if result["status"] == "ok":
+            result["topk"] = np.load(Path(scratch, "topk.npy"))
+        return result
 
 
-def _collect(scratch, returncode):
-    """What the process left behind, or the end of what it said before it failed."""
-    report = scratch / "report.json"
-    if returncode != 0 or not report.exists():
-        reason = (scratch / "log.txt").read_text(errors="replace")[-2000:]
-        return {"status": "failed", "returncode": returncode, "reason": reason}
-    result = json.loads(report.read_text())
-    if result["status"] == "ok":
-        result["topk"] = np.load(scratch / "topk.npy")
-    return result
+def fresh_process(arguments, scratch, *, threads, limit, python=sys.executable):
+    """Run a script that leaves ``report.json`` in the folder `scratch`, and return that report.
+
+    Returns
+    -------
+    report : dict
+        The report, or a mapping whose ``status`` is "did not finish", "out of memory" or "failed"
+        and whose ``reason`` says more.
+    """
+    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+    # Threads that spin while they wait burn CPU seconds, and stall where a core is busy already.
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    log_file, report_file = Path(scratch, "log.txt"), Path(scratch, "report.json")
+    with open(log_file, "w") as log:
+        command = [python, *map(str, arguments)]
+        try:
+            process = subprocess.run(
+                command, env=environment, stdout=log, stderr=log, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            return {"status": "did not finish", "reason": f"stopped after {limit:g} seconds"}
+    if process.returncode == 0:
+        return json.loads(report_file.read_text())
+    reason = log_file.read_text(errors="replace").strip()[-2000:]
+    if process.returncode == -signal.SIGKILL or "MemoryError" in reason:
+        return {"status": "out of memory", "reason": reason or "killed by the system"}
+    return {"status": "failed", "reason": reason or f"exit status {process.returncode}"}
 
 
 def load_part(folder, part):
@@ -101,17 +115,38 @@ def reset_peak():
     Path("/proc/self/clear_refs").write_text("5")
 
 
+def yield_memory():
+    """Should memory run out, let the system end this process and no other."""
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def describe_machine(threads):
+    """What another reader needs in order to place the seconds."""
+    return {
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count(),
+        "threads": threads,
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_name():
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
 def tree_bytes(path):
     """Bytes of all files below a folder."""
     return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
 
 
 def _run_job(model, folder, scratch, threads, k):
-    """Train, predict and save one model; the mapping that ``measure`` returns."""
+    """Train, predict and save one model; the report of `measure`."""
     from peers import ADAPTERS
 
-    # Should memory run out, the kernel is to end this process and no other.
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    yield_memory()
     X, Y = load_part(folder, "trn")
     X_test, _ = load_part(folder, "tst")
     try:

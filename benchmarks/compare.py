@@ -8,11 +8,10 @@ Writes ``NAME.json`` with every single run and ``NAME.md`` with one table of med
 import argparse
 import json
 import os
-import platform
 import statistics
 from pathlib import Path
 
-from _measure import load_part, measure
+from _measure import describe_machine, load_part, measure
 from peers import ADAPTERS
 
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
@@ -65,23 +64,6 @@ def quality(topk, Y_test, propensity):
     return {name: 100.0 * value for name, value in scores.items()}
 
 
-def environment(threads):
-    """What another reader needs in order to place the seconds."""
-    return {
-        "cpu": _cpu_name(),
-        "cpu_count": os.cpu_count(),
-        "threads": threads,
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-
-
-def _cpu_name():
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
 def markdown(name, results, runs):
     """The table of medians over the runs of each model."""
     lines = [
@@ -125,7 +107,7 @@ def main():
     results = {model: [] for model in options.models}
     report = {
         "data": name,
-        "environment": environment(options.threads),
+        "environment": describe_machine(options.threads),
         "limit_s": options.limit,
         "propensity": {"a": a, "b": b},
         "results": results,

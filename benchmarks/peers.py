@@ -28,7 +28,7 @@ class Adapter:
         """Names and versions of the distributions that the adapter runs."""
         from importlib.metadata import version
 
-        return {name: version(name) for name in self.distributions}
+        return {name: version(name) for name in (*self.distributions, "numpy", "scipy")}
 
 
 class Omikuji(Adapter):
@@ -182,11 +182,8 @@ class MultiHead(Adapter):
 
     def __init__(self, threads, folder):
         super().__init__(threads, folder)
-        import torch
-
         from sklearn_xlc import MultiHeadClassifier
 
-        torch.set_num_threads(threads)
         self.model = MultiHeadClassifier(algorithm=self.algorithm, random_state=0)
 
     def fit(self, X, Y):

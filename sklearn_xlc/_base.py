@@ -287,7 +287,7 @@ class BaseXLCClassifier(
     def _dropout(self, n_samples: int) -> float:
         if self.dropout != "auto":
             return float(self.dropout)
-        return 0.5 if n_samples > SMALL_DATA else 0.0
+        return 0.6 if n_samples > SMALL_DATA else 0.0
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":
@@ -299,7 +299,7 @@ class BaseXLCClassifier(
             return int(self.max_epochs)
         if n_samples <= SMALL_DATA:
             return 200
-        return max(8, round(17 * (5000 / n_samples) ** 0.3))
+        return max(8, -(-300 // -(-n_samples // self._batch_size(n_samples))))
 
     def _make_net(
         self,

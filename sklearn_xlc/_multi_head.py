@@ -15,7 +15,9 @@ from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
 from sklearn_xlc.heads import CascadeHead, FlatHead, Head, ProductHead, SamplingHead
 
 #: Up to this many labels one output per label is as fast as the heads that avoid it.
-FLAT_LIMIT = {False: 4096, True: 4096}
+FLAT_LIMIT = 1000
+#: Algorithms that need exactly one label a row.
+_MULTI_CLASS_ONLY = ("product", "sampling")
 _LOSSES = {
     "flat": {"ce", "bce"},
     "product": {"ce", "bce", "joint_ce"},
@@ -43,8 +45,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
           nodes of the last one. Multi-label and multi-class.
         - "sampling": one output per label, of which a step trains only the groups that hold a
           label of the batch. Multi-class; for pretraining, with :meth:`transform` as the goal.
-        - "auto": "flat" up to 4096 labels, where it is as fast as the others; above, "product"
-          for multi-class and "cascade" for multi-label.
+        - "auto": "flat" up to 1000 labels, where its steps take no longer than those of the
+          cascade; above, "product" for multi-class and "cascade" for multi-label.
     n_heads : int, default=2
         Number of heads. Each one more adds an approximation error (Eq. 14 of [1]_).
     head_lengths : sequence of int, default=None
@@ -81,7 +83,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
         Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows, 0.5 above.
+        up to 1000 rows, 0.6 above.
     encoder : torch.nn.Module or callable, default=None
         Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
         features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
@@ -98,8 +100,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
     batch_size : int or "auto", default="auto"
         Rows a step. "auto": all rows up to 1000, 256 above.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 rows; above, fewer the more rows there are
-        (17 at 5 000, 8 from 60 000 on).
+        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 8 or as
+        many as 300 steps need.
     early_stopping : bool, default=False
         Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
         back to the best epoch.
@@ -272,13 +274,13 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _algorithm(self, code: LabelCode) -> str:
         if self.algorithm != "auto":
             return self.algorithm
-        if code.n_labels <= FLAT_LIMIT[code.multilabel]:
+        if code.n_labels <= FLAT_LIMIT:
             return "flat"
         return "cascade" if code.multilabel else "product"
 
     def _check_task(self, code: LabelCode) -> None:
         algorithm = self._algorithm(code)
-        if code.multilabel and algorithm in ("product", "sampling"):
+        if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
             raise ValueError(
                 f"algorithm={self.algorithm!r} needs exactly one label a row (1-D y), but y is an "
                 "indicator; use algorithm='cascade' or 'flat'"
@@ -357,3 +359,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if self.algorithm == "product" or self.algorithm == "auto":
             return self.loss in ("auto", "ce")
         return self.loss != "arcface"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.algorithm not in _MULTI_CLASS_ONLY
+        return tags

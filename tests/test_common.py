@@ -1,0 +1,57 @@
+"""scikit-learn's own checks: every algorithm passes all of them, with no expected failure."""
+
+import pytest
+from sklearn.base import clone
+from sklearn.utils import estimator_checks, get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_xlc import MultiHeadClassifier
+
+#: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 30, "learning_rate": 0.02}
+ESTIMATORS = [
+    MultiHeadClassifier("auto", **QUICK),
+    MultiHeadClassifier("flat", **QUICK),
+    MultiHeadClassifier("product", **QUICK),
+    MultiHeadClassifier("product", n_groups=2, **QUICK),
+    MultiHeadClassifier("cascade", embedding_dim=16, **QUICK),
+    MultiHeadClassifier("sampling", **QUICK),
+]
+#: Checks that scikit-learn runs on its own estimators only.
+MORE_CHECKS = [
+    "check_dataframe_column_names_consistency",
+    "check_get_feature_names_out_error",
+    "check_global_output_transform_pandas",
+    "check_global_set_output_transform_polars",
+    "check_inplace_ensure_writeable",
+    "check_n_features_in_after_fitting",
+    "check_param_validation",
+    "check_set_output_transform",
+    "check_set_output_transform_pandas",
+    "check_set_output_transform_polars",
+    "check_transformer_get_feature_names_out",
+    "check_transformer_get_feature_names_out_pandas",
+]
+
+
+@parametrize_with_checks([*ESTIMATORS, MultiHeadClassifier()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e.algorithm}-{e.n_groups}")
+@pytest.mark.parametrize("name", MORE_CHECKS)
+def test_checks_that_scikit_learn_keeps_for_itself(name, estimator):
+    if name == "check_inplace_ensure_writeable" and not hasattr(estimator, "copy"):
+        estimator = clone(estimator)
+    getattr(estimator_checks, name)(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e.algorithm}-{e.n_groups}")
+def test_tags(estimator):
+    tags = get_tags(estimator)
+    assert tags.input_tags.sparse
+    assert tags.classifier_tags.multi_class
+    one_label_a_row = estimator.algorithm in ("product", "sampling")
+    assert tags.classifier_tags.multi_label is not one_label_a_row
+    assert set(tags.transformer_tags.preserves_dtype) == {"float32", "float64"}
