@@ -113,7 +113,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
         over steps ("ema"). Holds a second copy of the model while training.
     precision : {"float32", "bfloat16"}, default="float32"
-        "bfloat16" runs matrix products at half precision; weights stay as they are.
+        "bfloat16" runs the matrix products of the encoder and of "flat" at half precision while
+        training; weights and sums stay as they are.
     callbacks : list of skorch callbacks, default=None
         Called during training; copied first.
     device : str or torch.device, default="auto"
@@ -338,7 +339,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         size = (n_features, code.n_labels, code.multilabel)
         loss = "ce" if self.loss == "auto" else self.loss
         if algorithm == "flat":
-            return FlatHead(*size, memory_limit=self.memory_limit)
+            return FlatHead(*size, self.memory_limit, self.precision)
         if algorithm == "product":
             return ProductHead(*size, lengths, loss, self.n_groups)
         if algorithm == "cascade":

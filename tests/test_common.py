@@ -1,14 +1,13 @@
 """scikit-learn's own checks: every algorithm passes all of them, with no expected failure."""
 
 import pytest
-from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_xlc import MultiHeadClassifier
 
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 30, "learning_rate": 0.02}
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03}
 ESTIMATORS = [
     MultiHeadClassifier("auto", **QUICK),
     MultiHeadClassifier("flat", **QUICK),
@@ -39,12 +38,13 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e.algorithm}-{e.n_groups}")
+# The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.parametrize("algorithm", ["flat", "product"])
 @pytest.mark.parametrize("name", MORE_CHECKS)
-def test_checks_that_scikit_learn_keeps_for_itself(name, estimator):
-    if name == "check_inplace_ensure_writeable" and not hasattr(estimator, "copy"):
-        estimator = clone(estimator)
-    getattr(estimator_checks, name)(type(estimator).__name__, estimator)
+def test_checks_that_scikit_learn_keeps_for_itself(name, algorithm):
+    check = getattr(estimator_checks, name)
+    check("MultiHeadClassifier", MultiHeadClassifier(algorithm, **QUICK))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e.algorithm}-{e.n_groups}")

@@ -28,6 +28,8 @@ class FlatHead(Head):
         binary cross-entropy, multi-class the softmax cross-entropy.
     memory_limit : int, default=2**30
         Bytes that temporary logits may take.
+    precision : {"float32", "bfloat16"}, default="float32"
+        Precision of the fused loss's matrix products; weights and sums stay as they are.
 
     Attributes
     ----------
@@ -45,11 +47,16 @@ class FlatHead(Head):
     """
 
     def __init__(
-        self, n_features: int, n_labels: int, multilabel: bool, memory_limit: int = 2**30
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        memory_limit: int = 2**30,
+        precision: str = "float32",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         self.link = "sigmoid" if multilabel else "softmax"
-        self.memory_limit = memory_limit
+        self.memory_limit, self.half = memory_limit, precision == "bfloat16"
         self.weight = nn.Parameter(torch.empty(n_labels, n_features))
         self.bias = nn.Parameter(torch.zeros(n_labels))
         nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
@@ -93,7 +100,15 @@ class FlatHead(Head):
 
     def logits(self, features: Tensor, chunk: slice) -> Tensor:
         """Logits of the labels of one chunk, of shape (n_rows, chunk)."""
+        if self.training and self.half:
+            return self.product(features, self.weight[chunk].T).add_(self.bias[chunk])
         return F.linear(features, self.weight[chunk], self.bias[chunk])
+
+    def product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Matrix product at the head's precision, in the dtype of `left`."""
+        if not self.half:
+            return left @ right
+        return (left.bfloat16() @ right.bfloat16()).to(left.dtype)
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
         best = None
@@ -139,8 +154,8 @@ def _step(
     update: Update,
 ) -> None:
     """Add the chunk's part of the features' gradient to `into`, then update its weights."""
-    into.addmm_(gradient, head.weight[chunk])
-    update(head.weight, chunk, gradient.T @ features)
+    into += head.product(gradient, head.weight[chunk])
+    update(head.weight, chunk, head.product(gradient.T, features))
     update(head.bias, chunk, gradient.sum(0))
 
 

@@ -52,7 +52,7 @@ class XLCNet(NeuralNet):
     validation : Rows or None
         Rows held out for `valid_loss`.
     precision : {"float32", "bfloat16"}
-        "bfloat16" runs matrix products of encoder and head under autocast.
+        "bfloat16" runs the encoder under autocast; the head knows its own precision.
     optimizer_rule : str
         Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
     **kwargs
@@ -139,8 +139,7 @@ class XLCNet(NeuralNet):
 
     def _loss(self, batch: Batch, update: Any = None) -> Tensor:
         features = self.infer(batch).to(_dtype(self.module_))
-        with self._autocast():
-            return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
+        return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
 
     def _kwargs_decay(self) -> float:
         return self.get_params_for("optimizer").get("weight_decay", 0.0)
