@@ -338,7 +338,7 @@ class BaseXLCClassifier(
         )
 
     def _finish(self, net: XLCNet, keep_optimizer: bool = False) -> None:
-        losses = [row["train_loss"] for row in net.history]
+        losses = [float(row["train_loss"]) for row in net.history]
         if not np.isfinite(losses).all():
             raise ValueError(
                 f"the training loss became {losses[-1]} in epoch {len(losses)}: lower "

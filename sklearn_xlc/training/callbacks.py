@@ -24,9 +24,8 @@ class CosineSchedule(Callback):
         self.n_steps, self.warmup = n_steps, warmup
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Remember the rates that the schedule scales."""
-        self.step_ = 0
-        self.base_ = [group["lr"] for group in net.optimizer_.param_groups]
+        """Begin, or go on where a loaded checkpoint ended."""
+        self.step_ = sum(row["train_batch_count"] for row in net.history)
 
     def on_batch_begin(
         self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any
@@ -40,14 +39,14 @@ class CosineSchedule(Callback):
         else:
             progress = (self.step_ - n_warmup) / max(1, self.n_steps - n_warmup)
             factor = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-        for group, base in zip(net.optimizer_.param_groups, self.base_):
-            group["lr"] = base * factor
+        for group in net.optimizer_.param_groups:
+            group["lr"] = group["peak_lr"] * factor
         self.step_ += 1
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Put the rates back, for a training that goes on."""
-        for group, base in zip(net.optimizer_.param_groups, self.base_):
-            group["lr"] = base
+        for group in net.optimizer_.param_groups:
+            group["lr"] = group["peak_lr"]
 
 
 class WeightAveraging(Callback):

@@ -97,7 +97,19 @@ class XLCNet(NeuralNet):
             {"params": fused, "rule": dense_rule, "fused": True, "weight_decay": decay},
         ]
         self.optimizer_ = RowOptimizer([g for g in groups if g["params"]], lr=lr)
+        for group in self.optimizer_.param_groups:
+            group["peak_lr"] = group["lr"]
         return self
+
+    def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
+        """Run the epochs that are left: a checkpoint that was loaded has some behind it."""
+        done = len(self.history)
+        if done:
+            # The epochs to come must not draw the orders and dropout masks of those behind.
+            self.rng = np.random.default_rng(self.rng.integers(2**31, size=done + 1)[-1])
+            torch.manual_seed(int(self.rng.integers(2**31)))
+        left = max(0, self.max_epochs - done)
+        return super().fit_loop(X, y, epochs=left, **kwargs)
 
     def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:  # noqa: D102
         return X, self.validation

@@ -58,6 +58,14 @@ class RowOptimizer(torch.optim.Optimizer):
             "fused": False,
         }
         super().__init__(params, defaults)
+        self._index_groups()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a loaded state, whose groups are new dictionaries."""
+        super().__setstate__(state)
+        self._index_groups()
+
+    def _index_groups(self) -> None:
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
 
     @torch.no_grad()
