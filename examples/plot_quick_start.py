@@ -2,22 +2,17 @@
 Quick start: thousands of labels for short texts
 ================================================
 
-WordNet defines a noun in a few words and says what kind of thing it is: a "town" is a
+WordNet defines a noun in a few words, and says what the noun is a kind of: a town is a
 municipality, an urban area, a region, and so on. From 8000 such definitions we learn to name the
-right concepts, out of 2475, for definitions that were not seen in training. The data come with the
-package, and everything here takes less than a minute on a laptop.
+right ones of 2475 concepts for definitions not seen in training. The data come with the package,
+and everything here takes less than a minute on a laptop.
 """
 
 # %%
 # Data
 # ----
-# The input is raw text. The labels are a sparse indicator matrix: one row a definition, one column
-# a concept, about six ones a row.
-
-import os
-
-# Threads that wait should sleep, not spin: this matters when the machine does other things too.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# The input is raw text. The labels are a sparse indicator matrix: a row for each definition, a
+# column for each concept, and about six ones in a row.
 
 from sklearn_xlc.datasets import load_wordnet_glosses
 
@@ -31,8 +26,8 @@ print(f"{Y_train.shape[1]} labels, {Y_train.nnz / len(train):.1f} a definition o
 # %%
 # Model
 # -----
-# A classifier of this package is the last step of an ordinary pipeline. Features stay sparse all
-# the way into the network, and ``dtype=np.float32`` makes the network train in single precision.
+# A classifier of this package is the last step of an ordinary pipeline. The features stay sparse
+# all the way into the network, and ``dtype=np.float32`` makes it train in single precision.
 
 import time
 
@@ -48,7 +43,7 @@ model = make_pipeline(
 )
 start = time.perf_counter()
 model.fit(texts_train, Y_train)
-classifier = model[-1]
+vectorizer, classifier = model[:-1], model[-1]
 print(
     f"Fitted in {time.perf_counter() - start:.0f} s: algorithm {classifier.algorithm_!r}, "
     f"{classifier.n_features_in_} features, {classifier.n_parameters_ / 1e6:.0f} million parameters"
@@ -57,19 +52,20 @@ print(
 # %%
 # How good is it?
 # ---------------
-# P@k is the share of true labels among the first k. `predict_topk` names the best labels without
-# making a matrix of all scores. A pipeline does not pass that method on, so the vectoriser and the
-# classifier are called one after the other. To compare: always naming the most frequent labels.
+# P@k is the share of true labels among the first k that a model names. `predict_topk` finds these
+# without a matrix of all scores; a pipeline does not pass the method on, so the two steps are
+# called one after the other. To compare with: the most frequent labels, whatever the text.
 
 from sklearn_xlc.metrics import precision_at_k
 
-labels, scores = classifier.predict_topk(model[:-1].transform(texts_test), k=5)
-most_frequent = np.argsort(-np.asarray(Y_train.sum(axis=0)).ravel(), kind="stable")[:5]
+labels, scores = classifier.predict_topk(vectorizer.transform(texts_test), k=5)
+frequency = np.asarray(Y_train.sum(axis=0)).ravel()
+most_frequent = np.argsort(-frequency, kind="stable")[:5]
 rankings = {
     "most frequent labels": np.tile(most_frequent, (len(test), 1)),
     "MultiHeadClassifier": labels,
 }
-print(f"{'':22}{'P@1':>7}{'P@3':>7}{'P@5':>7}")
+print(f"\n{'':22}{'P@1':>7}{'P@3':>7}{'P@5':>7}")
 for name, ranking in rankings.items():
     row = [precision_at_k(Y_test, ranking, k=k) for k in (1, 3, 5)]
     print(f"{name:22}" + "".join(f"{value:7.3f}" for value in row))
@@ -77,24 +73,30 @@ for name, ranking in rankings.items():
 # %%
 # What does it say?
 # -----------------
-# The scores of a multi-label classifier are log odds; `expit` turns them into probabilities.
+# Here are the first three definitions of the test part. The scores of a multi-label classifier are
+# log odds, and `expit` turns them into probabilities. A star marks the labels that are true.
 
 from scipy.special import expit
 
-names = glosses.target_names
-for row in (3, 4, 6):
+
+def readable(name):
+    """Name of a WordNet concept without part of speech and number of the sense."""
+    return name.rsplit(".", 2)[0].replace("_", " ")
+
+
+for row in range(3):
     true = Y_test[row].indices
-    print(f"\n“{texts_test[row]}”")
-    print("  true: " + ", ".join(names[true]))
+    print(f"\n{readable(glosses.synset_names[test[row]])}: {texts_test[row]}")
+    print("  true labels: " + ", ".join(readable(glosses.target_names[label]) for label in true))
     for label, probability in zip(labels[row], expit(scores[row])):
-        mark = "✓" if label in true else " "
-        print(f"  {mark} {probability:4.0%}  {names[label]}")
+        mark = "*" if label in true else " "
+        print(f"  {mark} {probability:4.0%}  {readable(glosses.target_names[label])}")
 
 # %%
 # Save and load
 # -------------
-# The whole pipeline is one file. It holds the weights once: no training data, and no state of the
-# optimiser.
+# The whole pipeline goes into one file. It holds the weights once, and neither training data nor
+# the state of the optimiser.
 
 import tempfile
 from pathlib import Path
@@ -104,8 +106,8 @@ import joblib
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "model.joblib"
     joblib.dump(model, path)
-    print(f"\nSaved: {path.stat().st_size / 2**20:.0f} MiB")
+    print(f"\nThe saved pipeline takes {path.stat().st_size / 2**20:.0f} MiB")
     loaded = joblib.load(path)
 
-same = (loaded.predict(texts_test) != model.predict(texts_test)).nnz == 0
-print(f"The loaded model predicts the same: {same}")
+n_different = (loaded.predict(texts_test) != model.predict(texts_test)).nnz
+print(f"Predictions in which the loaded one differs: {n_different}")

@@ -11,7 +11,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -40,8 +40,8 @@ from sklearn_xlc._compat import (
     validate_data,
 )
 from sklearn_xlc._config import get_config
-from sklearn_xlc._label_code import LabelCode, check_y, code_of
-from sklearn_xlc._persistence import load_module, save_module
+from sklearn_xlc._label_code import LabelCode, check_y, code_of, is_indicator
+from sklearn_xlc._persistence import is_borrowed, load_module, save_module
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import (
@@ -142,12 +142,13 @@ class BaseXLCClassifier(
         """
         with self._unchanged_on_error():
             going_on = self.warm_start and hasattr(self, "net_")
-            data = self._validate_fit(X, y, sample_weight, self._code if going_on else None)
+            code = self._code if going_on else None
+            data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
             rng = check_random_state(self.random_state)
             train, validation = self._split(data, rng)
             with _seeded(rng):
-                if going_on:
-                    module = self.net_.module_
+                if going_on:  # a copy, so that an interrupt leaves the old one as it was
+                    module = copy.deepcopy(self.net_.module_)
                 else:
                     module = self._start(data, train, rng)
                 net = self._make_net(module, train, validation, rng)
@@ -160,6 +161,8 @@ class BaseXLCClassifier(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> BaseXLCClassifier:
         """Make one pass over a part of the data, at a constant learning rate.
+
+        The network is trained in place: a pass that is interrupted keeps the steps it has taken.
 
         Parameters
         ----------
@@ -187,16 +190,17 @@ class BaseXLCClassifier(
         with self._unchanged_on_error():
             first = not hasattr(self, "net_")
             code = None if first else self._code
-            if first and not (sp.issparse(y) or np.ndim(y) == 2):
-                _check_partial_fit_first_call(self, classes)
-                code = LabelCode(self.classes_, False, False, self.classes_.dtype)
+            if not is_indicator(y) and _check_partial_fit_first_call(self, classes):
+                code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             rng = check_random_state(self.random_state)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             with _seeded(rng):
+                borrowed = getattr(self, "_weights_borrowed", False)
                 module = self._start(data, None, rng) if first else self.net_.module_
+                module = copy.deepcopy(module) if borrowed else module
                 net = self._make_net(module, data.rows, None, rng, one_pass=True)
-                if not first:
+                if not (first or borrowed):
                     net.initialize()
                     net.optimizer_ = self.net_.optimizer_
                 net.partial_fit(data.rows)
@@ -211,7 +215,8 @@ class BaseXLCClassifier(
         code: LabelCode | None,
         reset: bool = True,
     ) -> _Data:
-        X = validate_data(self, X, accept_sparse="csr", dtype=_DTYPES, reset=reset)
+        dtype = _DTYPES if reset else _numpy_dtype(self.net_.module_)
+        X = _canonical(validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset))
         checked = check_y(y)
         check_consistent_length(X, checked)
         if sample_weight is not None:
@@ -233,9 +238,12 @@ class BaseXLCClassifier(
     def _split(self, data: _Data, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
         if not self.early_stopping:
             return data.rows, None
-        if len(data.rows) < 2:
-            raise ValueError("early_stopping=True needs at least two rows to hold one out")
         index = np.arange(len(data.rows))
+        if np.ceil(self.validation_fraction * len(index)) >= len(index):
+            raise ValueError(
+                f"early_stopping=True with validation_fraction={self.validation_fraction} leaves "
+                f"no row to train on: X has {len(index)} row(s) of positive weight"
+            )
         train, held = train_test_split(
             index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)
         )
@@ -269,9 +277,11 @@ class BaseXLCClassifier(
         if self.encoder is None:
             rows.sparse = _is_sparse(rows.X)
             sizes = np.atleast_1d(self.hidden_layer_sizes).tolist()
+            if not sizes:
+                raise ValueError("hidden_layer_sizes is empty; give at least one width")
             for size in sizes:
                 check_scalar(size, "hidden_layer_sizes", Integral, min_val=1)
-            return MLPEncoder(rows.X.shape[1], sizes, self._dropout(len(rows)), rows.sparse)
+            return MLPEncoder(rows.X.shape[1], sizes, self._dropout(rows), rows.sparse)
         if isinstance(self.encoder, nn.Module):
             encoder = copy.deepcopy(self.encoder)
         else:
@@ -284,10 +294,13 @@ class BaseXLCClassifier(
         rows.sparse = getattr(encoder, "accepts_sparse", False) and _is_sparse(rows.X)
         return encoder
 
-    def _dropout(self, n_samples: int) -> float:
+    def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto":
             return float(self.dropout)
-        return 0.6 if n_samples > SMALL_DATA else 0.0
+        if len(rows) <= SMALL_DATA:
+            return 0.0
+        # Rare words are easily learnt by heart; dense columns all occur in every row.
+        return 0.7 if rows.sparse else 0.2
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":
@@ -299,7 +312,7 @@ class BaseXLCClassifier(
             return int(self.max_epochs)
         if n_samples <= SMALL_DATA:
             return 200
-        return max(8, -(-300 // -(-n_samples // self._batch_size(n_samples))))
+        return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))
 
     def _make_net(
         self,
@@ -345,6 +358,7 @@ class BaseXLCClassifier(
                 f"learning_rate={self.learning_rate} or scale X"
             )
         self.loss_curve_ = [*self.loss_curve_, *losses]
+        self._weights_borrowed = False
         self.n_iter_ += len(losses)
         self.t_ += sum(row["train_batch_count"] for row in net.history)
         if not (keep_optimizer or self.warm_start):
@@ -376,7 +390,7 @@ class BaseXLCClassifier(
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
-        return validate_data(self, X, accept_sparse="csr", dtype=_DTYPES, reset=False)
+        return _canonical(validate_data(self, X, accept_sparse="csr", dtype=_DTYPES, reset=False))
 
     def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Label ids and scores of validated rows, both (n_samples, k)."""
@@ -582,6 +596,9 @@ class BaseXLCClassifier(
         if "net_" in state:
             net = state.pop("net_")
             state["_saved_module"] = save_module(net.module_)
+            # With many labels every array counts: what follows from another one is not saved.
+            state["_code"] = replace(self._code, classes=None)
+            del state["_label_at"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -589,6 +606,9 @@ class BaseXLCClassifier(
         saved = state.pop("_saved_module", None)
         super().__setstate__(state)
         if saved is not None:
+            self._code = replace(self._code, classes=self.classes_)
+            self._label_at = np.argsort(self.label_order_)
+            self._weights_borrowed = is_borrowed(saved)
             module = load_module(saved)
             rng = np.random.RandomState(0)
             dtype = _numpy_dtype(module)
@@ -619,6 +639,15 @@ def _is_sparse(X: Any) -> bool:
     return n_nonzero < SPARSE_SHARE * X.shape[0] * X.shape[1]
 
 
+def _canonical(X: Any) -> Any:
+    """X with ascending, distinct columns and no stored zeros: the sums of a dense row, in order."""
+    if sp.issparse(X) and not (X.has_canonical_format and X.data.all()):
+        X = X.copy()
+        X.sum_duplicates()
+        X.eliminate_zeros()
+    return X
+
+
 def _move_columns(Y: sp.csr_matrix, places: np.ndarray) -> sp.csr_matrix:
     moved = sp.csr_matrix((Y.data, places[Y.indices], Y.indptr), shape=Y.shape)
     moved.sort_indices()
@@ -636,13 +665,21 @@ def _output_width(encoder: nn.Module, rows: Rows) -> int:
     """Number of features, asked of the encoder or seen on one row."""
     if hasattr(encoder, "n_outputs"):
         return encoder.n_outputs
-    probe = copy.deepcopy(encoder).to(_TORCH_DTYPES[rows.X.dtype]).eval()
-    with torch.no_grad():
-        features = probe(make_batch(Rows(rows.X[:1], sparse=rows.sparse)).inputs)
-    if not isinstance(features, torch.Tensor) or features.ndim != 2 or len(features) != 1:
-        shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features)
+    encoder.to(_TORCH_DTYPES[rows.X.dtype]).eval()
+    batch = make_batch(Rows(rows.X[:2], sparse=rows.sparse))
+    try:
+        with torch.no_grad():
+            features = encoder(batch.inputs)
+    except RuntimeError as error:
         raise ValueError(
-            f"encoder must return features of shape (n_rows, n_outputs); for one row it gave {shape}"
+            f"encoder cannot read {len(batch)} row(s) of {rows.X.shape[1]} columns: {error}"
+        ) from error
+    is_tensor = isinstance(features, torch.Tensor)
+    if not is_tensor or features.ndim != 2 or len(features) != len(batch):
+        got = f"shape {tuple(features.shape)}" if is_tensor else type(features).__name__
+        raise ValueError(
+            "encoder must return a tensor of features of shape (n_rows, n_outputs), but for "
+            f"{len(batch)} row(s) it returned {got}"
         )
     return features.shape[1]
 

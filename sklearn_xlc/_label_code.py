@@ -72,6 +72,11 @@ class LabelCode:
         return Y if self.sparse_output else Y.toarray()
 
 
+def is_indicator(y: Any) -> bool:
+    """Whether y is an indicator of labels rather than one label a row."""
+    return sp.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1)
+
+
 def check_y(y: Any) -> Any:
     """Validate y: 1-D labels as an ndarray, an indicator as canonical CSR of int8.
 
@@ -138,7 +143,8 @@ def _check_indicator(y: Any) -> sp.csr_matrix:
             f"{values[wrong][0]!r}; for one label a row give a 1-D y, for label ids use "
             "sklearn.preprocessing.MultiLabelBinarizer"
         )
-    Y = sp.csr_matrix((values.astype(np.int8), Y.indices, Y.indptr), shape=Y.shape)
+    # A copy: what follows works in place, and the arrays are the caller's.
+    Y = sp.csr_matrix((values.astype(np.int8), Y.indices, Y.indptr), shape=Y.shape, copy=True)
     if not Y.has_canonical_format:
         Y.sum_duplicates()
         if (Y.data > 1).any():

@@ -83,7 +83,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
         Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows, 0.6 above.
+        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
     encoder : torch.nn.Module or callable, default=None
         Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
         features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
@@ -100,8 +100,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
     batch_size : int or "auto", default="auto"
         Rows a step. "auto": all rows up to 1000, 256 above.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 8 or as
-        many as 300 steps need.
+        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
+        as many as 300 steps need.
     early_stopping : bool, default=False
         Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
         back to the best epoch.

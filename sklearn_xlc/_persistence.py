@@ -6,6 +6,7 @@ import copy
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,7 +17,7 @@ def save_module(module: nn.Module) -> dict[str, Any]:
     joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
     the CPU whatever device the module was trained on.
     """
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    tensors = _tensors(module)
     # deepcopy takes what is in the memo for the copy of a tensor: no weight is ever duplicated.
     memo: dict[int, Any] = {}
     for tensor in tensors.values():
@@ -33,10 +34,29 @@ def load_module(saved: dict[str, Any]) -> nn.Module:
         raise ValueError(
             f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1"
         )
-    module = copy.deepcopy(saved["skeleton"])
+    skeleton = saved["skeleton"]
     with warnings.catch_warnings():
         # Memory-mapped weights are read-only, which torch warns of; training copies them first.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         tensors = {name: torch.from_numpy(value) for name, value in saved["weights"].items()}
-    module.load_state_dict(tensors, strict=False, assign=True)
-    return module.eval()
+    # The way of `save_module` back: what is shared or not in a state_dict finds its tensor too.
+    memo: dict[int, Any] = {}
+    for name, empty in _tensors(skeleton).items():
+        is_parameter = isinstance(empty, nn.Parameter)
+        memo[id(empty)] = (
+            nn.Parameter(tensors[name], empty.requires_grad) if is_parameter else tensors[name]
+        )
+    return copy.deepcopy(skeleton, memo).eval()
+
+
+def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, each once."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def is_borrowed(saved: dict[str, Any]) -> bool:
+    """Whether weights belong to a file or may not be written, so that training needs a copy."""
+    return any(
+        isinstance(value, np.memmap) or not value.flags.writeable
+        for value in saved["weights"].values()
+    )

@@ -39,7 +39,7 @@ def test_scikit_learn_checks(estimator, check):
 
 
 # The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
 @pytest.mark.parametrize("algorithm", ["flat", "product"])
 @pytest.mark.parametrize("name", MORE_CHECKS)
 def test_checks_that_scikit_learn_keeps_for_itself(name, algorithm):

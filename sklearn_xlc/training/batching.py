@@ -115,8 +115,8 @@ def make_batch(rows: Rows) -> Batch:
 
 def _dense_inputs(X: Any) -> Tensor:
     dense = X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
-    # A slice of the user's array may be read-only; the network never writes to its inputs.
-    return torch.from_numpy(dense if dense.flags.writeable else dense.copy())
+    # A slice still is the caller's array: it may be read-only, and no encoder may write to it.
+    return torch.from_numpy(dense if dense.flags.owndata else dense.copy())
 
 
 def _sparse_inputs(X: Any) -> SparseRows:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from skorch import NeuralNet
+from skorch.callbacks import EarlyStopping
 from torch import Tensor, nn
 
 from sklearn_xlc.encoders import SparseRows
@@ -94,12 +95,36 @@ class XLCNet(NeuralNet):
             {"params": [p for p in plain if p.ndim > 1], "rule": dense_rule, "weight_decay": decay},
             {"params": [p for p in plain if p.ndim <= 1], "rule": dense_rule},
             {"params": rows, "rule": row_rule, "lr": row_lr, "weight_decay": decay},
-            {"params": fused, "rule": dense_rule, "fused": True, "weight_decay": decay},
+            {
+                "params": [p for p in fused if p.ndim > 1],
+                "rule": dense_rule,
+                "fused": True,
+                "weight_decay": decay,
+            },
+            {"params": [p for p in fused if p.ndim <= 1], "rule": dense_rule, "fused": True},
         ]
         self.optimizer_ = RowOptimizer([g for g in groups if g["params"]], lr=lr)
         for group in self.optimizer_.param_groups:
             group["peak_lr"] = group["lr"]
         return self
+
+    def partial_fit(self, X: Rows, y: Any = None, classes: Any = None, **fit_params: Any) -> XLCNet:
+        """Train; other than in skorch, only early stopping ends it quietly, not an interrupt."""
+        if not self.initialized_:
+            self.initialize()
+        self.notify("on_train_begin", X=X, y=y)
+        try:
+            self.fit_loop(X, y, **fit_params)
+        except KeyboardInterrupt:
+            if not self._stopped_early():
+                raise
+        self.notify("on_train_end", X=X, y=y)
+        return self
+
+    def _stopped_early(self) -> bool:
+        """Whether the last interrupt was skorch's way of stopping early."""
+        rules = [callback for _, callback in self.callbacks_ if isinstance(callback, EarlyStopping)]
+        return any(rule.misses_ == rule.patience for rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
         """Run the epochs that are left: a checkpoint that was loaded has some behind it."""

@@ -100,7 +100,7 @@ class RowOptimizer(torch.optim.Optimizer):
                 state["exp_avg"] = torch.zeros_like(parameter)
                 state["exp_avg_sq"] = torch.zeros_like(parameter)
             elif rule == "adagrad":
-                state["sum"] = parameter.new_zeros(len(parameter))
+                state["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
         return state
 
     def _adam(
@@ -132,18 +132,20 @@ class RowOptimizer(torch.optim.Optimizer):
         self, group: dict[str, Any], parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor
     ) -> None:
         state = self._state(parameter)
+        # A view of the parameter, also where it is a single number.
+        table, gradient = torch.atleast_1d(parameter.data), torch.atleast_1d(gradient).contiguous()
         if group["rule"] == "adam":
             # The count is raised once a step, not once a chunk: work on a copy.
             part = {key: state[key][rows] for key in ("exp_avg", "exp_avg_sq")}
             part["step"] = state["step"].clone()
-            values = parameter.data[rows]
+            values = table[rows]
             self._adam(group, [values], [gradient], [part])
             if isinstance(rows, Tensor):  # advanced indexing made copies
                 state["exp_avg"][rows], state["exp_avg_sq"][rows] = (
                     part["exp_avg"],
                     part["exp_avg_sq"],
                 )
-                parameter.data[rows] = values
+                table[rows] = values
             return
         if group["rule"] == "adagrad":
             width = gradient.numel() // len(gradient)
@@ -155,11 +157,11 @@ class RowOptimizer(torch.optim.Optimizer):
             gradient.view(-1, width).mul_(scale[:, None])  # the gradient is not needed again
         if group["weight_decay"]:
             shrink = 1 - group["lr"] * group["weight_decay"]
-            parameter.data[rows] = parameter.data[rows] * shrink
+            table[rows] = table[rows] * shrink
         if isinstance(rows, Tensor):
-            parameter.data.index_add_(0, rows, gradient, alpha=-group["lr"])
+            table.index_add_(0, rows, gradient, alpha=-group["lr"])
         else:
-            parameter.data[rows].add_(gradient, alpha=-group["lr"])
+            table[rows].add_(gradient, alpha=-group["lr"])
 
 
 def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
