@@ -56,8 +56,9 @@ class LabelCode:
         unknown = self.classes[ids] != y
         if unknown.any():
             raise ValueError(
-                f"y holds the label {y[unknown][0]!r}, which is not one of the {self.n_labels} "
-                "classes of the first fit; name all classes in the first call (`classes=`)"
+                f"y holds the label {_plain(y[unknown][0])!r}, which is not one of the "
+                f"{self.n_labels} classes of the first fit; name all classes in the first call of "
+                "partial_fit (`classes=`), or fit anew without warm_start"
             )
         indptr = np.arange(len(y) + 1)
         return sp.csr_matrix(
@@ -74,7 +75,10 @@ class LabelCode:
 
 def is_indicator(y: Any) -> bool:
     """Whether y is an indicator of labels rather than one label a row."""
-    return sp.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1)
+    if sp.issparse(y):
+        return True
+    array = _as_array(y)
+    return array.ndim == 2 and array.shape[1] > 1
 
 
 def check_y(y: Any) -> Any:
@@ -90,13 +94,7 @@ def check_y(y: Any) -> Any:
         raise ValueError("requires y to be passed, but the target y is None")
     if sp.issparse(y):
         return _check_indicator(y)
-    if hasattr(y, "__array__") or hasattr(y, "__dataframe__") or isinstance(y, (list, tuple)):
-        y = np.asarray(y) if not _is_mixed(y) else y
-    if _is_mixed(y):
-        raise ValueError(
-            "y mixes labels of different types (such as str and int); convert them to one type"
-        )
-    y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
+    y = check_array(_as_array(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     if y.ndim == 2 and y.shape[1] > 1:
         return _check_indicator(y)
     with warnings.catch_warnings():
@@ -114,33 +112,61 @@ def code_of(y: Any, checked: Any) -> LabelCode:
     classes = np.unique(checked)
     if len(classes) < 2:
         raise ValueError(
-            f"y has one class only ({classes[0]!r}); a classifier needs at least two classes"
+            f"y has one class only ({_plain(classes[0])!r}); "
+            "a classifier needs at least two classes"
         )
     return LabelCode(classes, False, False, classes.dtype)
 
 
-def _is_mixed(y: Any) -> bool:
-    """Whether 1-D labels are Python objects of types that do not sort together."""
+def _as_array(y: Any) -> np.ndarray:
+    """Dense y as an array of one or two dimensions, whose labels sort."""
     array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
-    if array.dtype != object or array.ndim != 1:
-        return False
-    kinds = {"str" if isinstance(label, str) else "number" for label in array}
-    return len(kinds) > 1 and not any(label is None for label in array)
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
+        raise ValueError(
+            "y must be class labels of shape (n_samples,) or an indicator of shape "
+            f"(n_samples, n_labels), got shape {array.shape}"
+        )
+    if array.dtype == object and array.ndim == 1:
+        _check_objects(array)
+    return np.asarray(y)
+
+
+def _check_objects(labels: np.ndarray) -> None:
+    """Refuse Python objects that are no labels, or do not sort together."""
+    for row, label in enumerate(labels):
+        if label is None:
+            raise ValueError(f"y[{row}] is None: every row needs a class label")
+        if isinstance(label, (list, tuple, set, frozenset, np.ndarray)):
+            raise ValueError(
+                f"y[{row}] is a {type(label).__name__} of labels; turn several labels a row into "
+                "an indicator with sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True)"
+            )
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise ValueError(
+            "y mixes labels of different types (such as str and int); convert them to one type"
+        )
+
+
+def _plain(label: Any) -> Any:
+    """The Python value of a NumPy scalar, to be read in a message."""
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _check_indicator(y: Any) -> sp.csr_matrix:
     if sp.issparse(y) and (y.ndim != 2 or y.shape[1] == 0):
         raise ValueError(f"a sparse y must have shape (n_samples, n_labels), got {y.shape}")
+    if y.dtype.kind not in "biuf":
+        raise ValueError(
+            f"a 2-D y must be an indicator of zeros and ones, numbers or bool, got dtype {y.dtype}"
+        )
     Y = sp.csr_matrix(y)
     values = Y.data
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"a 2-D y must be a 0/1 indicator, got dtype {values.dtype}")
     wrong = ~np.isin(values, (0, 1))
     if wrong.any():
         row = int(np.searchsorted(Y.indptr, np.flatnonzero(wrong)[0], side="right")) - 1
         raise ValueError(
             f"a 2-D y must be an indicator of zeros and ones, but row {row} holds "
-            f"{values[wrong][0]!r}; for one label a row give a 1-D y, for label ids use "
+            f"{_plain(values[wrong][0])!r}; for one label a row give a 1-D y, for label ids use "
             "sklearn.preprocessing.MultiLabelBinarizer"
         )
     # A copy: what follows works in place, and the arrays are the caller's.

@@ -308,19 +308,22 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return (code.n_labels,)
         if self.head_lengths is not None:
             lengths = tuple(np.asarray(self.head_lengths).tolist())
-            MixedRadix(code.n_labels, lengths)  # refuses what does not cover the labels
+            try:
+                MixedRadix(code.n_labels, lengths)  # refuses what does not cover the labels
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
         else:
             rule = "equal" if algorithm == "product" else "descending"
             lengths = head_lengths(code.n_labels, self.n_heads, rule)
         if algorithm == "cascade" and len(lengths) < 2:
             raise ValueError(
-                f"algorithm='cascade' needs at least two heads, got lengths {lengths}; "
-                "use algorithm='flat' for one"
+                "algorithm='cascade' needs n_heads or head_lengths of at least two heads, got "
+                f"lengths {lengths}; use algorithm='flat' for one"
             )
         if algorithm == "sampling" and len(lengths) != 2:
             raise ValueError(
-                "algorithm='sampling' takes head_lengths=(number of sub-heads, labels in each), "
-                f"got {lengths}"
+                "algorithm='sampling' takes n_heads=2 or head_lengths=(number of sub-heads, labels "
+                f"in each), got lengths {lengths}"
             )
         return lengths
 
@@ -329,9 +332,12 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return None
         rows = data.rows
         lengths = self._lengths(data.code)
-        return label_order(
-            self.label_order, data.code.n_labels, rows.X, rows.Y, lengths, random_state=rng
-        )
+        try:
+            return label_order(
+                self.label_order, data.code.n_labels, rows.X, rows.Y, lengths, random_state=rng
+            )
+        except ValueError as error:
+            raise ValueError(f"label_order is not valid: {error}") from error
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
         algorithm, lengths = self._algorithm(code), self._lengths(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,11 +45,8 @@ class SparseRows:
 
     def to(self, device: torch.device) -> SparseRows:
         """Copy to `device`."""
-        moved = {
-            name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-            for name, value in vars(self).items()
-        }
-        return SparseRows(**moved)
+        tensors = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **tensors)
 
 
 class _SparseLinear(torch.autograd.Function):

@@ -25,9 +25,9 @@ class CascadeHead(Head):
     """Cascade of H heads (multi-label and multi-class).
 
     The first head scores the values of a label's first digit. Each later head scores the
-    children of the nodes kept so far: child c of a kept parent scores ``table[c] . query + bias[c]``
-    with a query of `embedding_dim` numbers a row (Eq. 12 of [1]_). Only the tables' rows of kept
-    parents are read and updated.
+    children of the nodes kept so far: child c of a kept parent scores
+    ``table[c] . query + bias[c]`` with a query of `embedding_dim` numbers a row (Eq. 12 of [1]_).
+    Only the tables' rows of kept parents are read and updated.
 
     Parameters
     ----------
@@ -93,6 +93,7 @@ class CascadeHead(Head):
     def set_prior(self, frequency: Tensor) -> None:
         """Start nodes at their frequency: the first level absolute, later ones given the parent."""
         labels = torch.arange(self.n_labels, device=frequency.device)
+        parents = frequency  # not read on the first level
         for level, n_nodes in enumerate(self.n_nodes):
             nodes = labels // int(self.code.place_values[level])
             mass = frequency.new_zeros(n_nodes).index_add(0, nodes, frequency)
@@ -100,9 +101,9 @@ class CascadeHead(Head):
                 self._set_bias(level, mass.clamp(1e-7, 1 - 1e-3))
             else:
                 parent = torch.arange(n_nodes, device=mass.device) // self.code.lengths[level]
-                chance = mass / parent_mass[parent].clamp_min(1e-9)
+                chance = mass / parents[parent].clamp_min(1e-9)
                 self._set_bias(level, chance.clamp(1e-4, 1 - 1e-3))
-            parent_mass = mass
+            parents = mass
 
     @torch.no_grad()
     def _set_bias(self, level: int, chance: Tensor) -> None:
@@ -221,9 +222,7 @@ class CascadeHead(Head):
         key = torch.unique(rows * self.n_nodes[level] + nodes)
         return key // self.n_nodes[level], key % self.n_nodes[level]
 
-    def _with_true(
-        self, kept: _Pairs, true_rows: Tensor, true_nodes: Tensor, level: int
-    ) -> _Pairs:
+    def _with_true(self, kept: _Pairs, true_rows: Tensor, true_nodes: Tensor, level: int) -> _Pairs:
         """The beam joined with every parent that holds a positive."""
         n_nodes = self.n_nodes[level - 1]
         key = kept.rows * n_nodes + kept.nodes

@@ -56,7 +56,7 @@ class FlatHead(Head):
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         self.link = "sigmoid" if multilabel else "softmax"
-        self.memory_limit, self.half = memory_limit, precision == "bfloat16"
+        self.memory_limit, self.low_precision = memory_limit, precision == "bfloat16"
         self.weight = nn.Parameter(torch.empty(n_labels, n_features))
         self.bias = nn.Parameter(torch.zeros(n_labels))
         nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
@@ -100,13 +100,13 @@ class FlatHead(Head):
 
     def logits(self, features: Tensor, chunk: slice) -> Tensor:
         """Logits of the labels of one chunk, of shape (n_rows, chunk)."""
-        if self.training and self.half:
+        if self.training and self.low_precision:
             return self.product(features, self.weight[chunk].T).add_(self.bias[chunk])
         return F.linear(features, self.weight[chunk], self.bias[chunk])
 
     def product(self, left: Tensor, right: Tensor) -> Tensor:
         """Matrix product at the head's precision, in the dtype of `left`."""
-        if not self.half:
+        if not self.low_precision:
             return left @ right
         return (left.bfloat16() @ right.bfloat16()).to(left.dtype)
 

@@ -176,18 +176,13 @@ class ProductHead(Head):
     ) -> np.ndarray:
         digits = self.code.encode(ids)
         per_group = [
-            sum(
-                np.take_along_axis(head, digits[..., h], axis=1)
-                for h, head in enumerate(heads)
-            )
+            sum(np.take_along_axis(head, digits[..., h], axis=1) for h, head in enumerate(heads))
             + mixing[:, group, None]
             for group, heads in enumerate(groups)
         ]
         return np.logaddexp.reduce(per_group, axis=0)
 
-    def _mixture_normalizer(
-        self, groups: list[list[np.ndarray]], mixing: np.ndarray
-    ) -> np.ndarray:
+    def _mixture_normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
         mass = [self.code.log_normalizer(heads) for heads in groups]
         return np.logaddexp.reduce(np.stack(mass, axis=1) + mixing, axis=1)[:, None]
 

@@ -43,6 +43,8 @@ class SamplingHead(Head):
     .. [2] J. Deng et al., "ArcFace: Additive Angular Margin Loss for Deep Face Recognition".
     """
 
+    head_frequency: Tensor
+
     def __init__(
         self,
         n_features: int,
@@ -110,7 +112,7 @@ class SamplingHead(Head):
         return torch.cat([heads, others[chosen]]).sort().values
 
     def _log_expected_count(self, drawn: Tensor, n_rows: int) -> Tensor:
-        """log P(sub-head is scored in a batch of n_rows), once a label, of shape (n_drawn * L,)."""
+        """Log P(sub-head is scored in a batch of n_rows), once a label, of shape (n_drawn * L,)."""
         absent = (1 - self.head_frequency.clamp(max=1.0)).pow(n_rows)
         rate = min(1.0, self.n_sampled_heads / self.n_heads)
         chance = 1 - absent[drawn] * (1 - rate)

@@ -1,7 +1,7 @@
 """Training engine: batches of CSR rows and ragged labels, one optimiser, a skorch net."""
 
 from sklearn_xlc.training.batching import Batch, BatchIterator, Rows, make_batch
-from sklearn_xlc.training.callbacks import CosineSchedule, WeightAveraging
+from sklearn_xlc.training.callbacks import CosineSchedule, WeightAveraging, copied
 from sklearn_xlc.training.net import EncoderHead, XLCNet
 from sklearn_xlc.training.optimizer import RowOptimizer
 
@@ -14,5 +14,6 @@ __all__ = [
     "Rows",
     "WeightAveraging",
     "XLCNet",
+    "copied",
     "make_batch",
 ]

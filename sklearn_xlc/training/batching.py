@@ -37,7 +37,7 @@ class Rows:
     def __len__(self) -> int:
         return self.X.shape[0]
 
-    def take(self, index: np.ndarray) -> Rows:
+    def take(self, index: np.ndarray | slice) -> Rows:
         """Rows of `index`."""
         return Rows(
             self.X[index],

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
 import torch
 from skorch.callbacks import Callback
+
+
+def copied(callbacks: Any) -> list[Any]:
+    """Copies of the caller's callbacks, which training changes; refuses what is none."""
+    for entry in callbacks or []:
+        callback = entry[-1] if isinstance(entry, tuple) and entry else entry
+        kind = callback if isinstance(callback, type) else type(callback)
+        if not issubclass(kind, Callback):
+            raise TypeError(
+                f"callbacks must hold skorch callbacks or (name, callback) pairs, got {entry!r}"
+            )
+    return copy.deepcopy(list(callbacks or []))
 
 
 class CosineSchedule(Callback):

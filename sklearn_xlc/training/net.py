@@ -91,7 +91,7 @@ class XLCNet(NeuralNet):
         lr, decay = self.lr, self._kwargs_decay()
         row_lr = lr * ROW_RATE if (dense_rule, row_rule) == RULES["auto"] else lr
         plain = [p for p in self.module_.parameters() if p not in special]
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": [p for p in plain if p.ndim > 1], "rule": dense_rule, "weight_decay": decay},
             {"params": [p for p in plain if p.ndim <= 1], "rule": dense_rule},
             {"params": rows, "rule": row_rule, "lr": row_lr, "weight_decay": decay},
@@ -136,6 +136,11 @@ class XLCNet(NeuralNet):
         left = max(0, self.max_epochs - done)
         return super().fit_loop(X, y, epochs=left, **kwargs)
 
+    def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
+        """Begin an epoch, unless the last one went wrong."""
+        self.check_loss()
+        super().on_epoch_begin(net, **kwargs)
+
     def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:  # noqa: D102
         return X, self.validation
 
@@ -172,7 +177,16 @@ class XLCNet(NeuralNet):
         """Features of a batch, in evaluation mode and without gradient."""
         self._set_training(False)
         with torch.inference_mode():
-            return self.infer(batch).to(_dtype(self.module_))
+            return self.module_(batch.inputs).to(_dtype(self.module_))
+
+    def check_loss(self) -> None:
+        """Refuse a last loss that is infinite or not a number."""
+        loss = float(self.history[-1, "train_loss"]) if self.history else 0.0
+        if not np.isfinite(loss):
+            raise ValueError(
+                f"the training loss became {loss} in epoch {len(self.history)}: lower "
+                f"learning_rate={self.lr} or scale X"
+            )
 
     def _loss(self, batch: Batch, update: Any = None) -> Tensor:
         features = self.infer(batch).to(_dtype(self.module_))

@@ -1,0 +1,255 @@
+"""Prediction: best labels, indicators, dense scores and features, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_scalar
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_xlc._arrays import DTYPES, canonical, numpy_dtype
+from sklearn_xlc._compat import validate_data
+from sklearn_xlc._config import get_config
+from sklearn_xlc._label_code import LabelCode
+from sklearn_xlc.training import BatchIterator, Rows, XLCNet
+
+#: Rows of a batch in prediction.
+PREDICT_BATCH = 512
+
+_LINKS = {
+    "softmax": lambda scores: scores.softmax(1),
+    # Clipped: float32 rounds a sigmoid to one from 17 on.
+    "sigmoid": lambda scores: scores.sigmoid().clamp(1e-7, 1 - 1e-7),
+    "exp": torch.exp,
+}
+
+
+class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """What a fitted classifier answers; :class:`BaseXLCClassifier` sets the attributes it reads."""
+
+    net_: XLCNet
+    classes_: np.ndarray
+    label_order_: np.ndarray
+    _code: LabelCode
+    _label_at: np.ndarray
+    _sparse_inputs: bool
+    _typical_size: int
+    _n_features_out: int
+
+    def _features(self, X: Any) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Features of validated rows, batch by batch."""
+        net = self.net_
+        rows = Rows(X.astype(numpy_dtype(net.module_), copy=False), sparse=self._sparse_inputs)
+        start = 0
+        for batch in BatchIterator(rows, PREDICT_BATCH, None, torch.device(net.device)):
+            stop = start + len(batch)
+            yield slice(start, stop), net.features(batch)
+            start = stop
+
+    def _validate_predict(self, X: Any) -> Any:
+        check_is_fitted(self, "net_")
+        return canonical(validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False))
+
+    def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Label ids and scores of validated rows, both (n_samples, k)."""
+        dtype = numpy_dtype(self.net_.module_)
+        ids = np.empty((X.shape[0], k), dtype=np.int64)
+        scores = np.empty((X.shape[0], k), dtype=dtype)
+        for rows, features in self._features(X):
+            with torch.inference_mode():
+                best, places = self.net_.module_.head.topk(features, k)
+            scores[rows], ids[rows] = best.cpu().numpy(), self._label_at[places.cpu().numpy()]
+        return ids, scores
+
+    def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """Best k labels of each row, without ever holding the scores of all labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of labels, at most the number of labels there are.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k)
+            Labels, best first: entries of ``classes_``, which are column numbers in multi-label.
+        scores : ndarray of shape (n_samples, k)
+            Their scores, on the scale of :meth:`decision_function`.
+
+        Raises
+        ------
+        ValueError
+            If `k` is not between 1 and the number of labels.
+        """
+        X = self._validate_predict(X)
+        ids, scores = self._topk(X, self._check_k(k))
+        return self.classes_[ids], scores
+
+    def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
+        """Scores of the best k labels of each row as a sparse matrix.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of labels.
+
+        Returns
+        -------
+        scores : CSR matrix of shape (n_samples, n_labels)
+            Exactly k stored entries a row, in the order of the columns.
+        """
+        X = self._validate_predict(X)
+        k = self._check_k(k)
+        ids, scores = self._topk(X, k)
+        order = np.argsort(ids, axis=1)
+        ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+        indptr = np.arange(0, ids.size + 1, k)
+        shape = (len(ids), len(self.classes_))
+        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+
+    def predict(self, X: Any) -> Any:
+        """Class labels, or an indicator of the labels whose score is positive.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
+            Best class of each row; or the labels with probability above one half, sparse if `fit`
+            saw a sparse y.
+
+        Raises
+        ------
+        MemoryError
+            If a dense indicator would exceed ``get_config()["dense_limit"]``.
+        """
+        X = self._validate_predict(X)
+        if not self._code.multilabel:
+            return self.classes_[self._topk(X, 1)[0][:, 0]]
+        n_rows, n_labels = X.shape[0], len(self.classes_)
+        if not self._code.sparse_output:
+            self._check_dense(n_rows, n_labels, np.dtype(self._code.dtype), "a sparse y in fit")
+        head, kept, counts = self.net_.module_.head, [], np.zeros(n_rows, dtype=np.int64)
+        for rows, features in self._features(X):
+            k = min(n_labels, 2 * self._typical_size)
+            with torch.inference_mode():
+                scores, places = head.topk(features, k)
+                while k < n_labels and bool((scores[:, -1] > 0).any()):
+                    k = min(n_labels, 2 * k)
+                    scores, places = head.topk(features, k)
+            positive = (scores > 0).cpu().numpy()
+            counts[rows] = positive.sum(1)
+            kept.append(self._label_at[places.cpu().numpy()[positive]])
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return self._code.indicator(indptr, np.concatenate(kept))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
+            Multi-label: log odds, positive where a label is predicted. Multi-class: log
+            probabilities up to a constant a row. Two classes: the difference of their scores.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        scores = self._dense_scores(self._validate_predict(X), lambda scores: scores)
+        if not self._code.multilabel and scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores
+
+    def _has_probabilities(self) -> bool:
+        """Whether the method defines probabilities."""
+        return True
+
+    @available_if(lambda self: self._has_probabilities())
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_labels)
+            Multi-class: rows sum to one. Multi-label: each label on its own.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        link = _LINKS[self.net_.module_.head.link] if hasattr(self, "net_") else None
+        return self._dense_scores(self._validate_predict(X), link)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features of the rows: what the encoder learnt, for another estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        features : ndarray of shape (n_samples, n_features_out)
+            Output of the encoder.
+        """
+        X = self._validate_predict(X)
+        dtype = numpy_dtype(self.net_.module_)
+        self._check_dense(X.shape[0], self._n_features_out, dtype, "parts of X")
+        out = np.empty((X.shape[0], self._n_features_out), dtype=dtype)
+        for rows, features in self._features(X):
+            out[rows] = features.cpu().numpy()
+        return out
+
+    def _dense_scores(self, X: Any, link: Any) -> np.ndarray:
+        n_labels, dtype = len(self.classes_), numpy_dtype(self.net_.module_)
+        self._check_dense(X.shape[0], n_labels, dtype, "predict_topk, which gives the best labels")
+        places = torch.as_tensor(self.label_order_)
+        out = np.empty((X.shape[0], n_labels), dtype=dtype)
+        for rows, features in self._features(X):
+            with torch.inference_mode():
+                scores = self.net_.module_.head.scores(features)
+                out[rows] = link(scores[:, places.to(scores.device)]).cpu().numpy()
+        return out
+
+    def _check_dense(self, n_rows: int, n_columns: int, dtype: np.dtype, remedy: str) -> None:
+        size, limit = n_rows * n_columns * dtype.itemsize, get_config()["dense_limit"]
+        if size > limit:
+            raise MemoryError(
+                f"a dense result of shape ({n_rows}, {n_columns}) takes {size:,} bytes, more than "
+                f"dense_limit={limit:,}; use {remedy}, or raise the limit with "
+                "sklearn_xlc.set_config(dense_limit=...)"
+            )
+
+    def _check_k(self, k: int) -> int:
+        k = check_scalar(k, "k", Integral, min_val=1)
+        if k > len(self.classes_):
+            raise ValueError(f"k={k} asks for more labels than there are: {len(self.classes_)}")
+        return int(k)

@@ -1,0 +1,240 @@
+r"""Proofs: exact checks of witnesses and of certificates that no witness exists.
+
+An assignment with signs s (+1 or -1) is argmaxable if some x has :math:`s_i (w_i x + b_i) > 0` for
+every label i. By Carver's theorem (Gordan's without biases) exactly one of this and the following
+holds: there are weights :math:`\lambda \ge 0`, not all zero, with
+:math:`\sum_i \lambda_i s_i w_i = 0` and :math:`\sum_i \lambda_i s_i b_i \le 0`.
+
+With biases both become one homogeneous statement about the rows :math:`s_i (w_i, b_i)` and one
+more row (0, ..., 0, 1), which stands for the factor of the biases: find z with :math:`M z > 0`, or
+:math:`\lambda \ge 0`, not all zero, with :math:`M' \lambda = 0`. Only signs matter, so every row
+may be multiplied by a positive number: a row of floats becomes a row of integers, exactly.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sklearn_xlc.geometry._validation import LinearLayer
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+BLOCK_ENTRIES = 1 << 20
+EPS = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
+MANTISSA_BITS = 53
+# Exact elimination grows with the fourth power of the number of rows: 0.5 s at 64 of them.
+MAX_EXACT_ROWS = 64
+# Weights of a solver below these shares of the largest one are tried as zeros, one after another.
+ZERO_SHARES = (1e-11, 1e-8, 1e-5)
+
+
+class OutOfTimeError(Exception):
+    """The deadline has passed before the proof was complete."""
+
+
+def check_deadline(deadline: float) -> None:
+    """Raise once the monotonic clock has passed the deadline."""
+    if time.monotonic() > deadline:
+        raise OutOfTimeError
+
+
+def integer_row(values: FloatArray) -> list[int]:
+    """The row times a power of two that makes every entry an integer: no rounding anywhere."""
+    mantissas, exponents = np.frexp(values)
+    integers = np.ldexp(mantissas, MANTISSA_BITS).astype(np.int64).tolist()
+    used = exponents[values != 0]
+    lowest = int(used.min()) if len(used) else 0
+    return [
+        value << (exponent - lowest) if value else 0
+        for value, exponent in zip(integers, exponents.tolist())
+    ]
+
+
+def signed_rows(layer: LinearLayer, signs: FloatArray, labels: IntArray) -> Iterator[FloatArray]:
+    """Rows s_i (w_i, b_i) of some labels; label n_labels is the row (0, ..., 0, 1)."""
+    n_labels, n_features = layer.coef.shape
+    for label in labels:
+        if label == n_labels:
+            yield np.append(np.zeros(n_features), 1.0)
+        elif layer.intercept is None:
+            yield signs[label] * layer.coef[label]
+        else:
+            yield signs[label] * np.append(layer.coef[label], layer.intercept[label])
+
+
+def is_witness(
+    layer: LinearLayer, signs: FloatArray, x: FloatArray, deadline: float = np.inf
+) -> bool:
+    """Whether s_i (w_i x + b_i) > 0 for every label, proven for the floats as they are.
+
+    A label whose logit is larger than its rounding error can be is decided in floats, any other
+    in integers.
+    """
+    if not np.all(np.isfinite(x)):
+        return False
+    n_labels, n_features = layer.coef.shape
+    block = max(1, BLOCK_ENTRIES // n_features)
+    unclear: list[int] = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, n_labels, block):
+            rows = layer.coef[start : start + block]
+            logits, sizes = rows @ x, np.abs(rows) @ np.abs(x)
+            if layer.intercept is not None:
+                biases = layer.intercept[start : start + block]
+                logits, sizes = logits + biases, sizes + np.abs(biases)
+            # A sum of m products is off by less than m eps / 2 times the sum of their sizes, in
+            # any order; the factor 4 covers the rounding of the bound, TINY covers underflow.
+            noise = 2 * (n_features + 3) * (EPS * sizes + TINY)
+            signed = signs[start : start + block] * logits
+            if np.any(signed < -noise):
+                return False
+            unclear.extend((start + np.flatnonzero(~(signed > noise))).tolist())
+    point = integer_row(x if layer.intercept is None else np.append(x, 1.0))
+    for row in signed_rows(layer, signs, np.array(unclear, dtype=np.int64)):
+        check_deadline(deadline)
+        if _dot(integer_row(row), point) <= 0:
+            return False
+    return True
+
+
+def is_certificate(rows: list[list[int]], weights: list[int]) -> bool:
+    """Whether the weights prove that no z is on the positive side of all rows."""
+    if len(rows) != len(weights) or not any(weights) or min(weights) < 0:
+        return False
+    return all(_dot(column, weights) == 0 for column in zip(*rows))
+
+
+def find_conflict(
+    layer: LinearLayer, signs: FloatArray, weights: FloatArray, deadline: float = np.inf
+) -> IntArray | None:
+    """Labels that contradict each other, proven; None if the approximate weights lead to none.
+
+    Parameters
+    ----------
+    layer : LinearLayer
+        Weights and biases.
+    signs : ndarray of shape (n_labels,)
+        Wanted signs, +1 and -1.
+    weights : ndarray of shape (n_labels,)
+        Approximate certificate.
+    deadline : float, default=inf
+        Time of the monotonic clock at which to give up.
+
+    Returns
+    -------
+    ndarray of int64 or None
+        Sorted ids of the labels with a positive weight.
+    """
+    largest = weights.max(initial=0.0)
+    previous = -1
+    for share in ZERO_SHARES:
+        labels = np.flatnonzero(weights > share * largest)
+        if not 0 < len(labels) <= layer.coef.shape[1] + 2 or len(labels) == previous:
+            continue
+        previous = len(labels)
+        conflict = prove_conflict(layer, signs, labels, deadline)
+        if conflict is not None:
+            return conflict
+    return None
+
+
+def prove_conflict(
+    layer: LinearLayer, signs: FloatArray, labels: IntArray, deadline: float = np.inf
+) -> IntArray | None:
+    """Those of the labels that contradict each other, proven; None without a proof."""
+    if layer.intercept is not None:
+        labels = np.append(labels, len(signs))
+    rows = list(signed_rows(layer, signs, labels))
+    if len(rows) > MAX_EXACT_ROWS:
+        return labels[labels < len(signs)] if encloses_certificate(np.array(rows)) else None
+    integers = [integer_row(row) for row in rows]
+    weights = exact_certificate(integers, deadline)
+    if weights is None or not is_certificate(integers, weights):
+        return None
+    used = labels[[weight > 0 for weight in weights]]
+    return used[used < len(signs)]
+
+
+def exact_certificate(rows: list[list[int]], deadline: float = np.inf) -> list[int] | None:
+    """Integers that combine the rows to zero, if they have one dependency and it has one sign.
+
+    Fraction-free Gauss-Jordan elimination: all divisions are exact, and after each step all
+    pivots are equal.
+    """
+    matrix = [list(column) for column in zip(*rows)]  # one equation a feature
+    n_rows, previous, pivots = len(rows), 1, 0
+    free: int | None = None
+    for column in range(n_rows):
+        pivot_row = next((i for i in range(pivots, len(matrix)) if matrix[i][column]), None)
+        if pivot_row is None:
+            if free is not None:
+                return None
+            free = column
+            continue
+        matrix[pivots], matrix[pivot_row] = matrix[pivot_row], matrix[pivots]
+        _eliminate(matrix, pivots, column, previous, deadline)
+        previous, pivots = matrix[pivots][column], pivots + 1
+    if free is None:
+        return None
+    # pivot * weight + matrix[i][free] * weight_free = 0, with the common pivot as weight_free.
+    weights = [-matrix[i][free] for i in range(pivots)]
+    weights.insert(free, previous)
+    if previous < 0:
+        weights = [-weight for weight in weights]
+    return weights if min(weights) >= 0 else None
+
+
+def _eliminate(
+    matrix: list[list[int]], pivots: int, column: int, previous: int, deadline: float
+) -> None:
+    """Clear a column in all equations but the pivot's."""
+    base = matrix[pivots]
+    pivot = base[column]
+    for i, equation in enumerate(matrix):
+        if i != pivots:
+            check_deadline(deadline)
+            factor = equation[column]
+            matrix[i] = [(pivot * a - factor * b) // previous for a, b in zip(equation, base)]
+
+
+def encloses_certificate(rows: FloatArray) -> bool:
+    """Whether m + 1 rows of length m have a positive combination to zero, proven in floats.
+
+    The last weight is set to 1 and the others solve B v = -r. With an approximate inverse R of B
+    and an approximate solution u, ``||I - R B|| < 1`` proves that B is regular and that
+    ``|v - u| <= ||R (B u + r)|| / (1 - ||I - R B||)``; every product is bounded together with its
+    rounding error. For matrices that are too large for exact elimination.
+    """
+    n_rows, length = rows.shape
+    if n_rows != length + 1:
+        return False
+    exponents = np.frexp(np.abs(rows).max(axis=1))[1]
+    scaled = np.ldexp(rows, -exponents[:, None])
+    if not np.array_equal(np.ldexp(scaled, exponents[:, None]), rows):
+        return False
+    B, r = scaled[:-1].T, scaled[-1]
+    try:
+        R = np.linalg.inv(B)
+    except np.linalg.LinAlgError:
+        return False
+    u = -R @ r
+    noise = 4 * (length + 4)
+    with np.errstate(over="ignore", invalid="ignore"):
+        slack = noise * (EPS * (np.abs(R) @ np.abs(B) + np.eye(length)) + TINY)
+        defect = np.abs(np.eye(length) - R @ B) + slack
+        contraction = (1 + noise * EPS) * defect.sum(axis=1).max()
+        residual = np.abs(B @ u + r)
+        residual += noise * (EPS * (np.abs(B) @ np.abs(u) + np.abs(r)) + TINY)
+        error = (1 + noise * EPS) * (np.abs(R) @ residual + noise * TINY).max()
+        # Half of the gap to 1 is given away, which covers the rounding of this line.
+        return bool(contraction < 0.5 and u.min() > 2.01 * error)
+
+
+def _dot(first: Any, second: Any) -> int:
+    """Exact product of two integer vectors."""
+    return sum(a * b for a, b in zip(first, second) if a and b)

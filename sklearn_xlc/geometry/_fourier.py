@@ -1,0 +1,375 @@
+"""The truncated Fourier matrix: every assignment with few sign changes has a witness."""
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_array, check_scalar
+
+from sklearn_xlc.geometry._counting import count_sign_changes
+from sklearn_xlc.geometry._validation import check_assignments
+
+FloatArray = npt.NDArray[np.float64]
+
+METHODS = ("matrix", "fft", "chunk")
+CHUNK = 4096
+EPS = float(np.finfo(np.float64).eps)
+
+
+def fourier_matrix(n_labels: int, max_active: int) -> FloatArray:
+    r"""Matrix of an output layer that can predict every set of at most k labels.
+
+    Row i holds :math:`1/\sqrt n` and then, for f = 1 to k, :math:`\sqrt{2/n} \cos f t_i` and
+    :math:`\sqrt{2/n} \sin f t_i`, where :math:`t_i = 2 \pi i / n`. The columns are orthonormal. An
+    assignment is argmaxable if and only if it has at most 2k cyclic sign changes.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels n.
+    max_active : int
+        Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
+
+    Returns
+    -------
+    ndarray of shape (n_labels, 2 * max_active + 1)
+        The matrix, float64.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an integer.
+    ValueError
+        If ``2 * max_active + 1`` is not between 1 and `n_labels`.
+
+    References
+    ----------
+    .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
+       Sparse Multi-Label Classification. AAAI 2024. Equation 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import fourier_matrix
+    >>> W = fourier_matrix(n_labels=6, max_active=2)
+    >>> W.shape, bool(np.allclose(W.T @ W, np.eye(5)))
+    ((6, 5), True)
+    """
+    n_labels, max_active = _check_sizes(n_labels, max_active)
+    return _matrix_rows(n_labels, max_active, 0, n_labels)
+
+
+def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> FloatArray:
+    """Product of the Fourier matrix with coefficients: logits of all labels.
+
+    Parameters
+    ----------
+    coefficients : array-like of shape (..., 2 * max_active + 1)
+        One or several vectors of coefficients.
+    n_labels : int
+        Number of labels.
+    method : {"matrix", "fft", "chunk"}, default="fft"
+        How to compute the same numbers: by the matrix itself; by an inverse real FFT; or label
+        chunk by label chunk, turning the coefficients by the phase of the chunk's first label and
+        multiplying them with the rows of the first chunk, which are the only ones kept.
+
+    Returns
+    -------
+    ndarray of shape (..., n_labels)
+        The logits, float64.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit or `method` is unknown.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.geometry import fourier_forward
+    >>> fourier_forward([2.0, 0.0, 0.0], n_labels=4)
+    array([1., 1., 1., 1.])
+    """
+    coefficients, n_labels = _check_vectors(coefficients, "coefficients", n_labels)
+    width = coefficients.shape[-1]
+    if width % 2 == 0:
+        raise ValueError(
+            f"coefficients must have an odd last axis, 2 * max_active + 1, got {width}."
+        )
+    n_labels, max_active = _check_sizes(n_labels, width // 2)
+    if _check_method(method) == "matrix":
+        return coefficients @ _matrix_rows(n_labels, max_active, 0, n_labels).T
+    if method == "fft":
+        spectrum = np.zeros((*coefficients.shape[:-1], n_labels // 2 + 1), dtype=complex)
+        spectrum[..., 0] = coefficients[..., 0]
+        cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
+        spectrum[..., 1 : max_active + 1] = (cosines - 1j * sines) / np.sqrt(2)
+        return np.fft.irfft(spectrum, n=n_labels, norm="ortho")
+    logits = np.empty((*coefficients.shape[:-1], n_labels))
+    basis = _matrix_rows(n_labels, max_active, 0, min(CHUNK, n_labels))
+    for start in range(0, n_labels, CHUNK):
+        stop = min(start + CHUNK, n_labels)
+        turned = _turn(coefficients, n_labels, start)
+        logits[..., start:stop] = turned @ basis[: stop - start].T
+    return logits
+
+
+def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatArray:
+    """Product of the transposed Fourier matrix with logits: the adjoint of the forward transform.
+
+    As the columns are orthonormal, it also takes back :func:`fourier_forward`.
+
+    Parameters
+    ----------
+    logits : array-like of shape (..., n_labels)
+        One value a label, such as gradients with respect to logits.
+    max_active : int
+        Highest frequency k.
+    method : {"matrix", "fft", "chunk"}, default="fft"
+        How to compute the same numbers, as in :func:`fourier_forward`.
+
+    Returns
+    -------
+    ndarray of shape (..., 2 * max_active + 1)
+        The coefficients, float64.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit or `method` is unknown.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.geometry import fourier_adjoint, fourier_forward
+    >>> fourier_adjoint(fourier_forward([1.0, 2.0, 3.0], n_labels=5), max_active=1).round(6)
+    array([1., 2., 3.])
+    """
+    logits, n_labels = _check_vectors(logits, "logits", None)
+    n_labels, max_active = _check_sizes(n_labels, max_active)
+    if _check_method(method) == "matrix":
+        return logits @ _matrix_rows(n_labels, max_active, 0, n_labels)
+    coefficients = np.zeros((*logits.shape[:-1], 2 * max_active + 1))
+    if method == "fft":
+        spectrum = np.fft.rfft(logits, norm="ortho")
+        coefficients[..., 0] = spectrum[..., 0].real
+        coefficients[..., 1::2] = np.sqrt(2) * spectrum[..., 1 : max_active + 1].real
+        coefficients[..., 2::2] = -np.sqrt(2) * spectrum[..., 1 : max_active + 1].imag
+        return coefficients
+    basis = _matrix_rows(n_labels, max_active, 0, min(CHUNK, n_labels))
+    for start in range(0, n_labels, CHUNK):
+        stop = min(start + CHUNK, n_labels)
+        part = logits[..., start:stop] @ basis[: stop - start]
+        coefficients += _turn(part, n_labels, -start)
+    return coefficients
+
+
+def fourier_witness(y: Any, max_active: int) -> FloatArray:
+    r"""Features for which a Fourier layer predicts an assignment, in closed form.
+
+    The trigonometric polynomial :math:`p(t) = \pm \prod_j \sin((t - \theta_j) / 2)`, with one
+    :math:`\theta_j` halfway between any two neighbouring labels that differ, has degree at most
+    k and the wanted sign at every label; the witness x is its vector of coefficients, so that
+    :math:`W x = p`.
+
+    Parameters
+    ----------
+    y : {array-like, sparse matrix} of shape (n_labels,) or (1, n_labels)
+        The assignment, 1 for an active label and 0 for any other, with at most ``2 * max_active``
+        cyclic sign changes.
+    max_active : int
+        Highest frequency k of the layer.
+
+    Returns
+    -------
+    ndarray of shape (2 * max_active + 1,)
+        Witness of norm 1. For a layer with slack columns, append zeros.
+
+    Raises
+    ------
+    ValueError
+        If `y` has more than ``2 * max_active`` cyclic sign changes: then no witness exists.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the smallest logit is below the rounding error of float64, so that the rounded
+        witness is not certain to have the signs that the exact one has. That happens when active
+        labels cluster and labels are many (at 10 active labels, beyond some thousand labels):
+        the polynomial then spans more decades than a float64 holds. :func:`witness_margin` tells
+        the smallest logit.
+
+    References
+    ----------
+    .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
+       Sparse Multi-Label Classification. AAAI 2024. Theorems 3 and 4, whose proof needs no
+       formula for x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import fourier_matrix, fourier_witness
+    >>> y = np.array([0, 1, 0, 0, 0, 1, 1, 0])
+    >>> logits = fourier_matrix(n_labels=8, max_active=2) @ fourier_witness(y, max_active=2)
+    >>> (logits > 0).astype(int)
+    array([0, 1, 0, 0, 0, 1, 1, 0])
+    """
+    dense = _check_one(y)
+    n_labels, max_active = _check_sizes(len(dense), max_active)
+    n_changes = count_sign_changes(dense)
+    if n_changes > 2 * max_active:
+        raise ValueError(
+            f"y has {n_changes} cyclic sign changes, but max_active={max_active} allows at most "
+            f"{2 * max_active}: no features make a Fourier layer without slack predict it."
+        )
+    witness = witness_coefficients(dense, max_active)
+    margin, noise = _margin_and_noise(n_labels, witness, dense)
+    if margin <= noise:
+        warnings.warn(
+            f"The smallest logit of the witness, {margin:.1e}, is within the rounding error of "
+            f"float64, {noise:.1e}: the assignment is argmaxable in exact arithmetic, but its "
+            "region is too thin to be hit in float64. Slack columns widen the regions.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return witness
+
+
+def witness_margin(weights: Any, x: Any, y: Any) -> float:
+    """Smallest logit that a witness has on the right side: how far it is from failing.
+
+    Parameters
+    ----------
+    weights : int or array-like of shape (n_labels, n_features)
+        The layer's weights, or the number of labels of a Fourier layer, whose matrix is then
+        never held as a whole.
+    x : array-like of shape (n_features,)
+        Witness.
+    y : {array-like, sparse matrix} of shape (n_labels,) or (1, n_labels)
+        The assignment, 1 for an active label and 0 for any other.
+
+    Returns
+    -------
+    float
+        Smallest ``w_i @ x`` over active labels and ``-w_i @ x`` over the others. Negative if a
+        label has the wrong sign. Below about ``1e-16 * n_features`` times the norms of a row and
+        of x it is rounding error.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.geometry import fourier_witness, witness_margin
+    >>> y = [0] * 40 + [1] * 3 + [0] * 57
+    >>> x = fourier_witness(y, max_active=3)
+    >>> f"{witness_margin(100, x, y):.4f}"
+    '0.0034'
+    """
+    dense = _check_one(y)
+    return _margin_and_noise(weights, x, dense)[0]
+
+
+def witness_coefficients(y: npt.NDArray[np.int8], max_active: int) -> FloatArray:
+    """Unit coefficients of the polynomial that changes sign where y does."""
+    n_labels = len(y)
+    position = np.arange(n_labels)
+    log_size = np.zeros(n_labels)
+    for left in np.flatnonzero(y != np.roll(y, -1)):
+        # (t_i - theta) / 2 as a multiple of pi / (2 n), reduced before it is rounded. Signs come
+        # from y and logarithms keep products of many sines from underflowing.
+        numerator = (2 * (position - left) - 1) % (2 * n_labels)
+        log_size += np.log(np.sin(np.pi / (2 * n_labels) * numerator))
+    values = np.where(y > 0, 1.0, -1.0) * np.exp(log_size - log_size.max())
+    coefficients = fourier_adjoint(values, max_active)
+    return coefficients / np.linalg.norm(coefficients)
+
+
+def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[float, float]:
+    """Smallest signed logit, and the largest rounding error that a logit may have."""
+    x = check_array(x, ensure_2d=False, dtype=np.float64, input_name="x")
+    if x.ndim != 1:
+        raise ValueError(f"x must have shape (n_features,), got {x.shape}.")
+    if isinstance(weights, Integral):
+        if len(x) % 2 == 0:
+            raise ValueError(f"x of a Fourier layer must have odd length, got {len(x)}.")
+        n_labels, max_active = _check_sizes(weights, len(x) // 2)
+        rows = None
+    else:
+        rows = check_array(weights, dtype=np.float64, input_name="weights")
+        n_labels, n_features = rows.shape
+        if n_features != len(x):
+            raise ValueError(f"x has length {len(x)}, but weights have {n_features} columns.")
+    if len(y) != n_labels:
+        raise ValueError(f"y has {len(y)} labels, but the layer has {n_labels}.")
+    signs = np.where(y > 0, 1.0, -1.0)
+    margin, size = np.inf, 0.0
+    for start in range(0, n_labels, CHUNK):
+        stop = min(start + CHUNK, n_labels)
+        part = _matrix_rows(n_labels, max_active, start, stop) if rows is None else rows[start:stop]
+        margin = min(margin, float(np.min(signs[start:stop] * (part @ x))))
+        size = max(size, float(np.max(np.abs(part) @ np.abs(x))))
+    return margin, len(x) * EPS * size
+
+
+def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> FloatArray:
+    """Rows start to stop of the Fourier matrix."""
+    # f i modulo n is exact, so that high frequencies lose no digits.
+    turns = np.outer(np.arange(start, stop), np.arange(1, max_active + 1)) % n_labels
+    angles = (2 * np.pi / n_labels) * turns
+    rows = np.empty((stop - start, 2 * max_active + 1))
+    rows[:, 0] = 1 / np.sqrt(n_labels)  # Eq. 8 of the paper
+    rows[:, 1::2] = np.sqrt(2 / n_labels) * np.cos(angles)
+    rows[:, 2::2] = np.sqrt(2 / n_labels) * np.sin(angles)
+    return rows
+
+
+def _turn(coefficients: FloatArray, n_labels: int, shift: int) -> FloatArray:
+    """Coefficients of the same function of t, read `shift` labels later."""
+    frequencies = np.arange(1, coefficients.shape[-1] // 2 + 1)
+    angles = (2 * np.pi / n_labels) * (frequencies * shift % n_labels)
+    cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
+    turned = coefficients.copy()
+    turned[..., 1::2] = cosines * np.cos(angles) + sines * np.sin(angles)
+    turned[..., 2::2] = sines * np.cos(angles) - cosines * np.sin(angles)
+    return turned
+
+
+def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
+    """Both as ints, with 2k + 1 columns that fit into n rows."""
+    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+    max_active = int(check_scalar(max_active, "max_active", Integral, min_val=0))
+    width = 2 * max_active + 1
+    if width > n_labels:
+        raise ValueError(
+            f"max_active={max_active} needs 2 * max_active + 1 = {width} columns, more than "
+            f"n_labels={n_labels}; a plain full-rank layer with n_labels features already "
+            f"represents every assignment. Accepted: at most {(n_labels - 1) // 2}."
+        )
+    return n_labels, max_active
+
+
+def _check_method(method: str) -> str:
+    """The method, if there is such a one."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}.")
+    return method
+
+
+def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, Any]:
+    """Float64 vectors along the last axis, and the number of labels (theirs, if not given)."""
+    array = check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have at least one axis, got a scalar.")
+    return array, array.shape[-1] if n_labels is None else n_labels
+
+
+def _check_one(y: Any) -> npt.NDArray[np.int8]:
+    """One assignment as a dense vector."""
+    sets = check_assignments(y, "y")
+    if sets.shape[0] != 1:
+        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows.")
+    dense: npt.NDArray[np.int8] = sets.toarray()[0]
+    return dense

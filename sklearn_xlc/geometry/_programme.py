@@ -1,0 +1,118 @@
+"""Candidates: points and contradictions that floating-point methods propose, not yet proven."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import linprog
+
+FloatArray = npt.NDArray[np.float64]
+
+TOLERANCE = 1e-9
+N_PERCEPTRON_STEPS = 300
+# A combination of unit rows longer than this is no certificate, and not worth an exact proof.
+MAX_DEFECT = 1e-6
+
+
+class Ball(NamedTuple):
+    """Solution of the Chebyshev programme.
+
+    ``weights`` are the multipliers of the labels, and None unless they combine the rows to zero
+    within the accuracy of the solver.
+    """
+
+    centre: FloatArray
+    radius: float
+    weights: FloatArray | None
+
+
+def largest_ball(
+    rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
+) -> Ball | None:
+    r"""Centre and radius of the largest ball where all ``rows @ x + offsets`` are positive.
+
+    The Chebyshev programme: maximise r subject to :math:`a_i x + c_i \ge r` and
+    :math:`|x_j| \le B`, for rows of norm 1. A negative r says by how much the best point fails.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_labels, n_features)
+        Signed rows of norm 1.
+    offsets : ndarray of shape (n_labels,) or None
+        Signed biases, divided by the same norms.
+    box : float
+        Bound B of the coordinates of the centre.
+    time_limit : float
+        Seconds that the solver may take.
+
+    Returns
+    -------
+    Ball or None
+        None if the solver did not finish.
+
+    Notes
+    -----
+    What is solved is the dual, which has n_features + 1 equations rather than n_labels
+    inequalities: minimise :math:`c' \lambda + B \|A' \lambda\|_1` over :math:`\lambda \ge 0` of
+    sum 1. Its optimal vertex has at most n_features + 1 labels, the contradiction to be proven,
+    and its multipliers are the centre and the radius.
+    """
+    n_labels, n_features = rows.shape
+    costs = np.full(n_labels + 2 * n_features, box)
+    costs[:n_labels] = 0.0 if offsets is None else offsets
+    eye = sparse.eye_array(n_features)
+    ones = sparse.csr_array(np.ones((1, n_labels)))
+    equations = sparse.block_array(
+        [[sparse.csr_array(rows.T), -eye, eye], [ones, None, None]], format="csc"
+    )
+    right = np.append(np.zeros(n_features), 1.0)
+    result = linprog(
+        costs,
+        A_eq=equations,
+        b_eq=right,
+        method="highs-ds",
+        options={
+            "time_limit": max(time_limit, 0.01),
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+        },
+    )
+    if result.status != 0 or result.x is None:
+        return None
+    weights = result.x[:n_labels]
+    exact = np.abs(weights @ rows).max(initial=0.0) <= MAX_DEFECT
+    multipliers = result.eqlin.marginals
+    return Ball(-multipliers[:n_features], float(multipliers[-1]), weights if exact else None)
+
+
+def perceptron(
+    rows: FloatArray, signs: FloatArray, n_steps: int = N_PERCEPTRON_STEPS
+) -> FloatArray | None:
+    """Point z with ``signs * (rows @ z) > 0``, or None if few steps find none.
+
+    Starts at the mean of the signed rows and adds the worst one at every step.
+    """
+    z = signs @ rows / len(rows)
+    for _ in range(n_steps):
+        margins = signs * (rows @ z)
+        worst = int(np.argmin(margins))
+        if margins[worst] > 0:
+            return z
+        z = z + signs[worst] * rows[worst]
+    return None
+
+
+def unit_rows(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Rows of norm 1 and their norms; zero rows stay zero."""
+    # Largest entries first, as squares of very large or small entries leave the range of floats.
+    sizes = np.abs(matrix).max(axis=1, initial=0.0)
+    scaled = matrix / np.where(sizes > 0, sizes, 1.0)[:, None]
+    norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return scaled / np.where(norms > 0, norms, 1.0)[:, None], sizes * norms
+
+
+def column_scales(matrix: FloatArray) -> FloatArray:
+    """Largest entry of every column; 1 for zero columns."""
+    sizes = np.abs(matrix).max(axis=0, initial=0.0)
+    return np.where(sizes > 0, sizes, 1.0)

@@ -1,0 +1,132 @@
+"""Input checks shared by the package: assignments and linear layers."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils import check_array
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class LinearLayer(NamedTuple):
+    """Weights of shape (n_labels, n_features) and biases of shape (n_labels,), or None."""
+
+    coef: FloatArray
+    intercept: FloatArray | None
+
+
+def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sparse.csr_array:
+    """Assignments as canonical CSR ones, a single one as one row."""
+    if not sparse.issparse(y):
+        y = np.asarray(y)
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"{name} must hold the numbers 0 and 1, got dtype {y.dtype}.")
+        if y.ndim == 1:
+            y = y[None, :]
+        if y.ndim != 2:
+            raise ValueError(
+                f"{name} must have shape (n_labels,) or (n_sets, n_labels), got {y.shape}."
+            )
+    sets = sparse.csr_array(y)
+    if sets is y or sets.data is getattr(y, "data", None):
+        sets = sets.copy()
+    sets.sum_duplicates()
+    sets.eliminate_zeros()
+    bad = np.flatnonzero(sets.data != 1)
+    if len(bad):
+        row = np.searchsorted(sets.indptr, bad[0], side="right") - 1
+        raise ValueError(
+            f"{name} must hold only 0 and 1, got {sets.data[bad[0]]} in row {row}, "
+            f"label {sets.indices[bad[0]]}."
+        )
+    if sets.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one label, got shape {sets.shape}.")
+    if n_labels is not None and sets.shape[1] != n_labels:
+        raise ValueError(
+            f"{name} has {sets.shape[1]} labels, but the layer has {n_labels} (rows of coef)."
+        )
+    ones = np.ones(sets.nnz, dtype=np.int8)
+    return sparse.csr_array((ones, sets.indices, sets.indptr), shape=sets.shape)
+
+
+def check_layer(coef: Any, intercept: Any) -> LinearLayer:
+    """Weights and biases from arrays, a fitted linear estimator, or a torch linear layer."""
+    if not isinstance(coef, (np.ndarray, list, tuple)) and not sparse.issparse(coef):
+        found = _layer_of_object(coef)
+        if found is not None:
+            if intercept is not None:
+                raise ValueError(
+                    "intercept must be None where coef is a model, which brings its own biases."
+                )
+            coef, intercept = found
+    if sparse.issparse(coef):
+        coef = coef.toarray()
+    weights = check_array(coef, dtype=np.float64, order="C", input_name="coef")
+    if intercept is None:
+        return LinearLayer(weights, None)
+    try:
+        biases = np.asarray(intercept, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"intercept must be numbers, got {intercept!r}.") from error
+    if biases.ndim == 0 or biases.size == 1:
+        biases = np.full(len(weights), biases.reshape(-1)[0])
+    if biases.shape != (len(weights),):
+        raise ValueError(
+            f"intercept must have shape ({len(weights)},), one bias a row of coef, got shape "
+            f"{biases.shape}."
+        )
+    if not np.all(np.isfinite(biases)):
+        raise ValueError("intercept must be finite, got NaN or infinity.")
+    # Biases that are all zero are none: the regions are cones, which is far easier to decide.
+    return LinearLayer(weights, biases if biases.any() else None)
+
+
+def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
+    """Weights and biases of an estimator or a module; None if it is array-like."""
+    if isinstance(model, type):
+        raise TypeError(f"coef must be an array or a fitted model, got the class {model!r}.")
+    if hasattr(model, "weight") and not hasattr(model, "__array__"):
+        bias = getattr(model, "bias", None)
+        return _to_numpy(model.weight), None if bias is None else _to_numpy(bias)
+    if hasattr(model, "coef_"):
+        return model.coef_, getattr(model, "intercept_", None)
+    if hasattr(model, "estimators_"):
+        parts = [_row_of_binary(estimator) for estimator in model.estimators_]
+        n_features = max((len(row) for row, _ in parts), default=0)
+        rows = [row if len(row) else np.zeros(n_features) for row, _ in parts]
+        return np.stack(rows), np.array([bias for _, bias in parts])
+    if hasattr(model, "detach"):
+        return _to_numpy(model), None
+    if hasattr(model, "fit"):
+        raise ValueError(
+            f"coef must be an array or a fitted linear model: {type(model).__name__} has neither "
+            "coef_ nor estimators_; is it fitted, and linear?"
+        )
+    return None
+
+
+def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
+    """Weights and bias of one binary classifier; an empty row and +-1 for a constant one."""
+    if hasattr(estimator, "coef_"):
+        weights = estimator.coef_
+        weights = weights.toarray() if sparse.issparse(weights) else np.asarray(weights)
+        if weights.size == weights.shape[-1]:
+            bias = np.asarray(getattr(estimator, "intercept_", 0.0)).reshape(-1)[0]
+            return weights.reshape(-1).astype(np.float64), float(bias)
+    elif hasattr(estimator, "y_"):
+        # scikit-learn's stand-in for a label that no row, or every row, carried.
+        return np.zeros(0), 1.0 if np.any(estimator.y_) else -1.0
+    raise ValueError(
+        "every estimator in estimators_ must be a binary linear classifier with coef_ of shape "
+        f"(1, n_features), got {type(estimator).__name__}."
+    )
+
+
+def _to_numpy(tensor: Any) -> Any:
+    """Array of a tensor, without importing its library."""
+    if hasattr(tensor, "detach"):
+        # Half precision has no counterpart in NumPy; float64 holds every value exactly.
+        return tensor.detach().cpu().double().numpy()
+    return np.asarray(tensor)
