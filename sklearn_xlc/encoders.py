@@ -45,7 +45,9 @@ class SparseRows:
 
     def to(self, device: torch.device) -> SparseRows:
         """Copy to `device`."""
-        tensors = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        tensors: dict[str, Any] = {
+            k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)
+        }
         return replace(self, **tensors)
 
 

@@ -251,7 +251,7 @@ def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4)
         rows = unit_rows(np.column_stack([layer.coef, layer.intercept]))[0]
     if max_active is not None:
         _check_fourier(layer, max_active)
-    constant = ~layer.coef.any(axis=1)
+    constant = np.asarray(~layer.coef.any(axis=1))
     parallel = _find_parallel(layer, weight_rows, norms)
     return Problem(layer, rows, weight_rows, norms, constant, parallel, max_active, box)
 

@@ -266,7 +266,7 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
     >>> y = [0] * 40 + [1] * 3 + [0] * 57
     >>> x = fourier_witness(y, max_active=3)
     >>> f"{witness_margin(100, x, y):.4f}"
-    '0.0034'
+    '0.0002'
     """
     dense = _check_one(y)
     return _margin_and_noise(weights, x, dense)[0]

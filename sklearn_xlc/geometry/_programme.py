@@ -11,6 +11,8 @@ FloatArray = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-9
 N_PERCEPTRON_STEPS = 300
+# A point nearer to a boundary, as a share of its norm, is left to the programme: it finds a better.
+MIN_MARGIN = 1e-6
 # A combination of unit rows longer than this is no certificate, and not worth an exact proof.
 MAX_DEFECT = 1e-6
 
@@ -89,7 +91,7 @@ def largest_ball(
 def perceptron(
     rows: FloatArray, signs: FloatArray, n_steps: int = N_PERCEPTRON_STEPS
 ) -> FloatArray | None:
-    """Point z with ``signs * (rows @ z) > 0``, or None if few steps find none.
+    """Point z well inside ``signs * (rows @ z) > 0``, or None if few steps find none.
 
     Starts at the mean of the signed rows and adds the worst one at every step.
     """
@@ -97,7 +99,7 @@ def perceptron(
     for _ in range(n_steps):
         margins = signs * (rows @ z)
         worst = int(np.argmin(margins))
-        if margins[worst] > 0:
+        if margins[worst] > MIN_MARGIN * np.linalg.norm(z):
             return z
         z = z + signs[worst] * rows[worst]
     return None
