@@ -1,0 +1,362 @@
+"""Bad input is refused by a message that names the culprit and what is accepted."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+from sklearn_xlc import MultiHeadClassifier, config_context
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(30, 4))
+y = np.arange(30) % 10
+Y = (rng.random((30, 10)) < 0.3).astype(int)
+
+
+def quick(**params):
+    defaults = {"hidden_layer_sizes": (4,), "max_epochs": 1, "random_state": 0}
+    return MultiHeadClassifier(**{**defaults, **params})
+
+
+def with_value(array, value):
+    changed = array.astype(np.result_type(array, type(value)))
+    changed[(7,) + (1,) * (array.ndim - 1)] = value
+    return changed
+
+
+PARAMETERS = {
+    "algorithm": ["tree", None],
+    "n_heads": [0, 2.0, "two"],
+    "head_lengths": [3, "equal"],
+    "label_order": ["sorted", None],
+    "loss": ["mse", None],
+    "n_groups": [0, 1.5],
+    "embedding_dim": [0, 1.5],
+    "beam_width": [0, 1.5],
+    "path_exponent": [-0.1, "half"],
+    "n_sampled_heads": [-1, 1.5],
+    "margin": [-0.1, 3.2],
+    "scale": [0, -1.0],
+    "correction": ["yes", 2],
+    "hidden_layer_sizes": [0, -1, 1.5, "big", None],
+    "dropout": [-0.1, 1.0, "none"],
+    "encoder": [3, "mlp"],
+    "optimizer": ["rmsprop", None],
+    "learning_rate": [0, -0.1, "auto"],
+    "weight_decay": [-1e-3, None],
+    "batch_size": [0, 1.5, "all"],
+    "max_epochs": [0, 1.5, "many"],
+    "early_stopping": ["yes", 2],
+    "validation_fraction": [0.0, 1.0],
+    "n_iter_no_change": [0, 1.5],
+    "average_weights": ["mean", True],
+    "precision": ["float16", None],
+    "callbacks": ["bar", 3],
+    "device": [3, None],
+    "memory_limit": [1000, 1e9],
+    "random_state": [-1, "seed"],
+    "warm_start": ["yes", 2],
+    "verbose": [-1, "loud"],
+}
+
+
+def test_every_parameter_is_here():
+    assert set(PARAMETERS) == set(MultiHeadClassifier().get_params())
+
+
+@pytest.mark.parametrize(
+    "name, value", [(name, value) for name, values in PARAMETERS.items() for value in values]
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_parameters(method, name, value):
+    clf = quick(**{name: value})
+    message = rf"The '{name}' parameter of MultiHeadClassifier must be .* Got {value!r} instead"
+    with pytest.raises(ValueError, match=message):
+        getattr(clf, method)(X, y)
+
+
+TOGETHER = [
+    # parameters, y, what the message says
+    ({"algorithm": "product"}, Y, "algorithm='product' needs exactly one label a row.*'cascade'"),
+    ({"algorithm": "sampling"}, Y, "algorithm='sampling' needs exactly one label a row.*'flat'"),
+    ({"algorithm": "flat", "loss": "bce"}, y, "loss='bce' is not defined.*multi-class.*'ce'"),
+    ({"algorithm": "flat", "loss": "ce"}, Y, "loss='ce' is not defined.*multi-label.*'bce'"),
+    ({"algorithm": "cascade", "loss": "arcface"}, y, "loss='arcface'.*algorithm='cascade'"),
+    ({"algorithm": "product", "loss": "arcface"}, y, "loss='arcface'.*'bce', 'ce', 'joint_ce'"),
+    ({"algorithm": "sampling", "loss": "joint_ce"}, y, "loss='joint_ce'.*'arcface', 'auto', 'ce'"),
+    ({"algorithm": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*algorithm='flat'"),
+    ({"algorithm": "product", "loss": "bce", "n_groups": 2}, y, "n_groups=2 needs.*loss='ce'"),
+    ({"algorithm": "cascade", "n_groups": 2}, y, "n_groups=2 needs algorithm='product'"),
+    ({"algorithm": "cascade", "n_heads": 1}, y, "n_heads or head_lengths of at least two.*'flat'"),
+    ({"algorithm": "cascade", "head_lengths": [10]}, y, r"at least two heads.*\(10,\)"),
+    ({"algorithm": "sampling", "n_heads": 3}, y, "n_heads=2 or head_lengths=.number of sub-heads"),
+    ({"algorithm": "product", "head_lengths": [3, 3]}, y, r"head_lengths=\(3, 3\).* is 9.*=10"),
+    ({"algorithm": "product", "head_lengths": []}, y, "head_lengths.*at least one head"),
+    ({"algorithm": "product", "head_lengths": [-5, -2]}, y, "head_lengths.*must be >= 1"),
+    ({"algorithm": "product", "head_lengths": [3.5, 3]}, y, "head_lengths.*an instance of int"),
+    ({"algorithm": "cascade", "head_lengths": [2**40] * 2}, y, "head_lengths.*less than 2.*62"),
+    ({"label_order": [0] * 10}, y, "label_order.*permutation.*place 0.*more than once, 1 never"),
+    ({"label_order": [0, 1]}, y, r"label_order.*shape \(10,\), got shape \(2,\)"),
+    ({"label_order": np.arange(10) + 1}, y, "label_order.*place 10 for label 9"),
+    ({"label_order": np.arange(10) / 2}, y, "label_order.*integers, got dtype float64"),
+    ({"hidden_layer_sizes": ()}, y, "hidden_layer_sizes is empty; give at least one"),
+    ({"hidden_layer_sizes": (4, 0)}, y, "hidden_layer_sizes == 0, must be >= 1"),
+    ({"hidden_layer_sizes": (4, 0.5)}, y, "hidden_layer_sizes must be an instance of int"),
+    ({"device": "gpu"}, y, "device='gpu' is neither 'auto' nor a torch device.*cpu, cuda"),
+    ({"device": "meta"}, y, "device='meta' is neither 'auto' nor a torch device of this machine"),
+    ({"callbacks": [3]}, y, "callbacks must hold skorch callbacks.*got 3"),
+    ({"callbacks": [("mine", print)]}, y, r"callbacks must hold.*got \('mine', .*print"),
+    (
+        {"early_stopping": True, "validation_fraction": 0.99},
+        y,
+        "early_stopping=True with validation_fraction=0.99.*no row to train on.*30 row",
+    ),
+    (
+        {"optimizer": "sgd", "learning_rate": 1e300, "max_epochs": 3},
+        y,
+        r"loss became (nan|inf) in epoch 2: lower learning_rate=1e\+300 or scale X",
+    ),
+]
+
+
+@pytest.mark.parametrize("params, target, message", TOGETHER, ids=lambda value: str(value)[:60])
+def test_parameters_that_do_not_suit_each_other_or_the_data(params, target, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        quick(**params).fit(X, target)
+
+
+def test_early_stopping_with_one_row_of_positive_weight():
+    weight = np.zeros(30)
+    weight[4] = 1.0
+    with pytest.raises(ValueError, match=r"early_stopping=True.* 1 row\(s\) of positive weight"):
+        quick(early_stopping=True).fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (with_value(X, np.nan), "X contains NaN"),
+        (with_value(X, np.inf), "X contains infinity"),
+        (X[:0], "0 sample.* a minimum of 1 is required"),
+        (X[:, :0], "0 feature.* a minimum of 1 is required"),
+        (X[1:], r"inconsistent numbers of samples: \[29, 30\]"),
+        (X + 1j, "Complex data not supported"),
+    ],
+)
+def test_X(make, bad, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(make(bad), y[: len(bad)] if len(bad) == 0 else y)
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (X[0], "Expected 2D array, got 1D array"),
+        (X[None], "dim 3, while dim <= 2"),
+        (np.full((30, 4), "a"), "could not convert string to float"),
+    ],
+)
+def test_dense_X(bad, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(bad, y)
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (None, "requires y to be passed"),
+        (with_value(y, np.nan), "Input y contains NaN"),
+        (with_value(y, np.inf), "Input y contains infinity"),
+        (y + 0.5, "Unknown label type: continuous"),
+        (y + 1j, "Complex data not supported"),
+        (y * 0, r"y has one class only \(0\); a classifier needs at least two"),
+        (np.full(30, "a"), r"y has one class only \('a'\)"),
+        (y[1:], r"inconsistent numbers of samples: \[30, 29\]"),
+        (3, r"y must be class labels of shape \(n_samples,\) or an indicator.*got shape \(\)"),
+        ("labels", r"y must be class labels.*got shape \(\)"),
+        (Y[None], r"y must be class labels.*got shape \(1, 30, 10\)"),
+        (Y[:, :0], r"y must be class labels.*got shape \(30, 0\)"),
+        ([1, "a"] * 15, "y mixes labels of different types .*convert them to one type"),
+        (["a", None] * 15, r"y\[1\] is None: every row needs a class label"),
+        ([{1}, {2, 3}] * 15, r"y\[0\] is a set of labels.*MultiLabelBinarizer"),
+        ([[1], [2, 3]] * 15, r"y\[0\] is a list of labels.*MultiLabelBinarizer"),
+        (Y[1:], r"inconsistent numbers of samples: \[30, 29\]"),
+        (Y * 0, "no row of y has a label: at least one row of an indicator must hold a one"),
+        (with_value(Y, 2), "y must be an indicator of zeros and ones, but row 7 holds 2"),
+        (with_value(Y, -1), "but row 7 holds -1; for one label a row give a 1-D y"),
+        (with_value(Y, 0.5), "but row 7 holds 0.5; .* use sklearn.preprocessing.MultiLabelBin"),
+        (with_value(Y, np.nan), "Input y contains NaN"),
+        (Y.astype(str), "y must be an indicator of zeros and ones, numbers or bool, got dtype <U"),
+        (Y.astype(object), "y must be an indicator of zeros and ones.*got dtype object"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, str) else type(value).__name__,
+)
+def test_y(bad, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(X, bad)
+
+
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.coo_array, sp.lil_matrix])
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (Y[1:], r"inconsistent numbers of samples: \[30, 29\]"),
+        (Y * 0, "no row of y has a label"),
+        (Y[:, :0], r"a sparse y must have shape \(n_samples, n_labels\), got \(30, 0\)"),
+        (with_value(Y, 2), "y must be an indicator of zeros and ones, but row 7 holds 2"),
+        (with_value(Y, 0.5), "but row 7 holds 0.5"),
+        (with_value(Y, np.nan), "but row 7 holds nan"),
+        (Y + 1j, "got dtype complex128"),
+    ],
+)
+def test_sparse_y(make, bad, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(X, make(bad))
+
+
+def test_a_label_twice_in_a_row():
+    indptr = np.r_[0, 2, np.arange(3, 32)]
+    twice = sp.csr_matrix((np.ones(31), np.full(31, 4), indptr), shape=(30, 10))
+    with pytest.raises(ValueError, match="y holds an entry of the sparse indicator more than once"):
+        quick().fit(X, twice)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    "weight, message",
+    [
+        (np.ones(29), r"sample_weight.shape == \(29,\), expected \(30,\)"),
+        (np.ones((30, 2)), "Sample weights must be 1D"),
+        (-np.ones(30), "Negative values in data passed to `sample_weight`"),
+        (np.zeros(30), "Sample weights must contain at least one non-zero"),
+        (with_value(np.ones(30), np.nan), "sample_weight contains NaN"),
+        (with_value(np.ones(30), np.inf), "sample_weight contains infinity"),
+    ],
+)
+def test_sample_weight(method, weight, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(quick(), method)(X, Y, sample_weight=weight)
+
+
+class Pair(nn.Module):
+    def forward(self, rows):
+        return rows, rows
+
+
+class Mean(nn.Module):
+    def forward(self, rows):
+        return rows.mean(0, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "encoder, message",
+    [
+        (lambda n: n, "encoder must be a torch.nn.Module or a function .*it returned int"),
+        (nn.Linear(7, 3), r"encoder cannot read 2 row\(s\) of 4 columns.*2x4 and 7x3"),
+        (nn.Embedding(3, 3), r"encoder cannot read 2 row\(s\) of 4 columns"),
+        (nn.Flatten(0), r"shape \(n_rows, n_outputs\), but for 2 row\(s\) .* shape \(8,\)"),
+        (nn.Unflatten(1, (2, 2)), r"shape \(n_rows, n_outputs\).* shape \(2, 2, 2\)"),
+        (Mean(), r"shape \(n_rows, n_outputs\), but for 2 row\(s\) .* shape \(1, 4\)"),
+        (Pair(), "encoder must return a tensor of features.* it returned tuple"),
+    ],
+)
+def test_encoder(encoder, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        quick(encoder=encoder).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "first, then, message",
+    [
+        ({"y": y}, None, "classes must be passed on the first call to partial_fit"),
+        ({"y": y[:, None]}, None, "classes must be passed on the first call to partial_fit"),
+        ({"y": y, "classes": [0, 1]}, None, "label 2, which is not one of the 2 classes.*classes="),
+        ({"y": y * 0, "classes": [0]}, None, "one class only .*at least two"),
+        ({"y": y, "classes": range(10)}, {"y": y + 5}, "label 10, which is not one of the 10"),
+        ({"y": y, "classes": range(10)}, {"y": y.astype(str)}, "label '0', which is not one of"),
+        ({"y": y, "classes": range(10)}, {"y": y, "classes": [0, 1]}, "not the same as on last"),
+        ({"y": y, "classes": range(10)}, {"y": Y}, "1-D class labels in the first fit and is an i"),
+        ({"y": Y}, {"y": y}, r"an indicator with 10 columns as in the first fit, got shape \(30,"),
+        ({"y": Y}, {"y": Y[:, :5]}, r"with 10 columns as in the first fit, got shape \(30, 5\)"),
+        ({"y": Y}, {"y": sp.csr_matrix(Y[:, :5])}, r"with 10 columns .*got shape \(30, 5\)"),
+        ({"y": Y}, {"X": X[:, :2], "y": Y}, "X has 2 features, .* expecting 4 features"),
+    ],
+)
+def test_partial_fit(first, then, message):
+    clf = quick()
+    if then is not None:
+        clf.partial_fit(X, **first)
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(**{"X": X, **(then or first)})
+
+
+def test_warm_start_with_new_classes():
+    clf = quick(warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="label 10, which is not one of the 10.*warm_start"):
+        clf.fit(X, y + 1)
+
+
+METHODS = [
+    "predict",
+    "decision_function",
+    "predict_proba",
+    "predict_topk",
+    "predict_topk_sparse",
+    "transform",
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_prediction(method):
+    with pytest.raises(NotFittedError, match="not fitted yet. Call 'fit'"):
+        getattr(quick(), method)(X)
+    clf = quick().fit(X, Y)
+    with pytest.raises(ValueError, match="X has 2 features, .* expecting 4 features"):
+        getattr(clf, method)(X[:, :2])
+    with pytest.raises(ValueError, match="X contains NaN"):
+        getattr(clf, method)(with_value(X, np.nan))
+    with pytest.raises(ValueError, match="0 sample"):
+        getattr(clf, method)(X[:0])
+
+
+@pytest.mark.parametrize("method", ["predict_topk", "predict_topk_sparse"])
+@pytest.mark.parametrize(
+    "k, error, message",
+    [
+        (0, ValueError, "k == 0, must be >= 1"),
+        (-3, ValueError, "k == -3, must be >= 1"),
+        (11, ValueError, "k=11 asks for more labels than there are: 10"),
+        (2.0, TypeError, "k must be an instance of int, not float"),
+        ("all", TypeError, "k must be an instance of int, not str"),
+        (None, TypeError, "k must be an instance of int, not NoneType"),
+    ],
+)
+def test_k(method, k, error, message):
+    clf = quick().fit(X, y)
+    with pytest.raises(error, match=message):
+        getattr(clf, method)(X, k=k)
+
+
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_proba", "transform"])
+def test_dense_limit(method):
+    clf = quick().fit(X, Y)
+    with config_context(dense_limit=100), pytest.raises(MemoryError) as caught:
+        getattr(clf, method)(X)
+    for part in ("dense result of shape (30, ", " bytes", "dense_limit=100; use ", "set_config"):
+        assert part in str(caught.value)
+
+
+def test_probabilities_that_are_not_defined():
+    clf = quick(algorithm="product", loss="bce").fit(X, y)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        clf.predict_proba(X)
+
+
+def test_a_missing_gpu_is_warned_of(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.warns(UserWarning, match="device='cuda' asks for a GPU that is not there; using"):
+        clf = quick(device="cuda").fit(X, y)
+    assert clf.net_.device == "cpu"
