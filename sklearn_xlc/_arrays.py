@@ -26,7 +26,7 @@ TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch
 def is_sparse(X: Any) -> bool:
     """Whether X is mostly zeros, however it is stored: dense and CSR then take the same path."""
     n_nonzero = X.count_nonzero() if sp.issparse(X) else np.count_nonzero(X)
-    return n_nonzero < SPARSE_SHARE * X.shape[0] * X.shape[1]
+    return bool(n_nonzero < SPARSE_SHARE * X.shape[0] * X.shape[1])
 
 
 def canonical(X: Any) -> Any:

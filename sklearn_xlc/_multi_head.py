@@ -90,9 +90,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
         batches as :class:`~sklearn_xlc.encoders.SparseRows`. None: a multilayer perceptron.
     optimizer : {"auto", "adam", "adagrad", "sgd"}, default="auto"
-        "auto" is Adam, with row-wise Adagrad at 50 times the rate for parameters of which a batch
-        touches few rows (the input layer on sparse rows, node embeddings). "sgd" needs the least
-        memory.
+        "auto" is Adam, with row-wise Adagrad at 50 times the rate for an input layer on sparse
+        rows. Adam touches only the moments of the rows a batch holds (input layer, node
+        embeddings); "adam" uses it throughout, for a little quality at twice the memory. "sgd"
+        needs the least memory.
     learning_rate : float, default=0.002
         Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
     weight_decay : float, default=0.0

@@ -3,7 +3,6 @@
 import copy
 import subprocess
 import sys
-import tracemalloc
 
 import joblib
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
-from sklearn_xlc import MultiHeadClassifier, config_context
+from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.encoders import SparseRows
 from sklearn_xlc.training import Rows, make_batch
 
@@ -79,14 +78,16 @@ def interrupt(error):
 @pytest.mark.parametrize("optimizer", ["auto", "adam"])
 def test_every_format_of_X_gives_the_same_bits(density, multilabel, optimizer):
     X, y = make_X(density), make_y(multilabel)
-    clf = quick(optimizer=optimizer, weight_decay=0.1)
+    # Small batches do not hold all columns, so that what a stored zero touches shows.
+    params = {"optimizer": optimizer, "weight_decay": 0.1, "batch_size": 6, "max_epochs": 2}
+    clf = quick(**params)
     expected = clf.fit(X, y).decision_function(X)
     given = [sp.csr_matrix(X).asformat(name) for name in FORMATS]
     given += [sp.csr_array(X).asformat(name) for name in FORMATS]
     given += [scrambled(X), np.asfortranarray(X), X.tolist()]
     for other in given:
         np.testing.assert_array_equal(clf.decision_function(other), expected)
-        again = quick(optimizer=optimizer, weight_decay=0.1).fit(other, y)
+        again = quick(**params).fit(other, y)
         np.testing.assert_array_equal(again.decision_function(X), expected)
 
 
@@ -128,25 +129,6 @@ def test_arguments_are_left_as_they_were():
     np.testing.assert_array_equal(weight, before[2])
 
 
-@pytest.mark.parametrize("density", [0.05, 0.5])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_of_X_is_that_of_the_model(dtype, density):
-    X, y = make_X(density).astype(dtype), make_y(False)
-    clf = quick().fit(X, y)
-    assert {p.dtype for p in clf.net_.module_.parameters()} == {getattr(torch, dtype.__name__)}
-    outputs = [clf.decision_function(X), clf.predict_proba(X), clf.transform(X)]
-    assert {output.dtype for output in outputs} == {np.dtype(dtype)}
-    assert clf.predict_topk(X)[1].dtype == clf.predict_topk_sparse(X).dtype == dtype
-    other = np.float64 if dtype == np.float32 else np.float32
-    assert clf.transform(X.astype(other)).dtype == dtype
-    assert clf.partial_fit(X.astype(other), y).transform(X).dtype == dtype
-
-
-def test_integers_become_double_precision():
-    X = (make_X(0.5) * 10).astype(int)
-    assert quick().fit(X, make_y(False)).transform(X).dtype == np.float64
-
-
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, sp.csr_array])
 @pytest.mark.parametrize("density", [0.05, 0.5])
 def test_X_may_be_a_read_only_map_of_a_file(make, density, tmp_path):
@@ -171,45 +153,6 @@ def test_data_frames(frame):
         clf.predict(X)
     series = (pd.Series if frame is pd.DataFrame else pl.Series)(y)
     assert parameters(quick().fit(df, series)) == parameters(clf)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        np.array(list("abcdefghi")),
-        np.array(list("abcdefghi"), dtype=object),
-        np.arange(N_LABELS) - 5,
-        np.arange(N_LABELS) * 10**12,
-        np.arange(N_LABELS, dtype=np.uint8),
-        np.arange(N_LABELS) / 1.0,
-    ],
-    ids=lambda names: f"{names.dtype}{names[0]}",
-)
-def test_labels_of_any_type_come_back(names):
-    X, y = make_X(0.5), make_y(False)
-    clf = quick().fit(X, names[y])
-    np.testing.assert_array_equal(clf.classes_, names)
-    expected = names[quick().fit(X, y).predict(X)]
-    for predicted in (clf.predict(X), clf.predict_topk(X, k=1)[0][:, 0]):
-        np.testing.assert_array_equal(predicted, expected)
-        assert predicted.dtype == names.dtype
-
-
-@pytest.mark.parametrize("names", [np.array([False, True]), np.array(["no", "yes"])])
-def test_two_labels(names):
-    X = make_X(0.5)
-    y = names[(X[:, 0] > 0).astype(int)]
-    clf = quick(max_epochs=60).fit(X, y)
-    assert clf.score(X, y) > 0.9
-    assert clf.decision_function(X).shape == (len(X),)
-    np.testing.assert_array_equal(clf.predict(X), names[(clf.decision_function(X) > 0).astype(int)])
-    np.testing.assert_array_equal(clf.predict(X), names[clf.predict_proba(X).argmax(1)])
-
-
-def test_categorical_labels_of_pandas():
-    X, y = make_X(0.5), make_y(False)
-    names = pd.Series(pd.Categorical(np.array(list("abcdefghi"))[y]))
-    assert set(quick().fit(X, names).predict(X)) <= set("abcdefghi")
 
 
 # --- seeds ------------------------------------------------------------------------------------
@@ -484,38 +427,6 @@ def test_bfloat16_stays_close(density):
 
 
 # --- memory -----------------------------------------------------------------------------------
-
-DENSE = ["decision_function", "predict_proba", "predict", "transform"]
-
-
-@pytest.mark.parametrize("method", DENSE)
-def test_dense_results_over_the_limit_are_refused_before_they_are_allocated(method):
-    X, Y = make_X(0.5), make_y(True)
-    clf = quick(hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
-    many = np.tile(X, (200, 1))
-    size = len(many) * N_LABELS * 8
-    with config_context(dense_limit=size):
-        assert getattr(clf, method)(many).nbytes == size
-    remedy = {"predict": "a sparse y in fit", "transform": "parts of X"}
-    with config_context(dense_limit=size - 1):
-        tracemalloc.start()
-        with pytest.raises(MemoryError, match=remedy.get(method, "predict_topk")) as caught:
-            getattr(clf, method)(many)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert f"{size:,}" in str(caught.value)
-    assert f"dense_limit={size - 1:,}" in str(caught.value)
-    assert peak < size / 2
-
-
-def test_sparse_results_are_under_no_limit():
-    X, Y = make_X(0.5), make_y(True)
-    clf = quick(max_epochs=60).fit(X, sp.csr_matrix(Y))
-    with config_context(dense_limit=1):
-        assert clf.predict(X).nnz
-        clf.predict_topk(X)
-        clf.predict_topk_sparse(X)
-
 
 MEASURE = """
 import resource

@@ -104,7 +104,7 @@ TOGETHER = [
     ({"hidden_layer_sizes": ()}, y, "hidden_layer_sizes is empty; give at least one"),
     ({"hidden_layer_sizes": (4, 0)}, y, "hidden_layer_sizes == 0, must be >= 1"),
     ({"hidden_layer_sizes": (4, 0.5)}, y, "hidden_layer_sizes must be an instance of int"),
-    ({"device": "gpu"}, y, "device='gpu' is neither 'auto' nor a torch device.*cpu, cuda"),
+    ({"device": "gpu"}, y, "device='gpu' is neither 'auto' nor a torch device of this"),
     ({"device": "meta"}, y, "device='meta' is neither 'auto' nor a torch device of this machine"),
     ({"callbacks": [3]}, y, "callbacks must hold skorch callbacks.*got 3"),
     ({"callbacks": [("mine", print)]}, y, r"callbacks must hold.*got \('mine', .*print"),

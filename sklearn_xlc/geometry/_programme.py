@@ -1,5 +1,6 @@
 """Candidates: points and contradictions that floating-point methods propose, not yet proven."""
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,10 @@ from scipy.optimize import linprog
 FloatArray = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-9
+# The search for the largest ball ends at this share of it: the last rounds gain next to nothing.
+GOOD_SHARE = 0.9
+# Labels that enter the programme at a time.
+LABELS_PER_FEATURE = 3
 N_PERCEPTRON_STEPS = 300
 # A point nearer to a boundary, as a share of its norm, is left to the programme: it finds a better.
 MIN_MARGIN = 1e-6
@@ -51,14 +56,51 @@ def largest_ball(
     Returns
     -------
     Ball or None
-        None if the solver did not finish.
+        Its radius is the largest within a tenth, or less if time ran out. None if time ran out
+        before any ball was found.
 
     Notes
     -----
-    What is solved is the dual, which has n_features + 1 equations rather than n_labels
-    inequalities: minimise :math:`c' \lambda + B \|A' \lambda\|_1` over :math:`\lambda \ge 0` of
-    sum 1. Its optimal vertex has at most n_features + 1 labels, the contradiction to be proven,
-    and its multipliers are the centre and the radius.
+    Labels enter as they are needed: the ball of a few labels is that of all as soon as no other
+    label cuts it, and a contradiction among a few is one among all.
+    """
+    deadline = time.monotonic() + time_limit
+    n_labels, n_features = rows.shape
+    step = LABELS_PER_FEATURE * (n_features + 1)
+    # Rows that point against the mean are the likeliest to conflict with the others.
+    margins = rows @ rows.mean(axis=0) if offsets is None else offsets
+    chosen = np.zeros(n_labels, dtype=bool)
+    chosen[np.argsort(margins, kind="stable")[:step]] = True
+    best = None
+    while True:
+        part = None if offsets is None else offsets[chosen]
+        ball = _solve_dual(rows[chosen], part, box, deadline - time.monotonic())
+        if ball is None:
+            return best
+        if ball.weights is not None:
+            weights = np.zeros(n_labels)
+            weights[chosen] = ball.weights
+            ball = ball._replace(weights=weights)
+        margins = rows @ ball.centre if offsets is None else rows @ ball.centre + offsets
+        good = min(GOOD_SHARE * ball.radius, ball.radius)
+        cutting = ~chosen & (margins < good - TOLERANCE)
+        if not cutting.any() or (ball.weights is not None and ball.radius <= TOLERANCE):
+            return ball
+        if margins.min() > (0.0 if best is None else best.radius):
+            best = Ball(ball.centre, float(margins.min()), None)
+        order = np.argsort(np.where(cutting, margins, np.inf), kind="stable")
+        chosen[order[: min(step, int(cutting.sum()))]] = True
+
+
+def _solve_dual(
+    rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
+) -> Ball | None:
+    """The programme for all given rows, through its dual.
+
+    That has n_features + 1 equations rather than n_labels inequalities: minimise
+    c' lambda + B ||A' lambda||_1 over lambda >= 0 of sum 1. Its optimal vertex has at most
+    n_features + 1 labels, the contradiction to be proven, and its multipliers are the centre and
+    the radius.
     """
     n_labels, n_features = rows.shape
     costs = np.full(n_labels + 2 * n_features, box)
@@ -89,7 +131,10 @@ def largest_ball(
 
 
 def perceptron(
-    rows: FloatArray, signs: FloatArray, n_steps: int = N_PERCEPTRON_STEPS
+    rows: FloatArray,
+    signs: FloatArray,
+    n_steps: int = N_PERCEPTRON_STEPS,
+    deadline: float = np.inf,
 ) -> FloatArray | None:
     """Point z well inside ``signs * (rows @ z) > 0``, or None if few steps find none.
 
@@ -101,6 +146,8 @@ def perceptron(
         worst = int(np.argmin(margins))
         if margins[worst] > MIN_MARGIN * np.linalg.norm(z):
             return z
+        if time.monotonic() > deadline:
+            return None
         z = z + signs[worst] * rows[worst]
     return None
 

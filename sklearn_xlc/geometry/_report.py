@@ -19,10 +19,9 @@ class ArgmaxabilityReport:
     status : ndarray of shape (n_sets,), int8
         1: argmaxable, 0: not argmaxable, -1: unknown.
     radius : ndarray of shape (n_sets,), float64
-        Distance of the witness from the nearest label boundary. For the reason "programme" inside
-        the box this is, up to the solver's accuracy, the largest that there is, for all others a
-        lower bound. 0 if not argmaxable, NaN if unknown. Without biases it is proportional to the
-        `box` of the call.
+        Distance of the witness from the nearest label boundary: a lower bound of the largest that
+        there is inside the box, and for the reason "programme" mostly within a tenth of it. 0 if
+        not argmaxable, NaN if unknown. Without biases it is proportional to the `box` of the call.
     witness : ndarray of shape (n_sets, n_features), float64
         Features for which the layer predicts exactly the set; NaN where there are none.
     reason : ndarray of shape (n_sets,), str

@@ -29,9 +29,7 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sparse.
             raise ValueError(
                 f"{name} must have shape (n_labels,) or (n_sets, n_labels), got {y.shape}."
             )
-    sets = sparse.csr_array(y)
-    if sets is y or sets.data is getattr(y, "data", None):
-        sets = sets.copy()
+    sets = sparse.csr_array(y, copy=True)
     sets.sum_duplicates()
     sets.eliminate_zeros()
     bad = np.flatnonzero(sets.data != 1)
@@ -53,6 +51,7 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sparse.
 
 def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     """Weights and biases from arrays, a fitted linear estimator, or a torch linear layer."""
+    coef, intercept = _to_numpy(coef), _to_numpy(intercept)
     if not isinstance(coef, (np.ndarray, list, tuple)) and not sparse.issparse(coef):
         found = _layer_of_object(coef)
         if found is not None:
@@ -96,9 +95,12 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
         parts = [_row_of_binary(estimator) for estimator in model.estimators_]
         n_features = max((len(row) for row, _ in parts), default=0)
         rows = [row if len(row) else np.zeros(n_features) for row, _ in parts]
+        if any(len(row) != n_features for row in rows):
+            raise ValueError(
+                "coef must be a model whose labels all see the same features: the estimators in "
+                f"estimators_ have {sorted({len(row) for row in rows})} of them."
+            )
         return np.stack(rows), np.array([bias for _, bias in parts])
-    if hasattr(model, "detach"):
-        return _to_numpy(model), None
     if hasattr(model, "fit"):
         raise ValueError(
             f"coef must be an array or a fitted linear model: {type(model).__name__} has neither "
@@ -125,8 +127,8 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
 
 
 def _to_numpy(tensor: Any) -> Any:
-    """Array of a tensor, without importing its library."""
+    """Array of a tensor, without importing its library; anything else as it is."""
     if hasattr(tensor, "detach"):
         # Half precision has no counterpart in NumPy; float64 holds every value exactly.
         return tensor.detach().cpu().double().numpy()
-    return np.asarray(tensor)
+    return tensor

@@ -16,9 +16,9 @@ from sklearn_xlc.heads import Head
 from sklearn_xlc.training.batching import Batch, BatchIterator, Rows
 from sklearn_xlc.training.optimizer import RULES, RowOptimizer
 
-#: Row-wise Adagrad's rate relative to Adam's: 0.1 where Adam has 0.002. Its first step moves an
-#: entry by its rate whatever the gradient, but later ones shrink with the root of the row's count.
-ROW_RATE = 50.0
+#: Rate of row-wise Adagrad on the input layer, relative to Adam's on the rest: 0.1 where Adam has
+#: 0.002. Its first step moves an entry by its rate, but later ones shrink with the row's history.
+INPUT_RATE = 50.0
 
 
 class EncoderHead(nn.Module):
@@ -85,16 +85,18 @@ class XLCNet(NeuralNet):
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:  # noqa: D102
         encoder, head = self.module_.encoder, self.module_.head
         fused = head.fused_parameters()
-        rows = head.row_parameters() + getattr(encoder, "row_parameters", list)()
-        special = {*fused, *rows}
-        dense_rule, row_rule = RULES[self.optimizer_rule]
+        rows = head.row_parameters()
+        inputs = getattr(encoder, "row_parameters", list)()
+        special = {*fused, *rows, *inputs}
+        dense_rule, input_rule = RULES[self.optimizer_rule]
         lr, decay = self.lr, self._kwargs_decay()
-        row_lr = lr * ROW_RATE if (dense_rule, row_rule) == RULES["auto"] else lr
+        input_lr = lr * INPUT_RATE if input_rule != dense_rule else lr
         plain = [p for p in self.module_.parameters() if p not in special]
         groups: list[dict[str, Any]] = [
             {"params": [p for p in plain if p.ndim > 1], "rule": dense_rule, "weight_decay": decay},
             {"params": [p for p in plain if p.ndim <= 1], "rule": dense_rule},
-            {"params": rows, "rule": row_rule, "lr": row_lr, "weight_decay": decay},
+            {"params": rows, "rule": dense_rule, "weight_decay": decay},
+            {"params": inputs, "rule": input_rule, "lr": input_lr, "weight_decay": decay},
             {
                 "params": [p for p in fused if p.ndim > 1],
                 "rule": dense_rule,

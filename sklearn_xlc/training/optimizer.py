@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-#: What each choice of `optimizer` does to dense parameters and to row-sparse ones.
+#: What each choice of `optimizer` does to all parameters but a sparse input layer, and to that.
 RULES = {
     "auto": ("adam", "adagrad"),
     "adam": ("adam", "adam"),

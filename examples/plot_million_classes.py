@@ -1,0 +1,114 @@
+"""
+A million classes on a laptop
+=============================
+
+A plain output layer has one row of weights for each class, so a million classes cost a million
+outputs for every row in every step. The product of two heads needs a thousand outputs twice: a
+class is a pair of digits, and each head scores one digit. This example trains on a million and a
+half rows in which every one of a million classes occurs.
+"""
+
+# %%
+# Data
+# ----
+# Frequencies follow Zipf's law, as those of words, products or proteins do: a few classes have
+# thousands of rows, and most have one. From the rows that are not the first of their class, 5000
+# are held out.
+
+import numpy as np
+
+from sklearn_xlc.datasets import make_extreme_multiclass
+
+N_CLASSES = 1_000_000
+X, y = make_extreme_multiclass(
+    n_samples=1_500_000,
+    n_features=20_000,
+    n_labels=N_CLASSES,
+    all_classes=True,
+    random_state=0,
+)
+_, first = np.unique(y, return_index=True)
+others = np.setdiff1d(np.arange(len(y)), first)
+test = np.random.default_rng(0).choice(others, size=5000, replace=False)
+train = np.setdiff1d(np.arange(len(y)), test)
+print(f"{len(train):,} rows of {len(np.unique(y[train])):,} classes, {X.nnz / len(y):.1f} entries a row")
+
+# %%
+# Fit
+# ---
+# One pass over the data.
+
+import time
+
+from sklearn_xlc import MultiHeadClassifier
+
+classifier = MultiHeadClassifier(
+    "product", hidden_layer_sizes=256, dropout=0, batch_size=512, max_epochs=1, random_state=0
+)
+start = time.perf_counter()
+classifier.fit(X[train], y[train])
+print(
+    f"Fitted in {time.perf_counter() - start:.0f} s: heads of length {classifier.head_lengths_}, "
+    f"{classifier.n_parameters_ / 1e6:.1f} million parameters"
+)
+
+# %%
+# The peak of memory is that of the whole process so far, with the data and all libraries.
+
+try:
+    import resource
+    import sys
+except ImportError:  # Windows
+    pass
+else:
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    print(f"Peak memory of the process: {peak / 2**30:.2f} GiB")
+
+# %%
+# Predict
+# -------
+# The five best of a million classes, exactly, and without a million scores a row: every class that
+# `predict_topk` names is one of ``classes_``, and no class left out has a higher score.
+
+start = time.perf_counter()
+labels, scores = classifier.predict_topk(X[test], k=5)
+seconds = time.perf_counter() - start
+hit = labels[:, 0] == y[test]
+in_five = (labels == y[test][:, None]).any(axis=1)
+most_frequent = np.bincount(y[train]).argmax()
+print(f"Five best classes of {len(test)} rows in {seconds:.2f} s")
+print(f"Right class first: {hit.mean():.3f}, among the first five: {in_five.mean():.3f}")
+print(f"Always the most frequent class: {(y[test] == most_frequent).mean():.3f}")
+
+# %%
+# Which classes are learnt?
+# -------------------------
+# One pass is enough for classes of twenty rows and more. It is not for the rare ones: every output
+# of a head is shared by a thousand classes, and it takes many rows, or many passes over few rows,
+# to tell one of them from the others. More passes and a wider network reach rarer classes.
+
+n_rows = np.bincount(y[train])[y[test]]
+groups = {"1": (1, 1), "2-4": (2, 4), "5-19": (5, 19), "20-99": (20, 99), "100 or more": (100, None)}
+print(f"\n{'training rows of class':24}{'share of test':>14}{'accuracy':>10}")
+accuracy = {}
+for name, (low, high) in groups.items():
+    group = (n_rows >= low) & (n_rows <= (high or n_rows.max()))
+    accuracy[name] = hit[group].mean()
+    print(f"{name:24}{group.mean():14.2f}{accuracy[name]:10.3f}")
+
+# %%
+# What a plain output layer would need
+# ------------------------------------
+# Computed for the same 256 features and batches of 512 rows in single precision, with Adam, which
+# holds two numbers beside each weight. The logits are those of a layer that computes them all at
+# once; ``algorithm="flat"`` avoids these by working on chunks of labels, but not the rest.
+
+n_outputs = {"plain": len(classifier.classes_), "product": sum(classifier.head_lengths_)}
+print(f"\n{'':32}{'plain':>12}{'product':>12}")
+for name, count in {
+    "outputs of a row": {key: value for key, value in n_outputs.items()},
+    "weights and Adam, MiB": {key: 3 * 4 * 257 * value / 2**20 for key, value in n_outputs.items()},
+    "logits of a batch, MiB": {key: 4 * 512 * value / 2**20 for key, value in n_outputs.items()},
+}.items():
+    print(f"{name:32}{count['plain']:12,.0f}{count['product']:12,.0f}")

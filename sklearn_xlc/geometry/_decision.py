@@ -1,0 +1,267 @@
+"""The answer for one label set: proposals of increasing cost, each of them proven or dropped."""
+
+import contextlib
+import time
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_scalar
+
+from sklearn_xlc.geometry._certificates import (
+    OutOfTimeError,
+    find_conflict,
+    is_witness,
+    prove_conflict,
+)
+from sklearn_xlc.geometry._counting import count_sign_changes
+from sklearn_xlc.geometry._fourier import fourier_matrix, witness_coefficients
+from sklearn_xlc.geometry._programme import column_scales, largest_ball, perceptron, unit_rows
+from sklearn_xlc.geometry._validation import LinearLayer
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+ARGMAXABLE, UNARGMAXABLE, UNKNOWN = 1, 0, -1
+# float32 copies of the Fourier matrix count as the Fourier matrix.
+FOURIER_TOLERANCE = 1e-6
+PARALLEL_TOLERANCE = 1e-9
+SOLVER_SLACK = 1e-9
+
+
+class Verdict(NamedTuple):
+    """Answer for one label set."""
+
+    status: int
+    reason: str
+    radius: float = np.nan
+    witness: FloatArray | None = None
+    conflict: IntArray | None = None
+
+
+class ParallelRows(NamedTuple):
+    """Labels whose weights are multiples of each other: w = norm * orientation * common row."""
+
+    labels: IntArray
+    group: IntArray
+    orientation: FloatArray
+    threshold: FloatArray
+
+
+class Problem(NamedTuple):
+    """A layer with all that is computed once for all label sets.
+
+    ``rows`` are the unit rows of the weights, or of weights and biases together, and
+    ``constant`` marks the labels without weights, whose sign is that of their bias.
+    """
+
+    layer: LinearLayer
+    rows: FloatArray
+    weight_rows: FloatArray
+    norms: FloatArray
+    constant: npt.NDArray[np.bool_]
+    parallel: ParallelRows
+    max_active: int | None
+    box: float
+
+
+def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4) -> Problem:
+    """What all label sets of one layer share."""
+    weight_rows, norms = unit_rows(layer.coef)
+    if layer.intercept is None:
+        rows = weight_rows
+    else:
+        rows = unit_rows(np.column_stack([layer.coef, layer.intercept]))[0]
+    if max_active is not None:
+        _check_fourier(layer, max_active)
+    constant = np.asarray(~layer.coef.any(axis=1))
+    parallel = _find_parallel(layer, weight_rows, norms)
+    return Problem(layer, rows, weight_rows, norms, constant, parallel, max_active, box)
+
+
+def decide(problem: Problem, active: IntArray, time_limit: float) -> Verdict:
+    """Verdict for one label set, given by its active labels."""
+    deadline = time.monotonic() + time_limit
+    signs = np.full(len(problem.layer.coef), -1.0)
+    signs[active] = 1.0
+    verdict = None
+    # Proposals may overflow; no proof accepts an infinite number.
+    with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(OutOfTimeError):
+        for propose in (_simple_conflict, _cheap_witness, _by_programme):
+            verdict = propose(problem, signs, deadline)
+            if verdict is not None:
+                break
+    if verdict is not None:
+        return verdict
+    return Verdict(UNKNOWN, "unresolved" if time.monotonic() < deadline else "time limit")
+
+
+def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
+    """Contradictions in one label without weights, or two with parallel weights."""
+    layer = problem.layer
+    if problem.constant.any():
+        # Such a logit is the bias, whatever x; without one it is always zero, a tie.
+        biases = 0.0 if layer.intercept is None else layer.intercept
+        wrong = np.flatnonzero(problem.constant & ~(signs * biases > 0))
+        if len(wrong):
+            return Verdict(UNARGMAXABLE, "constant label", 0.0, conflict=wrong[:1])
+    labels, group, orientation, threshold = problem.parallel
+    if not len(labels):
+        return None
+    # Each label asks for common row * x above or below its threshold.
+    above = signs[labels] * orientation > 0
+    lower = np.full(group[-1] + 1, -np.inf)
+    upper = np.full(group[-1] + 1, np.inf)
+    np.maximum.at(lower, group[above], threshold[above])
+    np.minimum.at(upper, group[~above], threshold[~above])
+    # An infinite bound is none, or one beyond the range of floats: left to the programme.
+    for g in np.flatnonzero((lower >= upper) & np.isfinite(lower) & np.isfinite(upper)):
+        members = group == g
+        low = labels[members & above & (threshold == lower[g])][0]
+        high = labels[members & ~above & (threshold == upper[g])][0]
+        pair = np.sort(np.array([low, high]))
+        conflict = prove_conflict(layer, signs, pair, deadline)
+        if conflict is not None:
+            return Verdict(UNARGMAXABLE, "parallel labels", 0.0, conflict=conflict)
+    return None
+
+
+def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
+    """The closed form, then the perceptron."""
+    n_features = problem.layer.coef.shape[1]
+    if problem.max_active is not None:
+        y = (signs > 0).astype(np.int8)
+        if count_sign_changes(y) <= 2 * problem.max_active:
+            x = np.zeros(n_features)
+            x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active)
+            # With biases the witness must be long enough to outweigh them.
+            x *= problem.box / np.abs(x).max()
+            verdict = try_witness(problem, signs, x, "closed form", deadline)
+            if verdict is not None:
+                return verdict
+    rows, kept = _homogeneous(problem, signs)
+    z = perceptron(rows, kept, deadline=deadline)
+    return None if z is None else _try_point(problem, signs, z, "perceptron", deadline)
+
+
+def _by_programme(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
+    """The Chebyshev programme in the box; then, scaled and without biases or box."""
+    layer = problem.layer
+    used = np.flatnonzero(~problem.constant)
+    rows = signs[used, None] * problem.weight_rows[used]
+    offsets = None
+    if layer.intercept is not None:
+        offsets = signs[used] * layer.intercept[used] / problem.norms[used]
+    if offsets is None or np.all(np.isfinite(offsets)):
+        ball = largest_ball(rows, offsets, problem.box, deadline - time.monotonic())
+        if ball is not None:
+            verdict = try_witness(problem, signs, ball.centre, "programme", deadline)
+            if verdict is None and ball.weights is not None:
+                verdict = _try_conflict(problem, signs, used, ball.weights, deadline)
+            if verdict is not None:
+                return verdict
+    rows, kept = _homogeneous(problem, signs)
+    scales = column_scales(rows)
+    rows = kept[:, None] * unit_rows(rows / scales)[0]
+    ball = largest_ball(rows, None, problem.box, deadline - time.monotonic())
+    if ball is None:
+        return None
+    verdict = _try_point(problem, signs, ball.centre / scales, "programme", deadline)
+    if verdict is None and ball.weights is not None:
+        verdict = _try_conflict(problem, signs, used, ball.weights[: len(used)], deadline)
+    return verdict
+
+
+def _homogeneous(problem: Problem, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Unit rows that must all have the given signs at z = (x, 1), or x without biases."""
+    used = ~problem.constant
+    rows, kept = problem.rows, signs
+    if problem.constant.any():
+        rows, kept = rows[used], signs[used]
+    if problem.layer.intercept is None:
+        return rows, kept
+    last = np.append(np.zeros(rows.shape[1] - 1), 1.0)
+    return np.vstack([rows, last]), np.append(kept, 1.0)
+
+
+def _try_point(
+    problem: Problem, signs: FloatArray, z: FloatArray, reason: str, deadline: float
+) -> Verdict | None:
+    """Verdict if a homogeneous point is a witness."""
+    if problem.layer.intercept is not None:
+        if not z[-1] > 0:
+            return None
+        z = z[:-1] / z[-1]
+    return try_witness(problem, signs, z, reason, deadline)
+
+
+def try_witness(
+    problem: Problem, signs: FloatArray, x: FloatArray, reason: str, deadline: float
+) -> Verdict | None:
+    """Verdict if x is a witness, with the radius of the ball around it."""
+    layer = problem.layer
+    if layer.intercept is None and 0 < np.abs(x).max() < np.inf:
+        # Cones have no size: fill the box, by a power of two, which rounds nothing. Solvers leave
+        # the box by their tolerance.
+        fraction, exponent = np.frexp(problem.box * (1 + SOLVER_SLACK))
+        own_fraction, own_exponent = np.frexp(np.abs(x).max())
+        x = np.ldexp(x, exponent - own_exponent - (own_fraction > fraction))
+    if not is_witness(layer, signs, x, deadline):
+        return None
+    used = ~problem.constant
+    margins = problem.weight_rows[used] @ x
+    if layer.intercept is not None:
+        margins += layer.intercept[used] / problem.norms[used]
+    radius = float(np.min(signs[used] * margins, initial=np.inf))
+    return Verdict(ARGMAXABLE, reason, max(radius, 0.0), witness=x)
+
+
+def _try_conflict(
+    problem: Problem, signs: FloatArray, used: IntArray, weights: FloatArray, deadline: float
+) -> Verdict | None:
+    """Verdict if the multipliers of the programme lead to a certificate."""
+    full = np.zeros(len(signs))
+    full[used] = weights
+    conflict = find_conflict(problem.layer, signs, full, deadline)
+    if conflict is None:
+        return None
+    return Verdict(UNARGMAXABLE, "certificate", 0.0, conflict=conflict)
+
+
+def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> ParallelRows:
+    """Labels with parallel weights, in groups of two or more."""
+    direction = np.random.RandomState(0).normal(size=unit.shape[1])
+    projection = unit @ direction
+    order = np.argsort(np.abs(projection), kind="stable")
+    order = order[norms[order] > 0]
+    orientation = np.where(projection[order] < 0, -1.0, 1.0)
+    oriented = unit[order] * orientation[:, None]
+    joined = np.zeros(len(order) + 1, dtype=bool)  # whether a row is parallel to the one before
+    joined[1:-1] = np.abs(np.diff(oriented, axis=0)).max(axis=1) < PARALLEL_TOLERANCE
+    grouped = joined[:-1] | joined[1:]
+    group = np.cumsum(~joined[:-1])[grouped]
+    labels = order[grouped].astype(np.int64)
+    _, group = np.unique(group, return_inverse=True)
+    threshold = np.zeros(len(labels))
+    if layer.intercept is not None:
+        with np.errstate(over="ignore"):
+            threshold = -orientation[grouped] * layer.intercept[labels] / norms[labels]
+    return ParallelRows(labels, group, orientation[grouped], threshold)
+
+
+def _check_fourier(layer: LinearLayer, max_active: Any) -> None:
+    """Refuse a `max_active` that the weights do not bear out."""
+    check_scalar(max_active, "max_active", Integral, min_val=0)
+    n_labels, n_features = layer.coef.shape
+    width = 2 * int(max_active) + 1
+    if width > n_features:
+        raise ValueError(
+            f"max_active={max_active} needs {width} Fourier columns, but coef has {n_features}."
+        )
+    matrix = fourier_matrix(n_labels, max_active)
+    if np.abs(layer.coef[:, :width] - matrix).max() > FOURIER_TOLERANCE:
+        raise ValueError(
+            f"the first {width} columns of coef are not fourier_matrix({n_labels}, {max_active}); "
+            "leave max_active=None for other weights."
+        )

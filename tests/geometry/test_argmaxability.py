@@ -1,0 +1,488 @@
+"""Verdicts equal the theory of Fourier layers and exact elimination, and are never guessed."""
+
+import itertools
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklearn_xlc.geometry import _argmaxability as module
+from sklearn_xlc.geometry import (
+    count_argmaxable,
+    count_sign_changes,
+    fourier_matrix,
+    is_argmaxable,
+    verify_argmaxable,
+)
+from sklearn_xlc.geometry._certificates import (
+    exact_certificate,
+    integer_row,
+    is_certificate,
+)
+
+TRIANGLE = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]])
+
+
+def all_assignments(n_labels):
+    return np.array(list(itertools.product([0, 1], repeat=n_labels)))
+
+
+def exactly_feasible(rows):
+    """Whether all strict inequalities ``row . (x, 1) > 0`` hold at once: Fourier-Motzkin."""
+    rows = {tuple(row) for row in rows}
+    for _ in range(len(next(iter(rows))) - 1):
+        upper = [row for row in rows if row[0] < 0]
+        lower = [row for row in rows if row[0] > 0]
+        combined = {row[1:] for row in rows if row[0] == 0}
+        for a, b in itertools.product(lower, upper):
+            pair = [a[0] * v - b[0] * u for u, v in zip(a[1:], b[1:])]
+            size = max(map(abs, pair)) or 1
+            combined.add(tuple(Fraction(value) / size for value in pair))
+        rows = combined
+    return all(row[0] > 0 for row in rows)
+
+
+def signed_table(W, b, y):
+    biases = np.zeros(len(W)) if b is None else b
+    table = np.column_stack([W, biases])
+    return [
+        tuple(Fraction(float(value)) * (1 if on else -1) for value in row)
+        for row, on in zip(table, y)
+    ]
+
+
+def exact_answer(W, b, y):
+    return exactly_feasible(signed_table(W, b, y))
+
+
+def assert_proven(report, W, b, Y):
+    """Every witness has the signs, and every conflict is one, both in fractions."""
+    for row, y in enumerate(Y):
+        table = signed_table(W, b, y)
+        if report.status[row] == 1:
+            point = [*map(Fraction, report.witness[row].tolist()), 1]
+            assert all(sum(u * v for u, v in zip(line, point)) > 0 for line in table)
+            assert report.conflicts[row] is None
+            assert report.radius[row] >= 0
+        else:
+            assert np.all(np.isnan(report.witness[row]))
+        if report.status[row] == 0:
+            conflict = report.conflicts[row]
+            assert len(conflict) <= W.shape[1] + 1
+            assert not exactly_feasible([table[label] for label in conflict])
+            assert report.radius[row] == 0
+        if report.status[row] == -1:
+            assert report.conflicts[row] is None
+            assert np.isnan(report.radius[row])
+
+
+def test_elimination_itself():
+    assert exactly_feasible([(1, 0), (-1, 1)])  # 0 < x < 1
+    assert not exactly_feasible([(1, -1), (-1, 1)])  # x > 1 and x < 1
+    assert not exactly_feasible([(1, 0, 0), (0, 1, 0), (-1, -1, 0)])
+    assert exactly_feasible([(1, 0, 0), (0, 1, 0), (-1, -1, 1)])
+
+
+def check_fourier_layer(n_labels, max_active, hint):
+    Y = all_assignments(n_labels)
+    W = fourier_matrix(n_labels, max_active)
+    report = verify_argmaxable(W, Y, max_active=max_active if hint else None)
+    np.testing.assert_array_equal(report.status == 1, count_sign_changes(Y) <= 2 * max_active)
+    assert report.n_unknown == 0
+    assert report.n_argmaxable == count_argmaxable(n_labels, 2 * max_active + 1)
+
+
+@pytest.mark.parametrize("hint", [False, True])
+@pytest.mark.parametrize(
+    "n_labels, max_active", [(n, k) for n in range(1, 9) for k in range((n - 1) // 2 + 1)]
+)
+def test_all_assignments_of_fourier_layers(n_labels, max_active, hint):
+    check_fourier_layer(n_labels, max_active, hint)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_labels, max_active", [(n, k) for n in (9, 10) for k in range(5)])
+def test_all_assignments_of_larger_fourier_layers(n_labels, max_active):
+    check_fourier_layer(n_labels, max_active, hint=False)
+
+
+@pytest.mark.parametrize("n_labels, n_features", [(6, 2), (7, 4), (8, 5)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_counts_of_random_layers(n_labels, n_features, biased, rng):
+    W = rng.normal(size=(n_labels, n_features))
+    b = rng.normal(size=n_labels) if biased else None
+    report = verify_argmaxable(W, all_assignments(n_labels), b)
+    assert report.n_unknown == 0
+    assert report.n_argmaxable == count_argmaxable(n_labels, n_features, intercept=biased)
+
+
+def test_small_figure_of_the_paper():
+    Y = all_assignments(3)
+    assert verify_argmaxable(TRIANGLE, Y).n_argmaxable == 6
+    assert verify_argmaxable(TRIANGLE, Y, [0.1, 0.1, 0.1]).n_argmaxable == 7
+
+
+def random_case(seed):
+    """A small layer of small integers, full of zero, parallel and dependent rows."""
+    rng = np.random.default_rng(seed)
+    n_labels, n_features = rng.integers(1, 7), rng.integers(1, 4)
+    size = rng.integers(1, 4)
+    W = rng.integers(-size, size + 1, size=(n_labels, n_features)).astype(float)
+    b = None if rng.random() < 0.4 else rng.integers(-size, size + 1, n_labels).astype(float)
+    if rng.random() < 0.3:
+        Y = rng.integers(0, 2, size=(1, n_labels))
+    else:
+        x = rng.integers(-3, 4, size=n_features)
+        Y = ((W @ x + (0 if b is None else b)) > 0)[None].astype(int)
+    return W, b, Y
+
+
+def check_random_case(seed):
+    W, b, Y = random_case(seed)
+    report = verify_argmaxable(W, Y, b)
+    assert report.status[0] == exact_answer(W, b, Y[0]), (seed, W, b, Y, report.reason)
+    assert_proven(report, W, b, Y)
+    return report.reason[0]
+
+
+def test_small_integer_layers_against_exact_elimination():
+    reasons = {check_random_case(seed) for seed in range(600)}
+    assert reasons >= {
+        "perceptron",
+        "programme",
+        "constant label",
+        "parallel labels",
+        "certificate",
+    }
+
+
+@pytest.mark.slow
+def test_many_small_integer_layers_against_exact_elimination():
+    for seed in range(1000, 11_000):
+        check_random_case(seed)
+
+
+def check_float_case(seed):
+    """Layers of floats that nearly depend on each other: right or unknown, never wrong."""
+    rng = np.random.default_rng(seed)
+    n_labels, n_features = int(rng.integers(3, 6)), int(rng.integers(1, 4))
+    W = rng.integers(-2, 3, size=(n_labels, n_features)) / 3.0
+    b = rng.integers(-2, 3, n_labels) / 7.0 if rng.random() < 0.5 else None
+    W += 10.0 ** -rng.uniform(8, 17) * rng.normal(size=W.shape) * (rng.random(W.shape) < 0.3)
+    Y = rng.integers(0, 2, size=(1, n_labels))
+    report = verify_argmaxable(W, Y, b)
+    if report.n_unknown == 0:
+        assert report.status[0] == exact_answer(W, b, Y[0]), (seed, W, b, Y, report.reason)
+    assert_proven(report, W, b, Y)
+    return report.status[0]
+
+
+def test_nearly_degenerate_layers_against_exact_elimination():
+    answers = [check_float_case(seed) for seed in range(300)]
+    assert answers.count(1) > 50
+    assert answers.count(0) > 50
+    assert answers.count(-1) < 30
+
+
+@pytest.mark.slow
+def test_many_nearly_degenerate_layers_against_exact_elimination():
+    for seed in range(1000, 6000):
+        check_float_case(seed)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_scaling_by_powers_of_two_changes_no_answer(seed):
+    # Positive factors of rows, and of columns without biases, leave argmaxability as it is.
+    W, b, Y = random_case(seed)
+    rng = np.random.default_rng(seed)
+    row_scale = np.ldexp(1.0, rng.integers(-400, 400, len(W)))
+    column_scale = np.ldexp(1.0, rng.integers(-60, 60, W.shape[1]))
+    scaled_b = None if b is None else b * row_scale
+    report = verify_argmaxable(W * row_scale[:, None] * column_scale, Y, scaled_b)
+    assert report.status[0] in (-1, int(exact_answer(W, b, Y[0])))
+    report = verify_argmaxable(W * row_scale[:, None], Y, scaled_b)
+    assert report.status[0] == int(exact_answer(W, b, Y[0]))
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300, 5e-324])
+def test_extreme_sizes(size):
+    W = size * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    report = verify_argmaxable(W, [[1, 0, 1], [1, 1, 1]])
+    assert report.status.tolist() == [1, 0]
+    # With biases the witness has entries near 1 / size, which are no floats for the smallest size.
+    report = verify_argmaxable(W, [1, 0, 1], [1.0, 1.0, 1.0])
+    assert report.status[0] == (1 if size > 5e-324 else -1)
+
+
+def test_ties_do_not_count():
+    # A label without weights and bias has the logit zero for every x.
+    W = np.array([[1.0], [0.0]])
+    report = verify_argmaxable(W, [[1, 0], [1, 1]])
+    assert report.status.tolist() == [0, 0]
+    assert report.reason.tolist() == ["constant label"] * 2
+    assert [conflict.tolist() for conflict in report.conflicts] == [[1], [1]]
+    report = verify_argmaxable(W, [[1, 0], [1, 1]], [0.0, -2.0])
+    assert report.status.tolist() == [1, 0]
+
+
+def test_layer_of_constant_labels():
+    report = verify_argmaxable(np.zeros((2, 3)), [[1, 0], [0, 0]], [1.0, -1.0])
+    assert report.status.tolist() == [1, 0]
+    assert report.radius[0] == np.inf
+
+
+@pytest.mark.parametrize(
+    "rows, biases, y, status",
+    [
+        ([[1, 2], [1, 2]], None, [1, 0], 0),
+        ([[1, 2], [3, 6]], None, [1, 0], 0),
+        ([[1, 2], [-3, -6]], None, [1, 1], 0),
+        ([[1, 2], [-3, -6]], None, [1, 0], 1),
+        ([[1, 2], [1, 2]], [0, 1], [1, 0], 0),  # z > 0 and z < -1
+        ([[1, 2], [1, 2]], [0, -1], [1, 0], 1),  # 0 < z < 1
+        ([[1, 2], [1, 2]], [1, 1], [1, 0], 0),  # z > -1 and z < -1
+        ([[1, 2], [-2, -4]], [0, 4], [1, 1], 1),  # 0 < z < 2
+        ([[1, 2], [-2, -4]], [0, -4], [1, 1], 0),  # z > 0 and z < -2
+    ],
+)
+def test_parallel_labels(rows, biases, y, status):
+    report = verify_argmaxable(rows, y, biases)
+    assert report.status.tolist() == [status]
+    if status == 0:
+        assert report.reason.tolist() == ["parallel labels"]
+        assert report.conflicts[0].tolist() == [0, 1]
+
+
+def test_region_outside_the_box_is_found():
+    # x > 10^6 and x < 10^6 + 1: far outside the box of the programme.
+    report = verify_argmaxable([[1.0], [-1.0]], [1, 1], [-1e6, 1e6 + 1])
+    assert report.status.tolist() == [1]
+    assert 1e6 < report.witness[0, 0] < 1e6 + 1
+
+
+def test_fourier_layer_of_a_thousand_labels(rng):
+    Y = np.zeros((20, 1000), dtype=int)
+    for row in Y:
+        row[rng.choice(1000, 10, replace=False)] = 1
+    Y[0] = 0
+    Y[0, 300:310] = 1
+    W = fourier_matrix(1000, 10)
+    report = verify_argmaxable(W, sparse.csr_array(Y), max_active=10)
+    assert report.n_unargmaxable == 0
+    assert report.status[0] == 1
+    assert report.n_argmaxable >= 19
+    proven = report.status == 1
+    assert set(report.reason[proven]) == {"closed form"}
+    np.testing.assert_array_equal((report.witness[proven] @ W.T > 0), Y[proven] > 0)
+
+
+def test_witness_of_a_fourier_layer_with_slack_and_bias(rng):
+    W = np.column_stack([fourier_matrix(40, 3), rng.normal(size=(40, 2))]).astype(np.float32)
+    y = np.zeros(40, dtype=int)
+    y[[3, 20, 21]] = 1
+    for bias in (None, rng.normal(size=40)):
+        report = verify_argmaxable(W, y, bias, max_active=3)
+        assert report.reason.tolist() == ["closed form"]
+        np.testing.assert_array_equal(report.witness[0, 7:], 0)
+    # More sign changes than the Fourier columns allow: the slack columns decide.
+    assert verify_argmaxable(W, np.tile([1, 0], 20), max_active=3).status.tolist() == [0]
+    realised = (W.astype(float) @ rng.normal(size=9) > 0).astype(int)
+    assert is_argmaxable(W, realised, max_active=3)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_many_labels_few_features(biased, rng):
+    W = rng.normal(size=(4000, 20))
+    b = rng.normal(size=4000) if biased else None
+    realised = W @ rng.normal(size=20) + (0 if b is None else b) > 0
+    sparse_set = np.zeros(4000)
+    sparse_set[rng.choice(4000, 8, replace=False)] = 1
+    start = time.monotonic()
+    report = verify_argmaxable(W, np.array([realised, sparse_set]), b, time_limit=20.0)
+    assert time.monotonic() - start < 60
+    assert report.status.tolist() == [1, 0]
+    conflict = report.conflicts[1]
+    assert 2 <= len(conflict) <= 22
+    # The conflict stands by itself: those labels alone are contradictory, too.
+    alone = verify_argmaxable(W[conflict], sparse_set[conflict], None if b is None else b[conflict])
+    assert alone.status.tolist() == [0]
+
+
+def test_wide_conflicts(rng):
+    W = rng.normal(size=(600, 90))
+    y = np.zeros(600)
+    y[:4] = 1
+    report = verify_argmaxable(W, y)
+    assert report.status.tolist() == [0]
+    assert len(report.conflicts[0]) == 91
+
+
+def test_numerically_rank_deficient_layer(rng):
+    # Rank 3 but for rounding, which alone decides most sets: claims must still hold exactly.
+    W = rng.normal(size=(30, 3)) @ rng.normal(size=(3, 12))
+    Y = np.vstack([W @ rng.normal(size=12) > 0, rng.random((10, 30)) < 0.2]).astype(int)
+    report = verify_argmaxable(W, Y, time_limit=5.0)
+    assert report.status[0] == 1
+    for row, y in enumerate(Y):
+        if report.status[row] == 1:
+            point = [*map(Fraction, report.witness[row].tolist()), 0]
+            lines = signed_table(W, None, y)
+            assert all(sum(u * v for u, v in zip(line, point)) > 0 for line in lines)
+        if report.status[row] == 0:
+            labels = report.conflicts[row]
+            rows = [integer_row((2 * y[label] - 1) * W[label]) for label in labels]
+            assert is_certificate(rows, exact_certificate(rows))
+
+
+def test_time_limit_ends_in_unknown(rng):
+    W = rng.normal(size=(3000, 60))
+    start = time.monotonic()
+    report = verify_argmaxable(W, (rng.random((1, 3000)) < 0.01).astype(int), time_limit=1e-3)
+    assert time.monotonic() - start < 10
+    assert report.status.tolist() == [-1]
+    assert report.reason.tolist() == ["time limit"]
+    assert is_argmaxable(W, (rng.random(3000) < 0.01).astype(int), time_limit=1e-3) is None
+
+
+def test_claims_of_the_solver_are_no_answer(monkeypatch, rng):
+    from sklearn_xlc.geometry import _decision
+    from sklearn_xlc.geometry._programme import Ball
+
+    def lying(rows, offsets, box, time_limit):
+        weights = np.full(len(rows), 1 / len(rows))
+        return Ball(np.ones(rows.shape[1]), 5.0, weights)
+
+    monkeypatch.setattr(_decision, "largest_ball", lying)
+    monkeypatch.setattr(_decision, "perceptron", lambda *args, **kwargs: None)
+    report = verify_argmaxable(TRIANGLE, all_assignments(3))
+    for y, status in zip(all_assignments(3), report.status):
+        assert status in (-1, int(exact_answer(TRIANGLE, None, y)))
+    assert report.n_unknown > 0
+
+
+def test_points_are_tried_first(rng):
+    W, b = rng.normal(size=(50, 6)), rng.normal(size=50)
+    X = rng.normal(size=(30, 6))
+    Y = (X @ W.T + b > 0).astype(int)
+    report = verify_argmaxable(W, Y[::-1], b, points=X)
+    assert set(report.reason) == {"point"}
+    np.testing.assert_array_equal(report.witness, X[::-1])
+    other = verify_argmaxable(W, 1 - Y[:1], b, points=X)
+    assert other.reason[0] != "point"
+
+
+def test_points_in_blocks(monkeypatch, rng):
+    W, X = rng.normal(size=(50, 6)), rng.normal(size=(30, 6))
+    monkeypatch.setattr(module, "BLOCK_ENTRIES", 100)
+    report = verify_argmaxable(W, X @ W.T > 0, points=X)
+    assert set(report.reason) == {"point"}
+
+
+def test_radius_is_that_of_the_ball_around_the_witness(rng):
+    W, b = rng.normal(size=(12, 3)), rng.normal(size=12)
+    Y = all_assignments(12)[::37]
+    for bias in (None, b):
+        report = verify_argmaxable(W, Y, bias)
+        found = report.status == 1
+        logits = report.witness[found] @ W.T + (0 if bias is None else bias)
+        distances = np.abs(logits) / np.linalg.norm(W, axis=1)
+        np.testing.assert_allclose(report.radius[found], distances.min(axis=1), rtol=1e-9)
+        if bias is None:
+            sizes = np.abs(report.witness[found]).max(axis=1)
+            assert np.all(sizes <= 1e4 * (1 + 1e-9))
+            assert np.all(sizes > 1e4 / 2)
+
+
+def test_narrow_regions_are_marked():
+    W = [[1.0, 0.0], [-1.0, 1e-12]]  # 0 < x0 < 1e-12 x1
+    report = verify_argmaxable(W, [[1, 1], [1, 0]], min_radius=1e-6)
+    assert report.status.tolist() == [1, 1]
+    assert report.narrow.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.coo_array])
+def test_formats_and_repeated_sets(container, rng):
+    W = rng.normal(size=(9, 3))
+    Y = rng.integers(0, 2, size=(40, 9))
+    Y = np.vstack([Y, Y[::-1]])
+    expected = verify_argmaxable(W, Y)
+    report = verify_argmaxable(W, container(Y))
+    np.testing.assert_array_equal(report.status, expected.status)
+    np.testing.assert_array_equal(report.status[:40], report.status[40:][::-1])
+    np.testing.assert_array_equal(report.n_active, Y.sum(axis=1))
+    for y, status in zip(Y[:10], report.status):
+        assert is_argmaxable(W, y) is bool(status)
+
+
+def test_each_set_is_decided_once(monkeypatch, rng):
+    calls = []
+    original = module.decide
+
+    def counting(*args):
+        calls.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(module, "decide", counting)
+    verify_argmaxable(rng.normal(size=(5, 2)), [[1, 0, 0, 0, 1]] * 7 + [[0] * 5] * 2)
+    assert len(calls) == 2
+
+
+def test_no_sets():
+    report = verify_argmaxable(TRIANGLE, np.zeros((0, 3)))
+    assert len(report) == 0
+
+
+def test_parallel_jobs_give_the_same_report(rng):
+    W = rng.normal(size=(30, 5))
+    Y = sparse.csr_array(rng.integers(0, 2, size=(12, 30)))
+    one, two = verify_argmaxable(W, Y), verify_argmaxable(W, Y, n_jobs=2)
+    for name in ("status", "radius", "witness", "reason"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+
+
+def test_progress(capsys, rng):
+    W, Y = rng.normal(size=(8, 3)), all_assignments(8)[:100]
+    verify_argmaxable(W, Y)
+    assert capsys.readouterr().err == ""
+    verify_argmaxable(W, Y, verbose=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 20
+    assert lines[-1] == "verify_argmaxable: 100 of 100 label sets"
+
+
+@pytest.mark.parametrize(
+    "arguments, options, error, message",
+    [
+        ((TRIANGLE, [1, 0]), {}, ValueError, "Y has 2 labels, but the layer has 3"),
+        (
+            (TRIANGLE, [1, 0, 2]),
+            {},
+            ValueError,
+            "Y must hold only 0 and 1, got 2 in row 0, label 2",
+        ),
+        ((TRIANGLE[0], [1, 0, 0]), {}, ValueError, "Expected 2D array"),
+        ((TRIANGLE * np.nan, [1, 0, 0]), {}, ValueError, "coef contains NaN"),
+        ((TRIANGLE, [1, 0, 0], [1.0, 2.0]), {}, ValueError, r"intercept must have shape \(3,\)"),
+        ((TRIANGLE, [1, 0, 0], [1, 2, np.inf]), {}, ValueError, "intercept must be finite"),
+        ((TRIANGLE, [1, 0, 0], "zero"), {}, ValueError, "intercept must be numbers"),
+        ((TRIANGLE, [1, 0, 0]), {"points": [[1.0]]}, ValueError, "points have 1 columns"),
+        ((TRIANGLE, [1, 0, 0]), {"box": 0}, ValueError, "box == 0, must be > 0"),
+        ((TRIANGLE, [1, 0, 0]), {"box": np.inf}, ValueError, "box must be finite"),
+        ((TRIANGLE, [1, 0, 0]), {"box": "1"}, TypeError, "box must be an instance of"),
+        ((TRIANGLE, [1, 0, 0]), {"time_limit": 0}, ValueError, "time_limit == 0, must be > 0"),
+        ((TRIANGLE, [1, 0, 0]), {"min_radius": -1.0}, ValueError, "min_radius == -1.0"),
+        ((TRIANGLE, [1, 0, 0]), {"max_active": 1}, ValueError, "needs 3 Fourier columns.*has 2"),
+        ((np.eye(3), [1, 0, 0]), {"max_active": 1}, ValueError, "are not fourier_matrix"),
+        ((np.eye(3), [1, 0, 0]), {"max_active": 1.0}, TypeError, "max_active must be an instance"),
+    ],
+)
+def test_bad_input(arguments, options, error, message):
+    with pytest.raises(error, match=message):
+        verify_argmaxable(*arguments, **options)
+
+
+def test_one_assignment_only():
+    with pytest.raises(ValueError, match="y must be one assignment, got 8 rows"):
+        is_argmaxable(TRIANGLE, all_assignments(3))

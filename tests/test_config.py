@@ -1,0 +1,77 @@
+"""Settings: kept per thread, checked, and put back."""
+
+import threading
+
+import pytest
+
+import sklearn_xlc
+from sklearn_xlc import config_context, get_config, set_config
+
+
+@pytest.fixture(autouse=True)
+def _restore():
+    before = get_config()
+    yield
+    set_config(**before)
+
+
+def test_set_and_get():
+    set_config(dense_limit=123)
+    assert get_config() == {"dense_limit": 123}
+    set_config()
+    assert get_config() == {"dense_limit": 123}
+
+
+def test_the_copy_given_out_is_not_the_settings():
+    before = get_config()
+    get_config()["dense_limit"] = 1
+    assert get_config() == before
+
+
+def test_context_puts_back_also_after_an_error():
+    before = get_config()
+    with config_context(dense_limit=5):
+        assert get_config()["dense_limit"] == 5
+        with config_context(dense_limit=6):
+            assert get_config()["dense_limit"] == 6
+        assert get_config()["dense_limit"] == 5
+    with pytest.raises(RuntimeError, match="inside"), config_context(dense_limit=5):
+        raise RuntimeError("inside")
+    assert get_config() == before
+
+
+def test_settings_belong_to_their_thread():
+    seen = []
+    before = get_config()
+    with config_context(dense_limit=5):
+        thread = threading.Thread(target=lambda: seen.append(get_config()))
+        thread.start()
+        thread.join()
+    assert seen == [{"dense_limit": 2 * 2**30}]
+    assert get_config() == before
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (0, "dense_limit must be at least 1 byte, got 0"),
+        (-5, "got -5"),
+        (1.5, "dense_limit must be a whole number of bytes, got 1.5"),
+        ("2 GiB", "got '2 GiB'"),
+        (True, "got True"),
+    ],
+)
+@pytest.mark.parametrize("change", [set_config, lambda **kw: config_context(**kw).__enter__()])
+def test_wrong_values_change_nothing(change, value, message):
+    before = get_config()
+    with pytest.raises(ValueError, match=message):
+        change(dense_limit=value)
+    assert get_config() == before
+
+
+def test_public_names():
+    assert set(sklearn_xlc.__all__) <= set(dir(sklearn_xlc))
+    for name in sklearn_xlc.__all__:
+        assert getattr(sklearn_xlc, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Classifier'"):
+        sklearn_xlc.Classifier  # noqa: B018

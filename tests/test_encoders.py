@@ -1,0 +1,133 @@
+"""Encoders: sparse rows give what dense rows give, forward and backward."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from sklearn_xlc.encoders import InputLinear, MLPEncoder, SparseRows
+from sklearn_xlc.training import Rows, make_batch
+
+
+def random_rows(n_rows=7, n_features=12, density=0.3, dtype=np.float64, seed=0):
+    """CSR rows, one of them empty, with columns that nothing uses."""
+    X = sp.random(n_rows, n_features, density, format="lil", dtype=dtype, random_state=seed)
+    X[2] = 0
+    X[:, 5] = 0
+    return X.tocsr()
+
+
+def sparse_batch(X):
+    return make_batch(Rows(X, sparse=True)).inputs
+
+
+def dense_gradient(parameter):
+    gradient = parameter.grad
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-13), (np.float32, 1e-5)])
+@pytest.mark.parametrize("density", [0.0, 0.05, 0.5])
+def test_sparse_rows_equal_dense_rows(density, dtype, tolerance):
+    X = random_rows(density=density, dtype=dtype)
+    torch.manual_seed(0)
+    layer = InputLinear(12, 5).to(getattr(torch, np.dtype(dtype).name))
+    target = torch.randn(7, 5, dtype=layer.weight.dtype)
+    outputs, gradients = [], []
+    for rows in (sparse_batch(X), torch.from_numpy(X.toarray())):
+        layer.zero_grad()
+        output = layer(rows)
+        ((output - target) ** 2).sum().backward()
+        outputs.append(output.detach())
+        gradients.append([dense_gradient(layer.weight), layer.bias.grad])
+    torch.testing.assert_close(*outputs, rtol=tolerance, atol=tolerance)
+    for one, other in zip(*gradients):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=10 * tolerance)
+
+
+def test_the_sparse_gradient_holds_the_columns_of_the_batch():
+    X = random_rows()
+    layer = InputLinear(12, 5).double()
+    layer(sparse_batch(X)).sum().backward()
+    gradient = layer.weight.grad
+    assert gradient.is_sparse
+    assert gradient.shape == (12, 5)
+    rows = gradient._indices()[0]
+    np.testing.assert_array_equal(rows, np.unique(X.indices))
+
+
+def test_gradcheck():
+    X = random_rows(4, 6, 0.5)
+    batch = sparse_batch(X)
+
+    class Dense(torch.autograd.Function):
+        """The sparse layer with its gradient made dense, as `gradcheck` needs it."""
+
+        @staticmethod
+        def forward(ctx, weight):
+            with torch.enable_grad():
+                ctx.layer = InputLinear(6, 3).double()
+                ctx.layer.weight.data = weight.detach().clone()
+                ctx.output = ctx.layer(batch)
+            return ctx.output.detach()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            ctx.output.backward(gradient, retain_graph=True)
+            dense = dense_gradient(ctx.layer.weight)
+            ctx.layer.weight.grad = None
+            return dense
+
+    weight = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Dense.apply, (weight,))
+
+
+@pytest.mark.parametrize("sizes", [(4,), (6, 5), (3, 3, 3)])
+def test_mlp_is_its_layers(sizes):
+    X = random_rows()
+    torch.manual_seed(0)
+    encoder = MLPEncoder(12, sizes).double()
+    features = torch.from_numpy(X.toarray()) @ encoder.input.weight + encoder.input.bias
+    linears = [layer for layer in encoder.layers if isinstance(layer, nn.Linear)]
+    assert [layer.out_features for layer in linears] == list(sizes[1:])
+    features = torch.relu(nn.functional.layer_norm(features, sizes[:1]))
+    for layer, size in zip(linears, sizes[1:]):
+        features = torch.relu(nn.functional.layer_norm(layer(features), (size,)))
+    for rows in (sparse_batch(X), torch.from_numpy(X.toarray())):
+        torch.testing.assert_close(encoder(rows), features)
+    assert encoder.n_outputs == sizes[-1]
+
+
+def test_dropout_is_for_training():
+    encoder = MLPEncoder(12, (50, 50), dropout=0.5)
+    assert sum(isinstance(layer, nn.Dropout) for layer in encoder.layers) == 2
+    assert not any(isinstance(layer, nn.Dropout) for layer in MLPEncoder(12, (5,)).layers)
+    rows = torch.randn(3, 12)
+    assert not torch.equal(encoder(rows), encoder(rows))
+    encoder.eval()
+    assert torch.equal(encoder(rows), encoder(rows))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_row_parameters_are_those_of_a_sparse_input(sparse):
+    encoder = MLPEncoder(12, (5,), sparse=sparse)
+    assert encoder.row_parameters() == ([encoder.input.weight] if sparse else [])
+
+
+def test_sparse_rows_know_their_length_and_move():
+    batch = sparse_batch(random_rows())
+    assert len(batch) == 7
+    moved = batch.to(torch.device("cpu"))
+    assert isinstance(moved, SparseRows)
+    assert moved.n_features == 12
+    torch.testing.assert_close(InputLinear(12, 2).double()(moved).shape, torch.Size([7, 2]))
+
+
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+def test_index_types(index_type):
+    X = random_rows()
+    layer = InputLinear(12, 3).double()
+    expected = layer(torch.from_numpy(X.toarray()))
+    X.indices, X.indptr = X.indices.astype(index_type), X.indptr.astype(index_type)
+    torch.testing.assert_close(layer(sparse_batch(X)), expected)

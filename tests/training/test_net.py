@@ -1,0 +1,143 @@
+"""The net: parameter groups, the loop, and what ends it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from skorch.callbacks import Callback, EarlyStopping
+from torch import nn
+
+from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.heads import CascadeHead, FlatHead
+from sklearn_xlc.training import EncoderHead, Rows, XLCNet
+from sklearn_xlc.training.net import INPUT_RATE
+
+
+def make_rows(n_rows=20):
+    X = np.random.default_rng(0).normal(size=(n_rows, 6)).astype(np.float32)
+    ids = np.arange(n_rows) % 5
+    Y = sp.csr_matrix((np.ones(n_rows), ids, np.arange(n_rows + 1)), shape=(n_rows, 5))
+    return Rows(X, Y)
+
+
+def make_net(head=None, encoder=None, callbacks=(), **params):
+    torch.manual_seed(0)
+    encoder = encoder or MLPEncoder(6, (4,), sparse=False)
+    module = EncoderHead(encoder, head or FlatHead(4, 5, False))
+    defaults = {"lr": 0.01, "max_epochs": 3, "batch_size": 8, "verbose": 0}
+    return XLCNet(
+        module,
+        rng=np.random.default_rng(0),
+        callbacks=list(callbacks),
+        callbacks__print_log=None,
+        **{**defaults, **params},
+    )
+
+
+class Raise(Callback):
+    def __init__(self, error):
+        self.error = error
+
+    def on_batch_end(self, net, **kwargs):
+        raise self.error
+
+
+def test_fit_records_every_epoch():
+    rows = make_rows()
+    net = make_net(validation=rows).fit(rows)
+    assert len(net.history) == 3
+    assert net.history[:, "train_batch_count"] == [3, 3, 3]
+    assert net.history[-1, "train_loss"] < net.history[0, "train_loss"]
+    assert all(loss > 0 for loss in net.history[:, "valid_loss"])
+    assert net.module_ is net.module  # never a second copy
+
+
+def groups_of(net):
+    net.initialize()
+    return {
+        id(p): {key: group[key] for key in ("rule", "fused", "weight_decay", "lr")}
+        for group in net.optimizer_.param_groups
+        for p in group["params"]
+    }
+
+
+@pytest.mark.parametrize("rule", ["auto", "adam", "adagrad", "sgd"])
+def test_every_parameter_is_in_one_group(rule):
+    for head in (FlatHead(4, 5, False), CascadeHead(4, 5, True, (3, 2), 4)):
+        net = make_net(head, MLPEncoder(6, (4,)), optimizer_rule=rule, optimizer__weight_decay=0.1)
+        groups = groups_of(net)
+        assert len(groups) == sum(len(g["params"]) for g in net.optimizer_.param_groups)
+        assert set(groups) == {id(p) for p in net.module_.parameters()}
+        for p in net.module_.parameters():
+            assert groups[id(p)]["weight_decay"] == (0.1 if p.ndim > 1 else 0.0)
+
+
+def test_auto_is_adam_with_row_wise_adagrad_for_what_is_sparse():
+    net = make_net(CascadeHead(4, 5, True, (3, 2), 4), MLPEncoder(6, (4,), sparse=True))
+    groups = groups_of(net)
+    module = net.module_
+    for p in module.parameters():
+        sparse = p is module.encoder.input.weight or p is module.head.tables[0]
+        assert groups[id(p)]["rule"] == ("adagrad" if sparse else "adam")
+        assert groups[id(p)]["lr"] == pytest.approx(0.01 * (INPUT_RATE if sparse else 1))
+    flat = make_net(FlatHead(4, 5, False), MLPEncoder(6, (4,), sparse=False))
+    groups = groups_of(flat)
+    assert groups[id(flat.module_.encoder.input.weight)]["rule"] == "adam"
+    assert groups[id(flat.module_.head.weight)]["fused"]
+
+
+def test_a_fused_head_trains_as_an_ordinary_one():
+    class Ordinary(FlatHead):
+        def fused_parameters(self):
+            return []
+
+        def loss(self, features, targets, sample_weight=None, update=None):
+            return super().loss(features, targets, sample_weight)
+
+    rows = make_rows()
+    nets = []
+    for kind in (FlatHead, Ordinary):
+        torch.manual_seed(1)
+        net = make_net(kind(4, 5, False))
+        net.module.load_state_dict(nets[0].start if nets else net.module.state_dict())
+        net.start = {name: value.clone() for name, value in net.module.state_dict().items()}
+        nets.append(net)
+    for net in nets:
+        net.fit(rows)
+    for one, other in zip(nets[0].module_.parameters(), nets[1].module_.parameters()):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupt_is_passed_on(error):
+    with pytest.raises(error):
+        make_net(callbacks=[Raise(error())]).fit(make_rows())
+
+
+def test_early_stopping_ends_quietly():
+    stop = EarlyStopping(monitor="train_loss", patience=2, threshold=0.999)
+    net = make_net(callbacks=[stop], max_epochs=30).fit(make_rows())
+    assert len(net.history) < 30
+
+
+def test_a_loss_that_is_not_finite_ends_the_training():
+    rows = make_rows()
+    rows.X[3, 2] = np.float32(np.inf)
+    with pytest.raises(ValueError, match=r"loss became nan in epoch 1: lower learning_rate=0.01"):
+        make_net(max_epochs=5).fit(rows)
+
+
+def test_the_encoder_runs_at_half_precision_in_training_only():
+    class Probe(nn.Linear):
+        def forward(self, x):
+            output = super().forward(x)
+            self.seen = output.dtype
+            return output
+
+    rows = make_rows()
+    net = make_net(encoder=Probe(6, 4), precision="bfloat16").fit(rows)
+    assert net.module_.encoder.seen == torch.bfloat16
+    (batch,) = net.get_iterator(rows.take(slice(0, 4)))
+    assert net.features(batch).dtype == torch.float32
+    assert net.module_.encoder.seen == torch.float32
+    assert {p.dtype for p in net.module_.parameters()} == {torch.float32}

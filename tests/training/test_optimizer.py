@@ -1,0 +1,257 @@
+"""The optimiser: torch's own where there is one, and the same steps on rows and chunks."""
+
+import copy
+import io
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sklearn_xlc.training import RowOptimizer
+
+RULES = ["adam", "adagrad", "sgd"]
+
+
+def parameter(shape=(7, 3), seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return nn.Parameter(torch.randn(shape, generator=generator, dtype=dtype))
+
+
+def gradients(shape=(7, 3), n_steps=6, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(n_steps)]
+
+
+def optimizer(p, rule, **options):
+    return RowOptimizer([{"params": [p], "rule": rule, **options}], lr=0.1)
+
+
+def take_steps(p, rule, grads, **options):
+    opt = optimizer(p, rule, **options)
+    for gradient in grads:
+        p.grad = gradient.clone()
+        opt.step()
+    return opt
+
+
+def sparse(gradient, rows):
+    return torch.sparse_coo_tensor(
+        rows[None], gradient[rows], gradient.shape, check_invariants=True
+    )
+
+
+# --- whole parameters -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_adam_is_that_of_torch_bit_for_bit(weight_decay, dtype):
+    ours, theirs = parameter(dtype=dtype), parameter(dtype=dtype)
+    take_steps(ours, "adam", gradients(dtype=dtype), weight_decay=weight_decay)
+    opt = torch.optim.AdamW([theirs], lr=0.1, weight_decay=weight_decay, fused=True)
+    for gradient in gradients(dtype=dtype):
+        theirs.grad = gradient.clone()
+        opt.step()
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_sgd_is_the_gradient_with_decoupled_decay(weight_decay):
+    p = parameter()
+    expected = p.detach().clone()
+    for gradient in gradients():
+        expected = expected * (1 - 0.1 * weight_decay) - 0.1 * gradient
+    take_steps(p, "sgd", gradients(), weight_decay=weight_decay)
+    torch.testing.assert_close(p.detach(), expected)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_adagrad_divides_a_row_by_the_root_of_its_sum_of_mean_squares(weight_decay):
+    p = parameter()
+    expected, total = p.detach().clone(), torch.zeros(7, dtype=torch.float64)
+    for gradient in gradients():
+        total += gradient.square().mean(1)
+        step = gradient / (total.sqrt() + 1e-8)[:, None]
+        expected = expected * (1 - 0.1 * weight_decay) - 0.1 * step
+    take_steps(p, "adagrad", gradients(), weight_decay=weight_decay)
+    torch.testing.assert_close(p.detach(), expected)
+
+
+def test_adagrad_on_rows_of_one_number_is_that_of_torch():
+    ours, theirs = parameter((9, 1)), parameter((9, 1))
+    take_steps(ours, "adagrad", gradients((9, 1)))
+    opt = torch.optim.Adagrad([theirs], lr=0.1, eps=1e-8)
+    for gradient in gradients((9, 1)):
+        theirs.grad = gradient.clone()
+        opt.step()
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("shape", [(), (4,), (3, 2, 2)])
+def test_parameters_of_any_shape(rule, shape):
+    p, flat = parameter(shape), parameter(shape)
+    grads = gradients(shape)
+    take_steps(p, rule, grads)
+    flat = nn.Parameter(flat.detach().reshape(max(1, len(torch.atleast_1d(p))), -1))
+    take_steps(flat, rule, [gradient.reshape(flat.shape) for gradient in grads])
+    torch.testing.assert_close(p.detach().reshape(flat.shape), flat.detach())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_parameters_that_are_not_contiguous(rule):
+    """Autograd gives a gradient the strides of its parameter, whatever these are."""
+    shape, layout = (4, 3, 2, 2), torch.channels_last
+    p = parameter(shape)
+    other = nn.Parameter(p.detach().clone().to(memory_format=layout))
+    take_steps(p, rule, gradients(shape))
+    take_steps(other, rule, [g.to(memory_format=layout) for g in gradients(shape)])
+    torch.testing.assert_close(p, other)
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize("rule", RULES)
+def test_row_updates_are_dense_updates_of_the_touched_rows(rule, weight_decay):
+    """Rows without a gradient stay as they are, with their state."""
+    touched, p = torch.tensor([5, 0, 3]), parameter()
+    before = p.detach().clone()
+    part = nn.Parameter(p.detach()[touched].clone())
+    take_steps(
+        p, rule, [sparse(gradient, touched) for gradient in gradients()], weight_decay=weight_decay
+    )
+    take_steps(part, rule, [g[touched] for g in gradients()], weight_decay=weight_decay)
+    torch.testing.assert_close(p.detach()[touched], part.detach(), rtol=1e-12, atol=1e-12)
+    rest = [1, 2, 4, 6]
+    assert torch.equal(p.detach()[rest], before[rest])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_row_given_twice_gets_the_sum(rule):
+    once, twice = parameter(), parameter()
+    (gradient,) = gradients(n_steps=1)
+    rows = torch.tensor([4, 1])
+    take_steps(once, rule, [sparse(gradient, rows)])
+    halves = torch.cat([gradient[rows] * 0.25, gradient[rows] * 0.75])
+    doubled = torch.sparse_coo_tensor(
+        rows.repeat(2)[None], halves, gradient.shape, check_invariants=True
+    )
+    take_steps(twice, rule, [doubled])
+    torch.testing.assert_close(once, twice)
+
+
+def test_lazy_adam_counts_steps_of_the_parameter():
+    """A row that is touched in the third step has moments of one gradient, and a count of three."""
+    p = parameter()
+    first, _, third = gradients(n_steps=3)
+    opt = optimizer(p, "adam")
+    before = p.detach().clone()
+    for gradient, row in ((first, 0), (first, 0), (third, 6)):
+        p.grad = sparse(gradient, torch.tensor([row]))
+        opt.step()
+    assert opt.state[p]["step"] == 3
+    mean, square = 0.1 * third[6], 0.001 * third[6].square()
+    step = (mean / (1 - 0.9**3)) / ((square / (1 - 0.999**3)).sqrt() + 1e-8)
+    torch.testing.assert_close(p.detach()[6], before[6] - 0.1 * step)
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize("rule", RULES)
+def test_chunks_equal_the_whole_bit_for_bit(rule, weight_decay, dtype):
+    """What a fused head does: hand over slices of rows, then `step`.
+
+    Slices begin at multiples of the vector width of the processor, as the heads' do.
+    """
+    shape, edges = (37, 5), [0, 16, 32, 37]
+    whole, chunked = parameter(shape, dtype=dtype), parameter(shape, dtype=dtype)
+    grads = gradients(shape, dtype=dtype)
+    take_steps(whole, rule, grads, weight_decay=weight_decay)
+    opt = optimizer(chunked, rule, weight_decay=weight_decay, fused=True)
+    for gradient in grads:
+        for start, stop in zip(edges[:-1], edges[1:]):
+            opt.update(chunked, slice(start, stop), gradient[start:stop].clone())
+        opt.step()
+    assert torch.equal(whole, chunked)
+
+
+def test_fused_and_ordinary_parameters_live_together():
+    plain, fused = parameter(), parameter((4, 2), seed=3)
+    opt = RowOptimizer(
+        [{"params": [plain], "rule": "adam"}, {"params": [fused], "rule": "adam", "fused": True}],
+        lr=0.1,
+    )
+    alone, lone_fused = parameter(), parameter((4, 2), seed=3)
+    grads, fused_grads = gradients(), gradients((4, 2))
+    for gradient, fused_gradient in zip(grads, fused_grads):
+        opt.update(fused, slice(0, 4), fused_gradient.clone())
+        plain.grad = gradient.clone()
+        opt.step()
+    take_steps(alone, "adam", grads)
+    take_steps(lone_fused, "adam", fused_grads)
+    assert torch.equal(plain, alone)
+    assert torch.equal(fused, lone_fused)
+
+
+# --- options and state ------------------------------------------------------------------------
+
+
+def test_groups_have_their_own_rates():
+    slow, fast = parameter(), parameter()
+    opt = RowOptimizer(
+        [{"params": [slow], "rule": "sgd", "lr": 0.01}, {"params": [fast], "rule": "sgd"}], lr=1.0
+    )
+    (gradient,) = gradients(n_steps=1)
+    before = slow.detach().clone()
+    slow.grad, fast.grad = gradient.clone(), gradient.clone()
+    opt.step()
+    torch.testing.assert_close(slow.detach(), before - 0.01 * gradient)
+    torch.testing.assert_close(fast.detach(), before - gradient)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_saved_state_goes_on_bit_for_bit(rule, fused):
+    def step(opt, p, gradient):
+        if fused:
+            opt.update(p, slice(0, 7), gradient.clone())
+        else:
+            p.grad = gradient.clone()
+        opt.step()
+
+    p = parameter()
+    opt = optimizer(p, rule, fused=fused)
+    *first, last = gradients()
+    for gradient in first:
+        step(opt, p, gradient)
+    file = io.BytesIO()
+    torch.save(copy.deepcopy(opt.state_dict()), file)
+    other = nn.Parameter(p.detach().clone())
+    resumed = optimizer(other, rule, fused=fused)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file))
+    step(opt, p, last)
+    step(resumed, other, last)
+    assert torch.equal(p, other)
+
+
+def test_what_has_no_gradient_stays():
+    p = parameter()
+    before = p.detach().clone()
+    opt = optimizer(p, "adam", weight_decay=0.5)
+    opt.step()
+    assert torch.equal(p, before)
+    assert not opt.state
+
+
+@pytest.mark.parametrize("rule, numbers", [("adam", 2 * 21 + 1), ("adagrad", 7), ("sgd", 0)])
+def test_size_of_the_state(rule, numbers):
+    p = parameter()
+    opt = take_steps(p, rule, gradients())
+    assert sum(np.size(value.numpy()) for value in opt.state[p].values()) == numbers
