@@ -72,12 +72,12 @@ def test_every_parameter_is_in_one_group(rule):
             assert groups[id(p)]["weight_decay"] == (0.1 if p.ndim > 1 else 0.0)
 
 
-def test_auto_is_adam_with_row_wise_adagrad_for_what_is_sparse():
+def test_auto_is_adam_with_row_wise_adagrad_for_a_sparse_input_layer():
     net = make_net(CascadeHead(4, 5, True, (3, 2), 4), MLPEncoder(6, (4,), sparse=True))
     groups = groups_of(net)
     module = net.module_
     for p in module.parameters():
-        sparse = p is module.encoder.input.weight or p is module.head.tables[0]
+        sparse = p is module.encoder.input.weight
         assert groups[id(p)]["rule"] == ("adagrad" if sparse else "adam")
         assert groups[id(p)]["lr"] == pytest.approx(0.01 * (INPUT_RATE if sparse else 1))
     flat = make_net(FlatHead(4, 5, False), MLPEncoder(6, (4,), sparse=False))
