@@ -31,7 +31,9 @@ _, first = np.unique(y, return_index=True)
 others = np.setdiff1d(np.arange(len(y)), first)
 test = np.random.default_rng(0).choice(others, size=5000, replace=False)
 train = np.setdiff1d(np.arange(len(y)), test)
-print(f"{len(train):,} rows of {len(np.unique(y[train])):,} classes, {X.nnz / len(y):.1f} entries a row")
+print(
+    f"{len(train):,} rows of {len(np.unique(y[train])):,} classes, {X.nnz / len(y):.1f} entries a row"
+)
 
 # %%
 # Fit
@@ -84,12 +86,19 @@ print(f"Always the most frequent class: {(y[test] == most_frequent).mean():.3f}"
 # %%
 # Which classes are learnt?
 # -------------------------
-# One pass is enough for classes of twenty rows and more. It is not for the rare ones: every output
-# of a head is shared by a thousand classes, and it takes many rows, or many passes over few rows,
-# to tell one of them from the others. More passes and a wider network reach rarer classes.
+# One pass is enough for classes of twenty rows and more. It is not for rare ones: every output of a
+# head is shared by a thousand classes, and telling one of them from the others takes many rows, or
+# many passes over few, and a wider network. The data would allow it: on a sample, the nearest
+# training row has the right class 97 times in 100, if one can afford to compare with all of them.
 
 n_rows = np.bincount(y[train])[y[test]]
-groups = {"1": (1, 1), "2-4": (2, 4), "5-19": (5, 19), "20-99": (20, 99), "100 or more": (100, None)}
+groups = {
+    "1": (1, 1),
+    "2-4": (2, 4),
+    "5-19": (5, 19),
+    "20-99": (20, 99),
+    "100 or more": (100, None),
+}
 print(f"\n{'training rows of class':24}{'share of test':>14}{'accuracy':>10}")
 accuracy = {}
 for name, (low, high) in groups.items():
@@ -107,7 +116,7 @@ for name, (low, high) in groups.items():
 n_outputs = {"plain": len(classifier.classes_), "product": sum(classifier.head_lengths_)}
 print(f"\n{'':32}{'plain':>12}{'product':>12}")
 for name, count in {
-    "outputs of a row": {key: value for key, value in n_outputs.items()},
+    "outputs of a row": n_outputs,
     "weights and Adam, MiB": {key: 3 * 4 * 257 * value / 2**20 for key, value in n_outputs.items()},
     "logits of a batch, MiB": {key: 4 * 512 * value / 2**20 for key, value in n_outputs.items()},
 }.items():

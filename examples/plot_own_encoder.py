@@ -22,9 +22,7 @@ images = np.pad((X / 16).astype(np.float32).reshape(-1, 8, 8), ((0, 0), (1, 1), 
 corners = np.random.default_rng(0).integers(0, 3, size=(len(images), 2))
 moved = [image[i : i + 8, j : j + 8] for image, (i, j) in zip(images, corners)]
 X = np.stack(moved).reshape(-1, 64)
-X_train, X_test, y_train, y_test = train_test_split(
-    X, y, test_size=0.5, stratify=y, random_state=0
-)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
 print(f"{len(X_train)} images to learn from, {len(X_test)} to test on")
 
 # %%

@@ -80,7 +80,9 @@ print(f"{len(search.cv_results_['params'])} settings tried in {time.perf_counter
 results = search.cv_results_
 print(f"\n{'algorithm':12}{'head_lengths':16}{'learning_rate':>14}{'P@5':>8}{'fit s':>8}")
 for i in np.argsort(results["rank_test_score"], kind="stable"):
-    setting = {key.removeprefix("classifier__"): value for key, value in results["params"][i].items()}
+    setting = {
+        key.removeprefix("classifier__"): value for key, value in results["params"][i].items()
+    }
     print(
         f"{setting['algorithm']:12}{setting.get('head_lengths', '')!s:16}"
         f"{setting['learning_rate']:14}{results['mean_test_score'][i]:8.3f}"

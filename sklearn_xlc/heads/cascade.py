@@ -286,7 +286,7 @@ class CascadeHead(Head):
         """Log probability to score: its log odds in multi-label, so that 0 is even odds."""
         if not self.multilabel:
             return scores
-        scores = scores.clamp(max=-1e-7)
+        scores = scores.clamp(max=-torch.finfo(scores.dtype).tiny)
         return scores - torch.log(-torch.expm1(scores))
 
     @torch.no_grad()

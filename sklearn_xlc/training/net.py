@@ -86,7 +86,7 @@ class XLCNet(NeuralNet):
         encoder, head = self.module_.encoder, self.module_.head
         fused = head.fused_parameters()
         rows = head.row_parameters()
-        inputs = getattr(encoder, "row_parameters", list)()
+        inputs: list[nn.Parameter] = getattr(encoder, "row_parameters", list)()
         special = {*fused, *rows, *inputs}
         dense_rule, input_rule = RULES[self.optimizer_rule]
         lr, decay = self.lr, self._kwargs_decay()

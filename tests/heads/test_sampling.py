@@ -1,0 +1,112 @@
+"""The sampling head against the full softmax."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from sklearn_xlc.heads import SamplingHead, Targets
+
+N_FEATURES, N_LABELS, LENGTH = 4, 14, 4  # sub-heads of 4, the last of 2
+IDS = torch.tensor([13, 0, 5, 5, 9])
+TARGETS = Targets(torch.arange(6), IDS)
+WEIGHT = torch.tensor([1.0, 2.0, 0.5, 1.0, 1.0], dtype=torch.float64)
+
+
+def make(**kwargs):
+    torch.manual_seed(0)
+    head = SamplingHead(N_FEATURES, N_LABELS, False, LENGTH, **kwargs).double()
+    features = torch.randn(5, N_FEATURES, dtype=torch.float64, requires_grad=True)
+    return head, features
+
+
+def full_weight(head):
+    return head.weight.view(-1, N_FEATURES)[:N_LABELS]
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_all_sub_heads_give_the_full_softmax_and_its_gradients(correction):
+    head, features = make(n_sampled_heads=4, correction=correction)
+    loss = head.loss(features, TARGETS, WEIGHT)
+    loss.backward()
+    gradient, feature_gradient = head.weight.grad.to_dense(), features.grad
+    head.weight.grad = features.grad = None
+    rows = F.cross_entropy(features @ full_weight(head).T, IDS, reduction="none")
+    expected = (WEIGHT * rows).sum() / WEIGHT.sum()
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradient, head.weight.grad)
+    torch.testing.assert_close(feature_gradient, features.grad)
+
+
+def test_without_negatives_only_the_sub_heads_of_the_batch_compete():
+    head, features = make()
+    targets = Targets(torch.arange(3), torch.tensor([1, 9]))
+    features = features[:2]
+    logits = features @ full_weight(head).T
+    allowed = torch.tensor([0, 1, 2, 3, 8, 9, 10, 11])
+    expected = F.cross_entropy(logits[:, allowed], torch.tensor([1, 5]))
+    loss = head.loss(features, targets)
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    assert head.weight.grad.is_sparse
+    assert head.weight.grad.coalesce().indices()[0].tolist() == [0, 2]
+
+
+def test_negatives_are_distinct_random_and_not_of_the_batch():
+    head, _ = make(n_sampled_heads=2)
+    heads = torch.tensor([1])
+    seen = set()
+    for _ in range(30):
+        drawn = head._draw_negatives(heads).tolist()
+        assert drawn == sorted(set(drawn))
+        assert len(drawn) == 3
+        assert 1 in drawn
+        seen.update(drawn)
+    assert seen == {0, 1, 2, 3}
+    head.eval()
+    assert head._draw_negatives(heads).tolist() == [1]
+
+
+def test_arcface_equals_its_definition_on_both_branches():
+    head, features = make(loss="arcface", n_sampled_heads=4, margin=0.5, scale=8.0)
+    with torch.no_grad():  # row 0 opposite to its label: beyond pi - margin
+        features[0] = -full_weight(head)[13]
+    cosine = F.normalize(features) @ F.normalize(full_weight(head)).T
+    logits = cosine.clone()
+    for row, label in enumerate(IDS.tolist()):
+        value = cosine[row, label]
+        if value > math.cos(math.pi - 0.5):
+            logits[row, label] = torch.cos(torch.arccos(value) + 0.5)
+        else:
+            logits[row, label] = value - 0.5 * math.sin(math.pi - 0.5)
+    assert cosine[0, 13] <= math.cos(math.pi - 0.5)
+    expected = F.cross_entropy(8.0 * logits, IDS)
+    torch.testing.assert_close(head.loss(features, TARGETS), expected)
+
+
+def test_expected_counts_agree_with_simulation():
+    head, _ = make(n_sampled_heads=1, correction=True)
+    frequency = torch.tensor([0.3] + [0.02] * 7 + [0.1] + [0.4 / 5] * 5, dtype=torch.float64)
+    frequency = frequency / frequency.sum()
+    head.set_prior(frequency)
+    counts, n_batches = torch.zeros(head.n_heads), 4000
+    torch.manual_seed(1)
+    for _ in range(n_batches):
+        labels = torch.multinomial(frequency, 3, replacement=True)
+        counts[torch.unique(labels // LENGTH)] += 1
+    absent = 1 - counts / n_batches
+    expected = 1 - absent * (1 - 1 / head.n_heads)
+    chance = head._log_expected_count(torch.arange(head.n_heads), 3).exp()[::LENGTH]
+    torch.testing.assert_close(chance.float(), expected, atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("loss", ["ce", "arcface"])
+def test_topk_is_the_order_of_the_scores_of_existing_labels(loss):
+    head, features = make(loss=loss)
+    scores = head.scores(features)
+    assert scores.shape == (5, N_LABELS)
+    best, ids = head.topk(features, N_LABELS)
+    torch.testing.assert_close(best, scores.sort(dim=1, descending=True).values)
+    torch.testing.assert_close(scores.gather(1, ids), best)
