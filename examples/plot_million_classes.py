@@ -31,9 +31,7 @@ _, first = np.unique(y, return_index=True)
 others = np.setdiff1d(np.arange(len(y)), first)
 test = np.random.default_rng(0).choice(others, size=5000, replace=False)
 train = np.setdiff1d(np.arange(len(y)), test)
-print(
-    f"{len(train):,} rows of {len(np.unique(y[train])):,} classes, {X.nnz / len(y):.1f} entries a row"
-)
+print(f"{len(train):,} rows of {len(np.unique(y[train])):,} classes to learn from")
 
 # %%
 # Fit

@@ -91,7 +91,7 @@ axes.set(
     xlabel="pictures of each person",
     ylabel="accuracy on new pictures",
     xticks=n_pictures,
-    ylim=(0, 1),
+    ylim=(0, 1.05),
 )
 axes.legend(loc="lower right")
 plt.show()

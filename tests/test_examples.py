@@ -1,0 +1,82 @@
+"""The examples run, without warnings, and show what their texts say."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sklearn_xlc.metrics import precision_at_k
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name):
+    """Variables that an example leaves behind."""
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+
+@pytest.fixture(autouse=True)
+def no_windows(monkeypatch):
+    """Draw to memory; joblib's workers take the setting over."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+
+
+@pytest.fixture
+def no_matplotlib(monkeypatch):
+    """As on a machine where it is not installed."""
+    for name in ("matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_quick_start(no_matplotlib, capsys):
+    shown = run("plot_quick_start")
+    learnt, constant = (
+        precision_at_k(shown["Y_test"], shown["rankings"][name], k=5)
+        for name in ("MultiHeadClassifier", "most frequent labels")
+    )
+    assert learnt > 0.5 > 0.2 > constant
+    assert shown["n_different"] == 0
+    printed = capsys.readouterr().out
+    assert f"{learnt:.3f}" in printed
+    assert "flywheel: regulator consisting of a heavy wheel" in printed
+
+
+def test_own_encoder(no_matplotlib, capsys):
+    shown = run("plot_own_encoder")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    scores = {words[0]: float(words[-1]) for words in lines if words and words[-1][:2] == "0."}
+    assert scores["convolutional"] > scores["default"] + 0.03
+    assert scores["learnt"] > scores["pixels"] + 0.03
+    assert shown["classifier"].n_features_in_ == 64
+
+
+@pytest.mark.slow
+def test_text_grid_search(no_matplotlib):
+    search = run("plot_text_grid_search")["search"]
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isfinite(scores).all()
+    assert search.best_score_ > scores.min() + 0.02
+
+
+@pytest.mark.slow
+def test_million_classes(no_matplotlib):
+    shown = run("plot_million_classes")
+    assert len(shown["classifier"].classes_) == 1_000_000
+    assert shown["accuracy"]["100 or more"] > 0.98
+    assert shown["accuracy"]["20-99"] > 0.85
+    assert shown["hit"].mean() > 0.5
+
+
+@pytest.mark.slow
+def test_pretraining_sampling():
+    accuracy = run("plot_pretraining_sampling")["accuracy"]
+    assert accuracy["features"][0] > 0.9 > 0.4 > accuracy["pixels"][0]
+
+
+def test_every_example_is_tested_here():
+    names = {path.stem.removeprefix("plot_") for path in EXAMPLES.glob("*.py")}
+    assert names == {
+        name.removeprefix("test_") for name in globals() if name.startswith("test_")
+    } - {"every_example_is_tested_here"}
