@@ -27,7 +27,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", nargs="+", type=int, default=[10**e for e in (3, 4, 5, 6)])
     parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=ALGORITHMS)
-    parser.add_argument("--optimizer", default="auto", help="optimizer of MultiHeadClassifier")
+    parser.add_argument("--optimizer", default="adam", help="optimizer of MultiHeadClassifier")
     parser.add_argument("--width", type=int, default=512, help="features that enter the head")
     parser.add_argument("--batch", type=int, default=256, help="rows a step")
     parser.add_argument("--steps", type=int, default=5, help="timed steps; the median is kept")

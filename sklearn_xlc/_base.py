@@ -75,7 +75,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "dropout": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "encoder": [None, callable, nn.Module],
-        "optimizer": [StrOptions({"auto", "adam", "adagrad", "sgd"})],
+        "optimizer": [StrOptions({"adam", "mixed", "adagrad", "sgd"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],

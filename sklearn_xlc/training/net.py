@@ -67,7 +67,7 @@ class XLCNet(NeuralNet):
         rng: np.random.Generator,
         validation: Rows | None = None,
         precision: str = "float32",
-        optimizer_rule: str = "auto",
+        optimizer_rule: str = "adam",
         **kwargs: Any,
     ) -> None:
         self.rng, self.validation = rng, validation

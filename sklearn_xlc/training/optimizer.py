@@ -11,8 +11,8 @@ from torch.optim.adamw import adamw
 
 #: What each choice of `optimizer` does to all parameters but a sparse input layer, and to that.
 RULES = {
-    "auto": ("adam", "adagrad"),
     "adam": ("adam", "adam"),
+    "mixed": ("adam", "adagrad"),
     "adagrad": ("adagrad", "adagrad"),
     "sgd": ("sgd", "sgd"),
 }

@@ -61,7 +61,7 @@ def groups_of(net):
     }
 
 
-@pytest.mark.parametrize("rule", ["auto", "adam", "adagrad", "sgd"])
+@pytest.mark.parametrize("rule", ["adam", "mixed", "adagrad", "sgd"])
 def test_every_parameter_is_in_one_group(rule):
     for head in (FlatHead(4, 5, False), CascadeHead(4, 5, True, (3, 2), 4)):
         net = make_net(head, MLPEncoder(6, (4,)), optimizer_rule=rule, optimizer__weight_decay=0.1)
@@ -72,15 +72,18 @@ def test_every_parameter_is_in_one_group(rule):
             assert groups[id(p)]["weight_decay"] == (0.1 if p.ndim > 1 else 0.0)
 
 
-def test_auto_is_adam_with_row_wise_adagrad_for_a_sparse_input_layer():
-    net = make_net(CascadeHead(4, 5, True, (3, 2), 4), MLPEncoder(6, (4,), sparse=True))
+def test_mixed_is_adam_with_row_wise_adagrad_for_a_sparse_input_layer():
+    head = CascadeHead(4, 5, True, (3, 2), 4)
+    net = make_net(head, MLPEncoder(6, (4,), sparse=True), optimizer_rule="mixed")
     groups = groups_of(net)
     module = net.module_
     for p in module.parameters():
         sparse = p is module.encoder.input.weight
         assert groups[id(p)]["rule"] == ("adagrad" if sparse else "adam")
         assert groups[id(p)]["lr"] == pytest.approx(0.01 * (INPUT_RATE if sparse else 1))
-    flat = make_net(FlatHead(4, 5, False), MLPEncoder(6, (4,), sparse=False))
+    flat = make_net(
+        FlatHead(4, 5, False), MLPEncoder(6, (4,), sparse=False), optimizer_rule="mixed"
+    )
     groups = groups_of(flat)
     assert groups[id(flat.module_.encoder.input.weight)]["rule"] == "adam"
     assert groups[id(flat.module_.head.weight)]["fused"]
