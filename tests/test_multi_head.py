@@ -38,7 +38,7 @@ def quick(name="flat", multilabel=False, **params):
     defaults = {
         "hidden_layer_sizes": (16,),
         "embedding_dim": 8,
-        "max_epochs": 30,
+        "max_epochs": 80,
         "learning_rate": 0.02,
         "random_state": 0,
     }

@@ -91,7 +91,7 @@ class CascadeHead(Head):
         return list(self.tables)
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start nodes at their frequency: the first level absolute, later ones given the parent."""
+        """Start nodes at their frequency: later levels among the rows that score them."""
         labels = torch.arange(self.n_labels, device=frequency.device)
         parents = frequency  # not read on the first level
         for level, n_nodes in enumerate(self.n_nodes):
@@ -101,7 +101,9 @@ class CascadeHead(Head):
                 self._set_bias(level, mass.clamp(1e-7, 1 - 1e-3))
             else:
                 parent = torch.arange(n_nodes, device=mass.device) // self.code.lengths[level]
-                chance = mass / parents[parent].clamp_min(1e-9)
+                # Multi-label children are scored wherever the beam keeps their parent.
+                kept = min(1.0, self.beam_width / len(parents)) if self.multilabel else 1e-9
+                chance = mass / parents.clamp_min(kept)[parent]
                 self._set_bias(level, chance.clamp(1e-4, 1 - 1e-3))
             parents = mass
 
