@@ -72,7 +72,7 @@ def largest_ball(
     chosen = np.zeros(n_labels, dtype=bool)
     chosen[np.argsort(margins, kind="stable")[:step]] = True
     best = None
-    while True:
+    while time.monotonic() < deadline:
         part = None if offsets is None else offsets[chosen]
         ball = _solve_dual(rows[chosen], part, box, deadline - time.monotonic())
         if ball is None:
@@ -90,6 +90,7 @@ def largest_ball(
             best = Ball(ball.centre, float(margins.min()), None)
         order = np.argsort(np.where(cutting, margins, np.inf), kind="stable")
         chosen[order[: min(step, int(cutting.sum()))]] = True
+    return best
 
 
 def _solve_dual(

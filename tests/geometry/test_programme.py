@@ -85,7 +85,7 @@ def test_best_ball_is_kept_when_time_runs_out(monkeypatch):
 
 def test_time_limit(rng):
     rows = unit_rows(rng.normal(size=(3000, 60)))[0]
-    assert largest_ball(rows, None, 10.0, 1e-3) is None
+    assert largest_ball(rows, None, 10.0, 0.0) is None
 
 
 def test_perceptron(rng):
