@@ -55,7 +55,7 @@ pipeline = Pipeline(
 n_labels = len(frequent)
 square = head_lengths(n_labels, 2, rule="equal")
 descending = head_lengths(n_labels, 2, rule="descending")
-learning_rates = [5e-4, 2e-3, 8e-3]
+learning_rates = [2e-3, 8e-3, 3e-2]
 grid = [
     {
         "classifier__algorithm": ["flat"],

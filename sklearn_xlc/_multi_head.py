@@ -143,7 +143,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Place of each label in the code.
     n_features_in_ : int
         Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where X had names.
     n_iter_ : int
         Epochs trained.
