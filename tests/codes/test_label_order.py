@@ -23,8 +23,8 @@ def planted(rng, n_clusters, cluster_size, n_features=64, rows_per_label=6):
 
 
 def random_problem(rng, n_samples, n_features, n_labels):
-    X = sparse.random_array((n_samples, n_features), density=0.2, rng=rng, format="csr")
-    Y = sparse.random_array((n_samples, n_labels), density=0.05, rng=rng, format="csr")
+    X = sparse.random_array((n_samples, n_features), density=0.2, random_state=rng, format="csr")
+    Y = sparse.random_array((n_samples, n_labels), density=0.05, random_state=rng, format="csr")
     return X, Y
 
 

@@ -111,7 +111,7 @@ def test_gzip_is_known_by_name_or_content(tmp_path):
 
 
 def test_gzip_bytes_are_reproducible(tmp_path, rng):
-    X, Y = sparse.random(50, 20, 0.3, format="csr", rng=rng), np.eye(50)
+    X, Y = sparse.random(50, 20, 0.3, format="csr", random_state=rng), np.eye(50)
     dump_xmc_file(X, Y, tmp_path / "a.gz")
     dump_xmc_file(X, Y, tmp_path / "b.gz")
     dump_xmc_file(X, Y, tmp_path / "plain")
@@ -264,7 +264,7 @@ def test_interrupted_dump_keeps_the_older_file(tmp_path, monkeypatch):
 
 
 def test_blocks_join_without_a_seam(tmp_path, monkeypatch, rng):
-    X = sparse.random(50, 9, 0.3, format="csr", rng=rng)
+    X = sparse.random(50, 9, 0.3, format="csr", random_state=rng)
     Y = sparse.csr_matrix(rng.random((50, 4)) < 0.3).astype(np.int32)
     dump_xmc_file(X, Y, tmp_path / "one.txt")
     monkeypatch.setattr("sklearn_xlc.datasets._xmc_file._BLOCK_ROWS", 7)
