@@ -11,9 +11,13 @@ from sklearn_xlc._config import config_context, get_config, set_config
 from sklearn_xlc._show_versions import show_versions
 from sklearn_xlc._version import __version__
 
-_ESTIMATORS = {"MultiHeadClassifier": "sklearn_xlc._multi_head"}
+_ESTIMATORS = {
+    "DFTSigmoidClassifier": "sklearn_xlc._dft_sigmoid",
+    "MultiHeadClassifier": "sklearn_xlc._multi_head",
+}
 
 __all__ = [
+    "DFTSigmoidClassifier",
     "MultiHeadClassifier",
     "__version__",
     "config_context",

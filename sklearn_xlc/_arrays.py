@@ -48,7 +48,7 @@ def frequency(rows: Rows) -> torch.Tensor:
     """Weighted share of the rows that hold each label, of shape (n_labels,)."""
     weight = np.ones(len(rows)) if rows.sample_weight is None else rows.sample_weight
     share = rows.Y.T.astype(np.float64) @ (weight / weight.sum())
-    return torch.from_numpy(np.maximum(share, RARE)).float()
+    return torch.from_numpy(np.maximum(share, RARE))
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:

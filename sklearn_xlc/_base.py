@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
@@ -99,8 +100,15 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
         """Head for `n_features` features and the labels of `code`; sets its fitted attributes."""
 
-    def _check_task(self, code: LabelCode) -> None:
-        """Refuse parameters that do not fit the labels."""
+    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        """Refuse parameters that do not fit the labels, whose indicator is `Y`."""
+
+    def _calibrates(self) -> bool:
+        """Whether rows are held out to choose how predictions are decided on."""
+        return False
+
+    def _calibrate(self, net: XLCNet, held: Rows) -> None:
+        """Choose that, from rows that the net was not trained on."""
 
     def _order_labels(self, data: _Data, rng: np.random.RandomState) -> np.ndarray | None:
         """Place of each label in the head, or None to keep the given order."""
@@ -148,6 +156,8 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                 net = self._make_net(module, train, validation, rng)
                 net.fit(train)
             self._finish(net)
+            if self._calibrates() and validation is not None:
+                self._calibrate(net, validation)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -218,8 +228,8 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                 sample_weight, X, dtype=X.dtype, ensure_non_negative=True
             )
         code = code or code_of(y, checked)
-        self._check_task(code)
         Y = code.encode(checked)
+        self._check_task(code, Y)
         order = getattr(self, "label_order_", None)
         rows = Rows(X, Y, sample_weight)
         if sample_weight is not None and not sample_weight.all():
@@ -230,13 +240,13 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         return _Data(rows, code)
 
     def _split(self, data: _Data, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        if not self.early_stopping:
+        if not (self.early_stopping or self._calibrates()):
             return data.rows, None
         index = np.arange(len(data.rows))
         if np.ceil(self.validation_fraction * len(index)) >= len(index):
             raise ValueError(
-                f"early_stopping=True with validation_fraction={self.validation_fraction} leaves "
-                f"no row to train on: X has {len(index)} row(s) of positive weight"
+                f"validation_fraction={self.validation_fraction} leaves no row to train on: X has "
+                f"{len(index)} row(s) of positive weight"
             )
         train, held = train_test_split(
             index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)
@@ -260,9 +270,9 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         for part in {id(r): r for r in (rows, train) if r is not None}.values():
             part.sparse = rows.sparse
             part.Y = move_columns(part.Y, self.label_order_)
+        module = EncoderHead(encoder, head).to(TORCH_DTYPES[rows.X.dtype])
         if train is not None:
             head.set_prior(frequency(train))
-        module = EncoderHead(encoder, head).to(TORCH_DTYPES[rows.X.dtype])
         self._n_features_out = width
         self.n_parameters_ = sum(p.numel() for p in module.parameters() if p.requires_grad)
         return module
@@ -331,7 +341,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         return XLCNet(
             module,
             rng=np.random.default_rng(rng.randint(2**31 - 1)),
-            validation=validation,
+            validation=validation if self.early_stopping else None,
             precision=self.precision,
             optimizer_rule=self.optimizer,
             optimizer__weight_decay=self.weight_decay,

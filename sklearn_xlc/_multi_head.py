@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from sklearn_xlc._base import BaseXLCClassifier, _Data
 from sklearn_xlc._compat import Interval, StrOptions
@@ -280,7 +281,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return "flat"
         return "cascade" if code.multilabel else "product"
 
-    def _check_task(self, code: LabelCode) -> None:
+    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         algorithm = self._algorithm(code)
         if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
             raise ValueError(

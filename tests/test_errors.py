@@ -111,7 +111,7 @@ TOGETHER = [
     (
         {"early_stopping": True, "validation_fraction": 0.99},
         y,
-        "early_stopping=True with validation_fraction=0.99.*no row to train on.*30 row",
+        "validation_fraction=0.99 leaves no row to train on.*30 row",
     ),
     (
         {"optimizer": "sgd", "learning_rate": 1e300, "max_epochs": 3},
@@ -130,7 +130,7 @@ def test_parameters_that_do_not_suit_each_other_or_the_data(params, target, mess
 def test_early_stopping_with_one_row_of_positive_weight():
     weight = np.zeros(30)
     weight[4] = 1.0
-    with pytest.raises(ValueError, match=r"early_stopping=True.* 1 row\(s\) of positive weight"):
+    with pytest.raises(ValueError, match=r"no row to train on.* 1 row\(s\) of positive weight"):
         quick(early_stopping=True).fit(X, y, sample_weight=weight)
 
 

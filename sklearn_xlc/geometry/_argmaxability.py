@@ -106,7 +106,8 @@ def verify_argmaxable(
     does not count.
 
     Every answer is one of three and none is a guess. *Argmaxable*: there is a witness x, whose
-    signs were proven for the given floats with bounded rounding errors or in integers. *Not
+    signs were proven for the given floats with bounded rounding errors or in integers (or, for
+    Fourier columns, a theorem, where the region is too thin for floats). *Not
     argmaxable*: some labels contradict each other, proven in integers (above 64 labels in
     floats, with all rounding errors enclosed) independently of any solver. *Unknown*: neither
     was found; what a solver reports is never an answer by itself.
@@ -116,7 +117,8 @@ def verify_argmaxable(
     coef : array-like of shape (n_labels, n_features), fitted estimator or torch module
         Weights of the layer. Or an estimator with ``coef_`` and ``intercept_``, or with
         ``estimators_`` of binary linear classifiers (`OneVsRestClassifier`,
-        `MultiOutputClassifier`), or an object with ``weight`` and ``bias`` (`torch.nn.Linear`).
+        `MultiOutputClassifier`), or an object with ``weight`` and ``bias`` (`torch.nn.Linear`), or
+        a :class:`~sklearn_xlc.DFTSigmoidClassifier`.
         Every row is read as one label that is on or off by itself.
     Y : {array-like, sparse matrix} of shape (n_sets, n_labels) or (n_labels,)
         Label sets, 1 for an active label and 0 for any other. Never made dense; sets that occur
@@ -129,7 +131,8 @@ def verify_argmaxable(
         times a power of two.
     max_active : int, default=None
         Set where the first ``2 * max_active + 1`` columns of the weights are the
-        :func:`fourier_matrix`: the witness in closed form is then tried too.
+        :func:`fourier_matrix`, of which floats are taken for a rounding: without biases sets of at
+        most ``2 * max_active`` cyclic sign changes are then argmaxable by theorem.
     box : float, default=1e4
         Bound of the coordinates of x in the programme. Without biases regions are cones, and
         radii are proportional to it.
@@ -181,6 +184,8 @@ def verify_argmaxable(
     array([0, 1, 2])
     """
     layer = check_layer(coef, intercept)
+    if max_active is None:
+        max_active = getattr(coef, "max_active_", None)
     sets = check_assignments(Y, "Y", len(layer.coef))
     points = _check_points(points, layer)
     for name, value in (("box", box), ("time_limit", time_limit)):

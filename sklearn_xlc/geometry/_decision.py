@@ -16,7 +16,11 @@ from sklearn_xlc.geometry._certificates import (
     prove_conflict,
 )
 from sklearn_xlc.geometry._counting import count_sign_changes
-from sklearn_xlc.geometry._fourier import fourier_matrix, witness_coefficients
+from sklearn_xlc.geometry._fourier import (
+    fourier_matrix,
+    witness_coefficients,
+    witness_polynomial,
+)
 from sklearn_xlc.geometry._programme import column_scales, largest_ball, perceptron, unit_rows
 from sklearn_xlc.geometry._validation import LinearLayer
 
@@ -129,20 +133,35 @@ def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Ve
 
 def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
     """The closed form, then the perceptron."""
-    n_features = problem.layer.coef.shape[1]
     if problem.max_active is not None:
         y = (signs > 0).astype(np.int8)
         if count_sign_changes(y) <= 2 * problem.max_active:
-            x = np.zeros(n_features)
-            x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active)
-            # With biases the witness must be long enough to outweigh them.
-            x *= problem.box / np.abs(x).max()
-            verdict = try_witness(problem, signs, x, "closed form", deadline)
+            verdict = _by_closed_form(problem, signs, y, deadline)
             if verdict is not None:
                 return verdict
     rows, kept = _homogeneous(problem, signs)
     z = perceptron(rows, kept, deadline=deadline)
     return None if z is None else _try_point(problem, signs, z, "perceptron", deadline)
+
+
+def _by_closed_form(
+    problem: Problem, signs: FloatArray, y: npt.NDArray[np.int8], deadline: float
+) -> Verdict | None:
+    """The witness of few sign changes; without biases the theorem, where floats are too coarse."""
+    assert problem.max_active is not None
+    x = np.zeros(problem.layer.coef.shape[1])
+    x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active)
+    # With biases the witness must be long enough to outweigh them.
+    largest = np.abs(x).max()
+    x *= problem.box / largest
+    verdict = try_witness(problem, signs, x, "closed form", deadline)
+    if verdict is not None or problem.layer.intercept is not None:
+        return verdict
+    # The columns are orthonormal: the coefficients are as long as the polynomial's values.
+    log_size = witness_polynomial(y)
+    length = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
+    radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - length))
+    return Verdict(ARGMAXABLE, "sign changes", radius)
 
 
 def _by_programme(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:

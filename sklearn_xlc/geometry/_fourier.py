@@ -18,7 +18,9 @@ CHUNK = 4096
 EPS = float(np.finfo(np.float64).eps)
 
 
-def fourier_matrix(n_labels: int, max_active: int) -> FloatArray:
+def fourier_matrix(
+    n_labels: int, max_active: int, start: int = 0, stop: int | None = None
+) -> FloatArray:
     r"""Matrix of an output layer that can predict every set of at most k labels.
 
     Row i holds :math:`1/\sqrt n` and then, for f = 1 to k, :math:`\sqrt{2/n} \cos f t_i` and
@@ -31,18 +33,20 @@ def fourier_matrix(n_labels: int, max_active: int) -> FloatArray:
         Number of labels n.
     max_active : int
         Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
+    start, stop : int, default=0 and None
+        Rows to compute, for matrices too large to be held. None: to the last.
 
     Returns
     -------
-    ndarray of shape (n_labels, 2 * max_active + 1)
-        The matrix, float64.
+    ndarray of shape (stop - start, 2 * max_active + 1)
+        The matrix, or these rows of it, float64.
 
     Raises
     ------
     TypeError
         If an argument is not an integer.
     ValueError
-        If ``2 * max_active + 1`` is not between 1 and `n_labels`.
+        If ``2 * max_active + 1`` is not between 1 and `n_labels`, or the rows do not exist.
 
     References
     ----------
@@ -58,7 +62,10 @@ def fourier_matrix(n_labels: int, max_active: int) -> FloatArray:
     ((6, 5), True)
     """
     n_labels, max_active = _check_sizes(n_labels, max_active)
-    return _matrix_rows(n_labels, max_active, 0, n_labels)
+    stop = n_labels if stop is None else stop
+    check_scalar(stop, "stop", Integral, min_val=0, max_val=n_labels)
+    check_scalar(start, "start", Integral, min_val=0, max_val=stop)
+    return _matrix_rows(n_labels, max_active, int(start), int(stop))
 
 
 def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> FloatArray:
@@ -273,8 +280,8 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
     return _margin_and_noise(weights, x, dense)[0]
 
 
-def witness_coefficients(y: npt.NDArray[np.int8], max_active: int) -> FloatArray:
-    """Unit coefficients of the polynomial that changes sign where y does."""
+def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
+    """Logarithm of the size, at every label, of the polynomial that changes sign where y does."""
     n_labels = len(y)
     position = np.arange(n_labels)
     log_size = np.zeros(n_labels)
@@ -283,7 +290,12 @@ def witness_coefficients(y: npt.NDArray[np.int8], max_active: int) -> FloatArray
         # from y and logarithms keep products of many sines from underflowing.
         numerator = (2 * (position - left) - 1) % (2 * n_labels)
         log_size += np.log(np.sin(np.pi / (2 * n_labels) * numerator))
-    values = np.where(y > 0, 1.0, -1.0) * np.exp(log_size - log_size.max())
+    return log_size - log_size.max()
+
+
+def witness_coefficients(y: npt.NDArray[np.int8], max_active: int) -> FloatArray:
+    """Unit coefficients of that polynomial."""
+    values = np.where(y > 0, 1.0, -1.0) * np.exp(witness_polynomial(y))
     coefficients = fourier_adjoint(values, max_active)
     return coefficients / np.linalg.norm(coefficients)
 

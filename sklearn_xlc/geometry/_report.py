@@ -25,7 +25,9 @@ class ArgmaxabilityReport:
     witness : ndarray of shape (n_sets, n_features), float64
         Features for which the layer predicts exactly the set; NaN where there are none.
     reason : ndarray of shape (n_sets,), str
-        How the answer was found. Argmaxable: "point", "closed form", "perceptron" or "programme".
+        How the answer was found. Argmaxable: "point", "closed form", "perceptron" or "programme";
+        "sign changes" by the theorem on Fourier columns, where no float is a witness, with the
+        radius that the closed form has in exact arithmetic.
         Not argmaxable: "constant label", "parallel labels" or "certificate". Unknown: "time limit"
         or "unresolved".
     conflicts : list of ndarray or None

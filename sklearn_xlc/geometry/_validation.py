@@ -89,6 +89,8 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
     if hasattr(model, "weight") and not hasattr(model, "__array__"):
         bias = getattr(model, "bias", None)
         return _to_numpy(model.weight), None if bias is None else _to_numpy(bias)
+    if hasattr(model, "output_weights_"):
+        return model.output_weights_, None
     if hasattr(model, "coef_"):
         return model.coef_, getattr(model, "intercept_", None)
     if hasattr(model, "estimators_"):

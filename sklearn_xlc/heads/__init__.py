@@ -2,8 +2,19 @@
 
 from sklearn_xlc.heads._base import Head, Targets
 from sklearn_xlc.heads.cascade import CascadeHead
+from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.flat import FlatHead
+from sklearn_xlc.heads.fourier import FourierHead
 from sklearn_xlc.heads.product import ProductHead
 from sklearn_xlc.heads.sampling import SamplingHead
 
-__all__ = ["CascadeHead", "FlatHead", "Head", "ProductHead", "SamplingHead", "Targets"]
+__all__ = [
+    "CascadeHead",
+    "ChunkedHead",
+    "FlatHead",
+    "FourierHead",
+    "Head",
+    "ProductHead",
+    "SamplingHead",
+    "Targets",
+]

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
-from sklearn_xlc.heads import FlatHead, Targets, flat
+from sklearn_xlc.heads import FlatHead, Targets, chunked
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4
@@ -17,7 +17,8 @@ WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
 def make(multilabel, dtype=torch.float64, **kwargs):
     torch.manual_seed(0)
     head = FlatHead(N_FEATURES, N_LABELS, multilabel, **kwargs).to(dtype)
-    torch.nn.init.normal_(head.bias)
+    if head.bias is not None:
+        torch.nn.init.normal_(head.bias)
     features = torch.randn(4, N_FEATURES, dtype=dtype, requires_grad=True)
     return head, features, MULTILABEL if multilabel else MULTICLASS
 
@@ -60,7 +61,7 @@ def loss_as_forward(monkeypatch):
 @pytest.mark.parametrize("memory_limit", [1, 2**30])
 @pytest.mark.parametrize("multilabel", [True, False])
 def test_fused_loss_equals_the_plain_one(monkeypatch, multilabel, memory_limit, chunk):
-    monkeypatch.setattr(flat, "CHUNK", chunk)
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
     head, features, targets = make(multilabel, memory_limit=memory_limit)
     head.loss(features, targets, WEIGHT).backward()
     expected = {id(p): p.grad for p in head.parameters()}
@@ -84,7 +85,7 @@ def test_fused_loss_equals_the_plain_one(monkeypatch, multilabel, memory_limit, 
 def test_fused_step_equals_the_unfused_step(monkeypatch, multilabel, rule):
     results = []
     for fused in (True, False):
-        monkeypatch.setattr(flat, "CHUNK", 4 if fused else 4096)
+        monkeypatch.setattr(chunked, "CHUNK", 4 if fused else 4096)
         head, features, targets = make(multilabel)
         group = {"params": list(head.parameters()), "rule": rule, "fused": fused}
         optimizer = RowOptimizer([group], lr=0.1)
@@ -109,7 +110,7 @@ def test_half_precision_is_close_and_keeps_the_weights_type():
 
 @pytest.mark.parametrize("k", [1, 4, N_LABELS])
 def test_topk_is_the_order_of_the_scores(monkeypatch, k):
-    monkeypatch.setattr(flat, "CHUNK", 3)
+    monkeypatch.setattr(chunked, "CHUNK", 3)
     head, features, _ = make(True)
     scores, ids = head.topk(features, k)
     expected, expected_ids = head.scores(features).topk(k, dim=1)
@@ -126,3 +127,22 @@ def test_prior_is_what_zero_features_predict(multilabel):
     scores = head.scores(torch.zeros(1, N_FEATURES, dtype=torch.float64))[0]
     probabilities = scores.sigmoid() if multilabel else scores.softmax(0)
     torch.testing.assert_close(probabilities, frequency)
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_bottleneck_without_biases_is_a_product_of_two_matrices(multilabel):
+    head, features, targets = make(multilabel, width=2, with_bias=False)
+    head.set_prior(torch.rand(N_LABELS, dtype=torch.float64))
+    inputs = features @ head.projection.weight.T + head.projection.bias
+    expected = inputs @ head.weight.T
+    torch.testing.assert_close(head.scores(features), expected)
+    head.loss(features, targets, WEIGHT).backward()
+    ours = [features.grad.clone(), *(p.grad.clone() for p in head.parameters())]
+    head.zero_grad()
+    features.grad = None
+    head.bias = torch.zeros(N_LABELS, dtype=torch.float64)
+    head.projection, linear = torch.nn.Identity(), head.projection
+    definition(head, linear(features), targets, WEIGHT).backward()
+    theirs = [features.grad, head.weight.grad, linear.weight.grad, linear.bias.grad]
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one, other)

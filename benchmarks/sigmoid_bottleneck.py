@@ -1,0 +1,229 @@
+"""Fig. 5 of the sigmoid bottleneck paper: unargmaxable label sets, and quality per parameter.
+
+    python benchmarks/sigmoid_bottleneck.py DATA_FOLDER --widths 25 50 100 200 --seeds 0 1 2
+
+For every number of learnt columns d and every seed it trains three output layers on the same
+encoder: "dft" (2k + 1 fixed Fourier columns beside the d learnt ones), "bottleneck" (the paper's
+baseline: d learnt columns, no biases) and "bottleneck+bias" (a stronger one that the paper does
+not have: with biases that start at the label frequencies, as the Fourier layer does here).
+Measured: precision and F1 at k on the test rows, trainable parameters of the output layer, the
+loss on validation rows after every epoch, and how many of the distinct test label sets are
+argmaxable, not argmaxable, or undecided (for bottlenecks of a seeded sample of them).
+Writes ``NAME.json``, ``NAME.md`` and, where matplotlib is installed, ``NAME.png``.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from _measure import describe_machine, load_part
+
+OUTPUTS = ("bottleneck", "bottleneck+bias", "dft")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
+    parser.add_argument("--widths", nargs="+", type=int, default=[25, 50, 100, 200])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--outputs", nargs="+", choices=OUTPUTS, default=OUTPUTS)
+    parser.add_argument("--hidden", type=int, default=512, help="width of the encoder")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--dropout", type=float, default=0.5)
+    parser.add_argument("--k", type=int, default=10, help="cut-off of F1")
+    parser.add_argument("--sets", type=int, default=200, help="label sets asked of a bottleneck")
+    parser.add_argument("--time-limit", type=float, default=5.0, help="seconds for each of them")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    return parser.parse_args()
+
+
+def make_classifier(output, width, seed, arguments):
+    """A classifier whose rows held out tell the loss of every epoch, without stopping early."""
+    from sklearn_xlc import DFTSigmoidClassifier
+    from sklearn_xlc.heads import FlatHead
+
+    class WithBias(DFTSigmoidClassifier):
+        def _build_head(self, n_features, code):
+            self.max_active_ = None
+            return FlatHead(n_features, code.n_labels, code.multilabel, width=self.n_slack)
+
+    kind = WithBias if output == "bottleneck+bias" else DFTSigmoidClassifier
+    return kind(
+        output="dft" if output == "dft" else "bottleneck",
+        n_slack=width,
+        hidden_layer_sizes=(arguments.hidden,),
+        dropout=arguments.dropout,
+        max_epochs=arguments.epochs,
+        early_stopping=True,
+        n_iter_no_change=arguments.epochs + 1,
+        device="cpu",
+        random_state=seed,
+    )
+
+
+def measure(output, width, seed, data, arguments):
+    """One row of the table: train, predict, verify."""
+    from sklearn_xlc.metrics import f1_at_k, precision_at_k
+
+    X, Y, X_test, Y_test, sets = data
+    classifier = make_classifier(output, width, seed, arguments)
+    start = time.process_time()
+    classifier.fit(X, Y)
+    fit_cpu = time.process_time() - start
+    top, _ = classifier.predict_topk(X_test, k=max(arguments.k, 5))
+    head = classifier.net_.module_.head
+    row = {
+        "output": output,
+        "width": width,
+        "seed": seed,
+        "max_active": classifier.max_active_,
+        "head_parameters": sum(p.numel() for p in head.parameters()),
+        "f1": f1_at_k(Y_test, top, k=arguments.k),
+        **{f"p{k}": precision_at_k(Y_test, top, k=k) for k in (1, 3, 5)},
+        "valid_loss": [float(epoch["valid_loss"]) for epoch in classifier.net_.history],
+        "fit_cpu_s": fit_cpu,
+    }
+    return row | verify(classifier, output, X_test, sets, seed, arguments)
+
+
+def verify(classifier, output, X_test, sets, seed, arguments):
+    """How many label sets the layer can predict: all of them for "dft", else a sample."""
+    from sklearn_xlc.geometry import verify_argmaxable
+
+    if output == "dft":
+        within = sets[np.diff(sets.indptr) <= classifier.max_active_]
+        options = {}
+    else:
+        rng = np.random.default_rng(seed)
+        within = sets[np.sort(rng.permutation(sets.shape[0])[: arguments.sets])]
+        head = classifier.net_.module_.head
+        options = {"intercept": None if head.bias is None else head.bias.detach().numpy()}
+    coef = classifier if output == "dft" else classifier.output_weights_
+    points = None if output == "dft" else classifier._output_inputs(X_test)
+    start = time.perf_counter()
+    report = verify_argmaxable(
+        coef, within, points=points, time_limit=arguments.time_limit, **options
+    )
+    return {
+        "n_sets": report.n_sets,
+        "argmaxable": report.n_argmaxable,
+        "narrow": int(report.narrow.sum()),
+        "not_argmaxable": report.n_unargmaxable,
+        "unknown": report.n_unknown,
+        "verify_wall_s": time.perf_counter() - start,
+    }
+
+
+def distinct_rows(Y):
+    """The label sets that occur, each once, without the empty one."""
+    sets = {Y.indices[a:b].tobytes(): i for i, (a, b) in enumerate(zip(Y.indptr, Y.indptr[1:]))}
+    sets.pop(b"", None)
+    return Y[sorted(sets.values())]
+
+
+def table(rows, k):
+    """Means over seeds, and spreads, as Markdown."""
+    lines = [
+        f"| d | output layer | parameters | P@1 | P@3 | P@5 | F1@{k} | best validation loss "
+        "| epochs to the bottleneck's best | test label sets: argmaxable / not / undecided |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for width in sorted({row["width"] for row in rows}):
+        target = {
+            row["seed"]: min(row["valid_loss"])
+            for row in rows
+            if row["width"] == width and row["output"] == "bottleneck"
+        }
+        for output in OUTPUTS:
+            chosen = [r for r in rows if r["width"] == width and r["output"] == output]
+            if chosen:
+                lines.append(_line(width, output, chosen, target))
+    return "\n".join(lines) + "\n"
+
+
+def _line(width, output, chosen, target):
+    def mean(name, scale=1.0, digits=1):
+        values = scale * np.array([row[name] for row in chosen])
+        spread = f" ± {values.std():.{digits}f}" if len(values) > 1 else ""
+        return f"{values.mean():.{digits}f}{spread}"
+
+    best = np.mean([min(row["valid_loss"]) for row in chosen])
+    reached = [_epochs_to(row["valid_loss"], target.get(row["seed"])) for row in chosen]
+    counts = [
+        sum(row[key] for row in chosen) for key in ("argmaxable", "not_argmaxable", "unknown")
+    ]
+    cells = (
+        width,
+        output,
+        f"{chosen[0]['head_parameters'] / 1e3:.0f} k",
+        *(mean(f"p{k}", 100) for k in (1, 3, 5)),
+        mean("f1", 1.0, 4),
+        f"{best:.2f}",
+        " ".join(map(str, reached)),
+        " / ".join(map(str, counts)),
+    )
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _epochs_to(losses, target):
+    """Number of epochs after which the loss is at most `target`; "-" if it never is."""
+    return next((i for i, loss in enumerate(losses, 1) if target and loss <= target), "-")
+
+
+def draw(rows, path, k):
+    """Fig. 5a and 5b."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for output, marker in zip(OUTPUTS, "os^"):
+        chosen = [row for row in rows if row["output"] == output]
+        widths = sorted({row["width"] for row in chosen})
+        groups = [[row for row in chosen if row["width"] == width] for width in widths]
+        shares = [
+            [100 * row["not_argmaxable"] / row["n_sets"] for row in group] for group in groups
+        ]
+        left.plot(widths, [np.mean(s) for s in shares], marker=marker, label=output)
+        parameters = [group[0]["head_parameters"] for group in groups]
+        f1 = [np.mean([row["f1"] for row in group]) for group in groups]
+        spread = [np.std([row["f1"] for row in group]) for group in groups]
+        right.errorbar(parameters, f1, spread, marker=marker, label=output, capsize=3)
+    left.set(xlabel="learnt columns d", ylabel="test label sets not argmaxable (%)", xscale="log")
+    left.set_xticks(widths, widths)
+    left.minorticks_off()
+    right.set(xlabel="trainable parameters of the output layer", ylabel=f"F1@{k}", xscale="log")
+    right.legend()
+    figure.savefig(path, dpi=150)
+
+
+def main():
+    arguments = parse_arguments()
+    (X, Y), (X_test, Y_test) = (
+        load_part(arguments.folder, "trn"),
+        load_part(arguments.folder, "tst"),
+    )
+    data = X, Y, X_test, Y_test, distinct_rows(Y_test)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    stem = arguments.out / f"bottleneck_{arguments.folder.resolve().name}"
+    rows = []
+    for width in arguments.widths:
+        for seed in arguments.seeds:
+            for output in arguments.outputs:
+                rows.append(measure(output, width, seed, data, arguments))
+                print({key: rows[-1][key] for key in rows[-1] if key != "valid_loss"}, flush=True)
+                report = {"machine": describe_machine(1), "options": vars(arguments), "rows": rows}
+                stem.with_suffix(".json").write_text(json.dumps(report, indent=1, default=str))
+                stem.with_suffix(".md").write_text(table(rows, arguments.k))
+    print(table(rows, arguments.k))
+    try:
+        draw(rows, stem.with_suffix(".png"), arguments.k)
+    except ModuleNotFoundError:
+        print("matplotlib is not installed: no picture")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Losses over chunks of labels, for every head whose logits are linear in what it reads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sklearn_xlc.heads._base import Head, Targets, Update, merge_topk, row_weights
+
+#: Labels a chunk: a batch of 256 logits in float32 then stays within the second-level cache.
+CHUNK = 4096
+
+
+class ChunkedHead(Head):
+    """Head whose loss, gradient and ranking go through chunks of labels.
+
+    Neither the logits nor the gradients of all labels are ever held at once: the loss takes each
+    chunk's optimiser step as soon as its gradient is known. (Multi-class keeps the logits where
+    they fit into `memory_limit`, and computes them twice where they do not.)
+
+    Subclasses say how the logits of a chunk come about in :meth:`logits`, and their derivative in
+    :meth:`backward`. Multi-label trains the sum over labels of the binary cross-entropy,
+    multi-class the softmax cross-entropy.
+
+    Parameters
+    ----------
+    n_features, n_labels, multilabel
+        See :class:`~sklearn_xlc.heads.Head`.
+    memory_limit : int, default=2**30
+        Bytes that temporary logits may take.
+    """
+
+    def __init__(
+        self, n_features: int, n_labels: int, multilabel: bool, memory_limit: int = 2**30
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel)
+        self.link = "sigmoid" if multilabel else "softmax"
+        self.memory_limit = memory_limit
+
+    def inputs(self, features: Tensor) -> Tensor:
+        """What the chunks read: the features, or an ordinary differentiable function of them."""
+        return features
+
+    @abstractmethod
+    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
+        """Logits of the labels of one chunk, of shape (n_rows, chunk)."""
+
+    @abstractmethod
+    def backward(
+        self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
+    ) -> None:
+        """Take a chunk's logit gradient: add the inputs' part to `into`, `update` the weights."""
+
+    def chunk_size(self) -> int:
+        """Labels a chunk."""
+        return CHUNK
+
+    def chunks(self) -> list[slice]:
+        """Slices of labels, in order."""
+        size = self.chunk_size()
+        starts = range(0, self.n_labels, size)
+        return [slice(start, min(start + size, self.n_labels)) for start in starts]
+
+    def loss(  # noqa: D102
+        self,
+        features: Tensor,
+        targets: Targets,
+        sample_weight: Tensor | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        inputs, weights = self.inputs(features), row_weights(sample_weight, features)
+        compute = _bce if self.multilabel else _softmax
+        if not torch.is_grad_enabled():
+            return compute(self, inputs, targets, weights, None)[0]
+        gradients: dict[nn.Parameter, Tensor] = {}
+
+        def collect(parameter: nn.Parameter, rows: slice, gradient: Tensor) -> None:
+            if parameter not in gradients:
+                gradients[parameter] = torch.zeros_like(parameter)
+            gradients[parameter][rows] += gradient
+
+        loss, into = compute(self, inputs.detach(), targets, weights, update or collect)
+        return _Precomputed.apply(loss, [into, *gradients.values()], inputs, *gradients)
+
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
+        best, inputs = None, self.inputs(features)
+        for chunk in self.chunks():
+            best = merge_topk(best, self.logits(inputs, chunk), chunk.start, k)
+        assert best is not None
+        return best
+
+    def scores(self, features: Tensor) -> Tensor:  # noqa: D102
+        inputs = self.inputs(features)
+        return torch.cat([self.logits(inputs, chunk) for chunk in self.chunks()], dim=1)
+
+
+class _Precomputed(torch.autograd.Function):
+    """A loss whose gradients are known already."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, gradients: list[Tensor], *variables: Tensor) -> Tensor:
+        ctx.save_for_backward(*gradients)
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, None, *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors))
+
+
+def _positives_by_chunk(head: ChunkedHead, targets: Targets) -> list[tuple[Tensor, Tensor]]:
+    """Rows and columns of the positives within every chunk."""
+    ids, order = targets.ids.sort()
+    rows, chunks = targets.rows[order], head.chunks()
+    edges = torch.tensor([*(chunk.start for chunk in chunks), head.n_labels], device=ids.device)
+    starts = torch.searchsorted(ids, edges).tolist()
+    return [
+        (rows[start:stop], ids[start:stop] - chunk.start)
+        for chunk, start, stop in zip(chunks, starts[:-1], starts[1:])
+    ]
+
+
+@torch.no_grad()
+def _bce(
+    head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
+) -> tuple[Tensor, Tensor]:
+    loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
+    for chunk, positives in zip(head.chunks(), _positives_by_chunk(head, targets)):
+        logits = head.logits(inputs, chunk)
+        # BCE = softplus(z) - y z, and its derivative is sigmoid(z) - y.
+        loss += weights @ F.softplus(logits).sum(1) - weights[positives[0]] @ logits[positives]
+        if update is not None:
+            gradient = logits.sigmoid_()
+            gradient[positives] -= 1.0
+            head.backward(inputs, chunk, gradient.mul_(weights[:, None]), into, update)
+    return loss, into
+
+
+@torch.no_grad()
+def _softmax(
+    head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
+) -> tuple[Tensor, Tensor]:
+    size = len(inputs) * head.n_labels * inputs.element_size()
+    keep = update is not None and size <= head.memory_limit
+    kept, normaliser = [], inputs.new_full((len(inputs),), float("-inf"))
+    positive, places = inputs.new_zeros(len(inputs)), _positives_by_chunk(head, targets)
+    for chunk, (rows, columns) in zip(head.chunks(), places):
+        logits = head.logits(inputs, chunk)
+        normaliser = torch.logaddexp(normaliser, logits.logsumexp(1))
+        positive[rows] = logits[rows, columns]
+        if keep:
+            kept.append(logits)
+    loss, into = weights @ (normaliser - positive), torch.zeros_like(inputs)
+    if update is None:
+        return loss, into
+    for number, (chunk, here) in enumerate(zip(head.chunks(), places)):
+        logits = kept[number] if keep else head.logits(inputs, chunk)
+        gradient = logits.sub_(normaliser[:, None]).exp_()
+        gradient[here] -= 1.0
+        head.backward(inputs, chunk, gradient.mul_(weights[:, None]), into, update)
+    return loss, into

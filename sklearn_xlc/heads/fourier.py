@@ -1,0 +1,204 @@
+"""Fourier output layer: every set of up to k labels can be predicted, however many labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc.geometry import fourier_matrix
+from sklearn_xlc.heads._base import Update
+from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead
+
+#: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
+#: sweep_fourier.py); beyond, chunks of labels share one small basis.
+MATRIX_LIMIT = 10_000
+#: Size of a Fourier column's entries as the optimiser sees them. Of columns of norm one they would
+#: fall with the number of labels, and with them the effect of a step; 0.05 to 0.2 are equally good
+#: on 1 000 to 17 000 labels, 0.7 is worse.
+ENTRY = 0.1
+
+
+class FourierHead(ChunkedHead):
+    r"""Fixed Fourier columns that guarantee, and learnt slack columns that help.
+
+    The logits are :math:`W p + S q`, where W is
+    :func:`~sklearn_xlc.geometry.fourier_matrix` of n labels and k active ones, S is a learnt matrix
+    of shape (n, s), and the coefficients p and q are linear in the features. W is never trained,
+    and beyond 10 000 labels never held [1]_.
+
+    Parameters
+    ----------
+    n_features, n_labels, multilabel
+        See :class:`~sklearn_xlc.heads.Head`. Multi-label trains the sum over labels of the
+        binary cross-entropy, multi-class the softmax cross-entropy.
+    max_active : int
+        Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
+    n_slack : int, default=0
+        Number s of learnt columns.
+    memory_limit : int, default=2**30
+        Bytes that temporary logits may take.
+    method : {"auto", "matrix", "fft", "chunk"}, default="auto"
+        Way to the same product with W: the matrix; a fast Fourier transform; or chunks of labels,
+        for which the coefficients are turned by the phase of the chunk's first label and then
+        multiplied with one basis. "auto": "matrix" up to 10 000 labels, "chunk" beyond.
+
+    Attributes
+    ----------
+    projection : Linear
+        Makes the coefficients of W, then of S.
+    slack : Parameter of shape (n_labels, n_slack)
+    gain : float
+        Factor of the Fourier coefficients.
+
+    References
+    ----------
+    .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
+       Sparse Multi-Label Classification. AAAI 2024. Equation 8.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import FourierHead
+    >>> head = FourierHead(n_features=4, n_labels=10, multilabel=True, max_active=2, n_slack=1)
+    >>> head.scores(torch.zeros(3, 4)).shape
+    torch.Size([3, 10])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        max_active: int,
+        n_slack: int = 0,
+        memory_limit: int = 2**30,
+        method: str = "auto",
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel, memory_limit)
+        if 2 * max_active + 1 > n_labels:
+            raise ValueError(
+                f"max_active={max_active} needs {2 * max_active + 1} Fourier columns, more than "
+                f"n_labels={n_labels}: a flat layer already represents every assignment"
+            )
+        if method == "auto":
+            method = "matrix" if n_labels <= MATRIX_LIMIT else "chunk"
+        self.max_active, self.n_slack, self.method = max_active, n_slack, method
+        self.width = 2 * max_active + 1
+        self.gain = ENTRY * n_labels**0.5
+        self.projection = nn.Linear(n_features, self.width + n_slack)
+        self.slack = nn.Parameter(torch.zeros(n_labels, n_slack))
+        # Coefficients of W, and the slack column of the prior, start at their bias; the other slack
+        # columns start at zero on features that tell rows apart: so the first logits are the prior.
+        nn.init.zeros_(self.projection.weight[: self.width + 1])
+        nn.init.zeros_(self.projection.bias)
+        self._tables: dict[Any, Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": {}}
+
+    def fused_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+        return [self.slack] if self.n_slack else []
+
+    def set_prior(self, frequency: Tensor) -> None:
+        """Start at the mean number of labels a row; with slack, at the frequency of each label."""
+        prior = frequency.clamp(1e-7, 1 - 1e-3)
+        target = torch.logit(prior) if self.multilabel else prior.log()
+        constant = target.mean()
+        if not self.n_slack and self.multilabel:
+            constant = torch.logit((frequency.sum() / self.n_labels).clamp(1e-7, 1 - 1e-3))
+        with torch.no_grad():
+            # The first column of W is constant, 1 / sqrt(n).
+            self.projection.bias[0] = self.n_labels**0.5 * constant / self.gain
+            if self.n_slack:
+                self.projection.bias[self.width] = 1.0
+                self.slack[:, 0] = target - constant
+
+    def inputs(self, features: Tensor) -> Tensor:
+        """Coefficients of the columns of :meth:`output_weights`."""
+        coefficients = self.projection(features)
+        key = ("gains", coefficients.dtype, coefficients.device)
+        if key not in self._tables:
+            self._tables[key] = coefficients.new_ones(self.width + self.n_slack)
+            self._tables[key][: self.width] = self.gain
+        return coefficients * self._tables[key]
+
+    def chunk_size(self) -> int:  # noqa: D102
+        return CHUNK if self.method == "chunk" else self.n_labels
+
+    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:  # noqa: D102
+        coefficients = inputs[:, : self.width]
+        if self.method == "fft":
+            logits = _inverse_transform(coefficients, self.n_labels)
+        else:
+            if chunk.start:
+                coefficients = _turn(coefficients, *self._phase(chunk.start, inputs))
+            logits = coefficients @ self._basis(inputs)[: chunk.stop - chunk.start].T
+        if self.n_slack:
+            logits = logits.addmm_(inputs[:, self.width :], self.slack[chunk].T)
+        return logits
+
+    def backward(  # noqa: D102
+        self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
+    ) -> None:
+        if self.method == "fft":
+            coefficients = _transform(gradient, self.max_active)
+        else:
+            coefficients = gradient @ self._basis(inputs)[: chunk.stop - chunk.start]
+            if chunk.start:
+                cosines, sines = self._phase(chunk.start, inputs)
+                coefficients = _turn(coefficients, cosines, -sines)
+        into[:, : self.width] += coefficients
+        if self.n_slack:
+            into[:, self.width :] += gradient @ self.slack[chunk]
+            update(self.slack, chunk, gradient.T @ inputs[:, self.width :])
+
+    def output_weights(self) -> np.ndarray:
+        """Fourier and slack columns, of shape (n_labels, 2 * max_active + 1 + n_slack)."""
+        slack = self.slack.detach().cpu().numpy()
+        return np.hstack([fourier_matrix(self.n_labels, self.max_active), slack])
+
+    def _basis(self, like: Tensor) -> Tensor:
+        """First rows of W, as many as a chunk has."""
+        key = ("basis", like.dtype, like.device)
+        if key not in self._tables:
+            size = min(self.chunk_size(), self.n_labels)
+            rows = fourier_matrix(self.n_labels, self.max_active, stop=size)
+            self._tables[key] = torch.as_tensor(rows, dtype=like.dtype, device=like.device)
+        return self._tables[key]
+
+    def _phase(self, shift: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of the angle by which each frequency turns over `shift` labels."""
+        key = (shift, like.dtype, like.device)
+        if key not in self._tables:
+            # f * shift modulo n is exact in integers, so that high frequencies lose no digits.
+            turns = np.arange(1, self.max_active + 1) * shift % self.n_labels
+            angles = 2 * np.pi / self.n_labels * turns
+            table = np.stack([np.cos(angles), np.sin(angles)])
+            self._tables[key] = torch.as_tensor(table, dtype=like.dtype, device=like.device)
+        return self._tables[key][0], self._tables[key][1]
+
+
+def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Coefficients of the same function of t, read from a later label on."""
+    turned = coefficients.clone()
+    even, odd = coefficients[:, 1::2], coefficients[:, 2::2]
+    turned[:, 1::2] = even * cosines + odd * sines
+    turned[:, 2::2] = odd * cosines - even * sines
+    return turned
+
+
+def _inverse_transform(coefficients: Tensor, n_labels: int) -> Tensor:
+    """Product with W by an inverse real Fourier transform."""
+    spectrum = torch.complex(coefficients[:, 1::2], -coefficients[:, 2::2]) / 2**0.5
+    constant = torch.complex(coefficients[:, :1], torch.zeros_like(coefficients[:, :1]))
+    return torch.fft.irfft(torch.cat([constant, spectrum], dim=1), n=n_labels, norm="ortho")
+
+
+def _transform(gradient: Tensor, max_active: int) -> Tensor:
+    """Product with the transpose of W by a real Fourier transform."""
+    spectrum = torch.fft.rfft(gradient, norm="ortho")[:, : max_active + 1]
+    pairs = torch.stack([spectrum.real, -spectrum.imag], dim=2)[:, 1:] * 2**0.5
+    return torch.cat([spectrum.real[:, :1], pairs.flatten(1)], dim=1)

@@ -1,0 +1,173 @@
+"""The Fourier head: three ways to one product, its gradients, and its first logits."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+from sklearn_xlc.geometry import fourier_adjoint, fourier_forward, fourier_matrix
+from sklearn_xlc.heads import FourierHead, Targets, chunked, fourier
+from sklearn_xlc.training import RowOptimizer
+
+N_FEATURES = 4
+TARGETS = Targets(torch.tensor([0, 2, 2, 5, 6]), torch.tensor([3, 10, 0, 4, 7, 10]))
+MULTICLASS = Targets(torch.arange(5), torch.tensor([10, 0, 3, 3]))
+WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
+
+
+def make(n_labels=11, max_active=2, n_slack=3, multilabel=True, **kwargs):
+    torch.manual_seed(0)
+    head = FourierHead(N_FEATURES, n_labels, multilabel, max_active, n_slack, **kwargs).double()
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    return head, torch.randn(4, N_FEATURES, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture(params=["matrix", "fft", "chunk"])
+def method(request, monkeypatch):
+    monkeypatch.setattr(fourier, "CHUNK", 4)
+    return request.param
+
+
+def definition(head, features, targets, weight):
+    coefficients = head.projection(features)
+    basis = torch.as_tensor(fourier_matrix(head.n_labels, head.max_active))
+    logits = head.gain * coefficients[:, : head.width] @ basis.T
+    logits = logits + coefficients[:, head.width :] @ head.slack.T
+    indicator = torch.zeros_like(logits)
+    indicator[targets.rows, targets.ids] = 1.0
+    if head.multilabel:
+        rows = F.binary_cross_entropy_with_logits(logits, indicator, reduction="none").sum(1)
+    else:
+        rows = -(indicator * logits.log_softmax(1)).sum(1)
+    return (weight * rows).sum() / weight.sum()
+
+
+@pytest.mark.parametrize(
+    "n_labels, max_active",
+    [(11, 0), (11, 5), (12, 5), (257, 10), (4095, 40), (10_007, 80), (100_000, 3), (100_003, 3)],
+)
+def test_three_ways_agree_with_the_kernels(n_labels, max_active):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(2, 3, dtype=torch.float64, generator=generator)
+    gradient = torch.randn(2, n_labels, dtype=torch.float64, generator=generator)
+    for way in ("matrix", "fft", "chunk"):
+        torch.manual_seed(1)
+        head = FourierHead(3, n_labels, True, max_active, method=way).double()
+        torch.nn.init.normal_(head.projection.weight)
+        inputs = head.inputs(features).detach()
+        logits = torch.cat([head.logits(inputs, chunk) for chunk in head.chunks()], 1)
+        expected = fourier_forward(inputs.numpy(), n_labels)
+        np.testing.assert_allclose(logits.numpy(), expected, rtol=0, atol=1e-10 * head.gain)
+        into = torch.zeros_like(inputs)
+        for chunk in head.chunks():
+            head.backward(inputs, chunk, gradient[:, chunk].contiguous(), into, None)
+        expected = fourier_adjoint(gradient.numpy(), max_active)
+        np.testing.assert_allclose(into.numpy(), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_slack", [0, 3])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_loss_is_its_definition_and_its_gradient_is_right(monkeypatch, method, multilabel, n_slack):
+    monkeypatch.setattr(FourierHead, "forward", FourierHead.loss)  # for functional_call
+    head, features = make(multilabel=multilabel, n_slack=n_slack, method=method)
+    targets = TARGETS if multilabel else MULTICLASS
+    loss = head.loss(features, targets, WEIGHT)
+    torch.testing.assert_close(loss, definition(head, features, targets, WEIGHT))
+    with torch.no_grad():
+        torch.testing.assert_close(head.loss(features, targets, WEIGHT), loss)
+    names = [name for name, p in head.named_parameters() if p.numel()]
+    tensors = [dict(head.named_parameters())[n].detach().clone().requires_grad_() for n in names]
+
+    def call(features, *parameters):
+        return torch.func.functional_call(
+            head, dict(zip(names, parameters)), (features, targets, WEIGHT)
+        )
+
+    assert gradcheck(call, (features, *tensors))
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam", "adagrad"])
+def test_fused_step_equals_the_unfused_step(method, rule):
+    results = []
+    for fused in (True, False):
+        head, features = make(method=method)
+        fused_group = {"params": head.fused_parameters(), "rule": rule, "fused": fused}
+        rest = {"params": list(head.projection.parameters()), "rule": rule}
+        optimizer = RowOptimizer([fused_group, rest], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            update = optimizer.update if fused else None
+            head.loss(features, TARGETS, None, update).backward()
+            optimizer.step()
+        results.append([p.detach().clone() for p in head.parameters()])
+    for one, other in zip(*results):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("n_slack", [1, 5])
+def test_first_logits_are_the_frequency_of_each_label(method, multilabel, n_slack):
+    torch.manual_seed(0)
+    head = FourierHead(N_FEATURES, 11, multilabel, 2, n_slack, method=method).double()
+    frequency = torch.rand(11, dtype=torch.float64) * 0.2 + 0.01
+    frequency = frequency if multilabel else frequency / frequency.sum()
+    head.set_prior(frequency)
+    scores = head.scores(torch.randn(3, N_FEATURES, dtype=torch.float64))
+    probabilities = scores.sigmoid() if multilabel else scores.softmax(1)
+    torch.testing.assert_close(probabilities, frequency.expand(3, -1), rtol=1e-12, atol=1e-14)
+
+
+def test_first_logits_without_slack_are_the_mean_number_of_labels(method):
+    head = FourierHead(N_FEATURES, 11, True, 2, method=method).double()
+    frequency = torch.rand(11, dtype=torch.float64) * 0.2
+    head.set_prior(frequency)
+    scores = head.scores(torch.randn(3, N_FEATURES, dtype=torch.float64))
+    expected = torch.logit(frequency.mean()).expand(3, 11)  # logit(mean labels a row / n)
+    torch.testing.assert_close(scores, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("k", [1, 4, 11])
+def test_topk_is_the_order_of_the_scores(method, k):
+    head, features = make(method=method)
+    scores, ids = head.topk(features, k)
+    expected, expected_ids = head.scores(features).topk(k, dim=1)
+    torch.testing.assert_close(scores, expected)
+    torch.testing.assert_close(ids, expected_ids)
+
+
+def test_output_weights_give_the_scores(method):
+    head, features = make(method=method)
+    expected = head.inputs(features).detach().numpy() @ head.output_weights().T
+    np.testing.assert_allclose(head.scores(features).detach().numpy(), expected, atol=1e-12)
+
+
+def test_tables_are_not_saved_and_not_parameters():
+    head, features = make(n_labels=5000, max_active=40, n_slack=0)
+    expected = head.scores(features)
+    assert len(pickle.dumps(head)) < 20_000
+    assert sum(p.numel() for p in head.parameters()) == 81 * (N_FEATURES + 1)
+    again = copy.deepcopy(head)
+    assert not again._tables
+    torch.testing.assert_close(again.scores(features), expected, rtol=0, atol=0)
+
+
+def test_as_many_columns_as_labels_are_refused():
+    with pytest.raises(ValueError, match="max_active=3 needs 7 Fourier columns, more than n_la"):
+        FourierHead(N_FEATURES, 6, True, 3)
+
+
+def test_single_precision_at_a_million_labels_is_close():
+    torch.manual_seed(0)
+    head = FourierHead(3, 1_000_000, True, 80)
+    torch.nn.init.normal_(head.projection.weight, std=0.1)
+    features = torch.randn(1, 3)
+    with torch.no_grad():
+        scores = head.scores(features)[0]
+        exact = fourier_forward(head.inputs(features)[0].double().numpy(), 1_000_000)
+    assert np.abs(scores.numpy() - exact).max() < 1e-5 * np.abs(exact).max()
+    assert chunked.CHUNK < 1_000_000

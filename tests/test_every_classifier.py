@@ -1,0 +1,241 @@
+"""What every classifier owes its user, whatever its output layer."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+
+N_LABELS = 23
+SMALL = {"embedding_dim": 8}
+MULTI_CLASS = {
+    "flat": MultiHeadClassifier("flat"),
+    "product": MultiHeadClassifier("product"),
+    "product-3-heads": MultiHeadClassifier("product", n_heads=3),
+    "product-groups": MultiHeadClassifier("product", n_groups=3),
+    "product-bce": MultiHeadClassifier("product", loss="bce"),
+    "product-joint": MultiHeadClassifier("product", loss="joint_ce"),
+    "cascade": MultiHeadClassifier("cascade", beam_width=30, **SMALL),
+    "cascade-narrow": MultiHeadClassifier("cascade", beam_width=2, **SMALL),
+    "cascade-3-heads": MultiHeadClassifier("cascade", n_heads=3, beam_width=30, **SMALL),
+    "sampling": MultiHeadClassifier("sampling"),
+    "sampling-arcface": MultiHeadClassifier("sampling", loss="arcface", margin=0.1, scale=8.0),
+    "sampling-corrected": MultiHeadClassifier("sampling", n_sampled_heads=2, correction=True),
+    "dft": DFTSigmoidClassifier(n_slack=8),
+    "bottleneck": DFTSigmoidClassifier(n_slack=32, output="bottleneck"),
+}
+MULTI_LABEL = {
+    "flat": MULTI_CLASS["flat"],
+    "cascade": MULTI_CLASS["cascade"],
+    "cascade-3-heads": MULTI_CLASS["cascade-3-heads"],
+    "dft": MULTI_CLASS["dft"],
+    "dft-no-slack": DFTSigmoidClassifier(n_slack=0),
+    "bottleneck": MULTI_CLASS["bottleneck"],
+}
+EVERY = [(name, False) for name in MULTI_CLASS] + [(name, True) for name in MULTI_LABEL]
+every_classifier = pytest.mark.parametrize("name, multilabel", EVERY)
+#: The beam of "cascade-narrow" hides labels from `predict_topk` that `decision_function` scores.
+every_exact_one = pytest.mark.parametrize(
+    "name, multilabel", [e for e in EVERY if "narrow" not in e[0]]
+)
+NO_PROBABILITIES = ("product-bce", "product-joint", "sampling-arcface")
+
+
+def quick(name="flat", multilabel=False, **params):
+    defaults = {
+        "hidden_layer_sizes": (16,),
+        "max_epochs": 80,
+        "learning_rate": 0.02,
+        "random_state": 0,
+    }
+    chosen = (MULTI_LABEL if multilabel else MULTI_CLASS)[name]
+    return clone(chosen).set_params(**{**defaults, **params})
+
+
+def make_data(multilabel, n_rows=150, dtype=np.float64):
+    if multilabel:
+        X, Y = make_extreme_multilabel(n_rows, 60, N_LABELS, random_state=0)
+        Y = sp.csr_matrix(Y)
+        Y.data[Y.indptr[3] : Y.indptr[4]] = 0  # row 3 has no label
+        Y.data[Y.indices == 5] = 0  # no row has label 5
+        Y.eliminate_zeros()
+        return X.astype(dtype), Y
+    X, y = make_extreme_multiclass(
+        n_rows, 60, N_LABELS, zipf_exponent=0.5, all_classes=True, random_state=0
+    )
+    return X.astype(dtype), y
+
+
+# --- predictions agree with each other --------------------------------------------------------
+
+
+@every_exact_one
+def test_it_learns(name, multilabel):
+    X, y = make_data(multilabel)
+    clf = quick(name, multilabel, max_epochs=100).fit(X, y)
+    best = clf.predict_topk(X, k=1)[0][:, 0]
+    if multilabel:
+        kept = np.delete(np.arange(150), 3)
+        assert np.mean(y[kept, best[kept]]) > 0.9
+    else:
+        assert np.mean(best == y) > 0.9
+        assert clf.score(X, y) > 0.9
+
+
+@every_exact_one
+@pytest.mark.parametrize("k", [1, 4, N_LABELS])
+def test_topk_is_the_head_of_the_sorted_decision_function(name, multilabel, k):
+    X, y = make_data(multilabel)
+    clf = quick(name, multilabel).fit(X, y)
+    scores = clf.decision_function(X)
+    labels, best = clf.predict_topk(X, k=k)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    np.testing.assert_allclose(best, np.take_along_axis(scores, order, 1), rtol=1e-9, atol=1e-9)
+    # Labels may change places where their scores are equal up to rounding.
+    np.testing.assert_allclose(np.take_along_axis(scores, labels, 1), best, rtol=1e-9, atol=1e-9)
+    assert all(len(set(row)) == k for row in labels)
+    sparse = clf.predict_topk_sparse(X, k=k)
+    assert sparse.shape == scores.shape
+    assert sparse.has_canonical_format
+    np.testing.assert_array_equal(np.diff(sparse.indptr), k)
+    np.testing.assert_array_equal(sparse[np.arange(len(labels))[:, None], labels].toarray(), best)
+
+
+@every_exact_one
+def test_probabilities(name, multilabel):
+    X, y = make_data(multilabel)
+    clf = quick(name, multilabel)
+    if name in NO_PROBABILITIES:
+        assert not hasattr(clf, "predict_proba")
+        assert not hasattr(clf.fit(X, y), "predict_proba")
+        return
+    clf.fit(X, y)
+    probabilities, scores = clf.predict_proba(X), clf.decision_function(X)
+    assert ((probabilities > 0) & (probabilities < 1)).all()
+    order = np.argsort(scores, axis=1)
+    assert (np.diff(np.take_along_axis(probabilities, order, 1), axis=1) >= -1e-12).all()
+    if multilabel:
+        predicted = clf.predict(X)
+        np.testing.assert_array_equal(predicted.toarray() > 0, probabilities > 0.5)
+        assert 0 < predicted.nnz < predicted.shape[0] * N_LABELS
+    else:
+        np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-9)
+        np.testing.assert_array_equal(clf.predict(X), clf.classes_[probabilities.argmax(1)])
+
+
+@every_exact_one
+def test_batches_of_prediction_do_not_matter(name, multilabel, monkeypatch):
+    X, y = make_data(multilabel)
+    clf = quick(name, multilabel).fit(X, y)
+    expected = clf.decision_function(X), clf.predict(X), clf.predict_topk(X)
+    monkeypatch.setattr("sklearn_xlc._prediction.PREDICT_BATCH", 7)
+    np.testing.assert_allclose(clf.decision_function(X), expected[0], rtol=1e-9, atol=1e-9)
+    different = clf.predict(X) != expected[1]
+    assert not (different.nnz if multilabel else different.any())
+    np.testing.assert_array_equal(clf.predict_topk(X)[0], expected[2][0])
+
+
+def test_every_label_may_be_predicted():
+    """The number of labels of a row is bounded by the scores, not by what training saw."""
+    X, y = make_data(True)
+    for name in ("flat", "cascade", "cascade-3-heads"):
+        clf = quick(name, True).fit(X, y)
+        with torch.no_grad():
+            for parameter in clf.net_.module_.head.parameters():
+                parameter.abs_().add_(5.0)
+            np.testing.assert_array_equal(clf.predict(X).toarray(), 1)
+
+
+@every_classifier
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e15])
+def test_no_weights_make_it_name_a_label_that_does_not_exist(name, multilabel, scale):
+    X, y = make_data(multilabel, n_rows=40)
+    clf = quick(name, multilabel, max_epochs=1).fit(X, y)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        with torch.no_grad():
+            for parameter in clf.net_.module_.head.parameters():
+                values = scale * rng.normal(size=parameter.shape)
+                parameter.copy_(torch.from_numpy(values))
+        for k in (1, 5, N_LABELS):
+            labels, scores = clf.predict_topk(X, k=k)
+            assert labels.min() >= 0
+            assert labels.max() < N_LABELS
+            assert (np.diff(np.sort(labels, axis=1), axis=1) > 0).all()
+            assert not np.isnan(scores).any()
+        assert clf.predict(X).shape[0] == 40
+
+
+# --- labels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MULTI_LABEL)
+def test_labels_that_were_never_seen_are_unlikely(name):
+    X, y = make_data(True)
+    clf = quick(name, True, max_epochs=100).fit(X, y)
+    assert clf.predict(X)[:, 5].nnz == 0
+    assert clf.predict_proba(X)[:, 5].mean() < 0.05
+    assert clf.predict(X)[3].nnz < N_LABELS
+
+
+@pytest.mark.parametrize("name", MULTI_LABEL)
+def test_one_label(name):
+    """An indicator with one column is a legal, if small, label space."""
+    X, _ = make_data(True)
+    y = sp.csr_matrix((X[:, [0]].toarray() > 0).astype(int))
+    clf = quick(name, True).fit(X, y)
+    assert clf.predict(X).shape == clf.decision_function(X).shape == (150, 1)
+    assert clf.predict_topk(X, k=1)[0].max() == 0
+
+
+# --- weights ----------------------------------------------------------------------------------
+
+
+# The correction of sampling depends on the number of rows of a batch.
+@pytest.mark.parametrize("name, multilabel", [e for e in EVERY if "corrected" not in e[0]])
+def test_integer_weights_repeat_rows(name, multilabel):
+    X, y = make_data(multilabel, n_rows=90)
+    X = X.toarray()
+    weight = np.arange(90) % 4
+    repeated = np.repeat(np.arange(90), weight)
+    weighted = quick(name, multilabel, max_epochs=10).fit(X, y, sample_weight=weight)
+    rest = quick(name, multilabel, max_epochs=10)
+    if multilabel:
+        rest.fit(X[repeated], y[repeated])
+    else:  # rows of weight zero count for nothing, but they name their class
+        rows, ones = np.r_[repeated, np.arange(90)], np.r_[np.ones(len(repeated)), np.zeros(90)]
+        rest.fit(X[rows], y[rows], ones)
+    np.testing.assert_allclose(
+        weighted.decision_function(X), rest.decision_function(X), rtol=1e-6, atol=1e-6
+    )
+
+
+# --- the estimator as a citizen of scikit-learn -----------------------------------------------
+
+
+TEXTS = [
+    "a large body of water",
+    "a body of salt water",
+    "a small stream of water",
+    "an animal that barks",
+    "a small animal that purrs",
+    "a large animal with a trunk",
+]
+KINDS = ["water", "water", "water", "animal", "animal", "animal"]
+
+
+def test_text_in_a_pipeline():
+    for name in ("flat", "product", "cascade", "sampling", "dft"):
+        clf = quick(name, max_epochs=60)
+        model = make_pipeline(TfidfVectorizer(dtype=np.float32), clf).fit(TEXTS, KINDS)
+        assert model.predict(["a stream of salt water", "an animal with fur"]).tolist() == [
+            "water",
+            "animal",
+        ]
+        parameter = next(model[-1].net_.module_.parameters())
+        assert parameter.dtype == torch.float32
