@@ -1,6 +1,7 @@
 """Data: files of the Extreme Classification Repository, generators, one embedded real data set."""
 
 from sklearn_xlc.datasets._generators import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.datasets._label_set_images import make_label_set_images
 from sklearn_xlc.datasets._wordnet_glosses import load_wordnet_glosses
 from sklearn_xlc.datasets._xmc_file import dump_xmc_file, load_xmc_file
 
@@ -10,4 +11,5 @@ __all__ = [
     "load_xmc_file",
     "make_extreme_multiclass",
     "make_extreme_multilabel",
+    "make_label_set_images",
 ]

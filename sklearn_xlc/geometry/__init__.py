@@ -3,7 +3,10 @@
 With fewer features than labels a sigmoid layer cannot predict most combinations of labels, whatever
 its input. :func:`verify_argmaxable` proves it for the label sets of one's own data and any linear
 layer, and :func:`fourier_matrix` is a layer for which it does not happen up to a given number of
-active labels. Arrays go in, arrays come out; torch is not needed.
+active labels. With the softmax, :func:`simplex_etf`
+gives a fixed layer, and :func:`nearest_label_sets`, :func:`divergence_label_sets` and
+:func:`seen_label_sets` turn logits or features into label sets. Arrays go in, arrays come out;
+torch is not needed.
 """
 
 from sklearn_xlc.geometry._argmaxability import is_argmaxable, verify_argmaxable
@@ -15,17 +18,34 @@ from sklearn_xlc.geometry._fourier import (
     fourier_witness,
     witness_margin,
 )
+from sklearn_xlc.geometry._label_set_fitting import fit_label_set_scales, fit_temperature
+from sklearn_xlc.geometry._label_sets import (
+    divergence_label_sets,
+    label_sets_to_csr,
+    nearest_label_sets,
+)
 from sklearn_xlc.geometry._report import ArgmaxabilityReport
+from sklearn_xlc.geometry._seen_label_sets import seen_label_sets
+from sklearn_xlc.geometry._simplex_etf import coherence, simplex_etf, welch_bound
 
 __all__ = [
     "ArgmaxabilityReport",
+    "coherence",
     "count_argmaxable",
     "count_sign_changes",
+    "divergence_label_sets",
+    "fit_label_set_scales",
+    "fit_temperature",
     "fourier_adjoint",
     "fourier_forward",
     "fourier_matrix",
     "fourier_witness",
     "is_argmaxable",
+    "label_sets_to_csr",
+    "nearest_label_sets",
+    "seen_label_sets",
+    "simplex_etf",
     "verify_argmaxable",
+    "welch_bound",
     "witness_margin",
 ]

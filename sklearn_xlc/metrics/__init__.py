@@ -1,8 +1,8 @@
-"""Metrics of ranked predictions over large label spaces.
+"""Metrics of ranked predictions over large label spaces, and of the geometry of features.
 
-Every metric takes ``(y_true, y_pred, k=5)`` and returns a float. Truth and prediction may be dense
-or sparse, and a prediction may also be the label ids that ``predict_topk`` returns: nothing of the
-size ``(n_samples, n_labels)`` is made unless the caller brings it.
+Every metric of a ranking takes ``(y_true, y_pred, k=5)`` and returns a float. Truth and prediction
+may be dense or sparse, and a prediction may also be the label ids that ``predict_topk`` returns:
+nothing of the size ``(n_samples, n_labels)`` is made unless the caller brings it.
 
 ========  ==================================================================================
 argument  accepted
@@ -17,8 +17,13 @@ y_pred    *integer* array of label ids, best first, ``(n_samples, >=k)``; -1 nam
 
 Equal scores are ranked by label id, smaller first. Rows without any true label count, with zero, as
 in the tools of the extreme classification repository.
+
+:func:`neural_collapse` measures features and a classifier, :func:`soft_label_mass` probabilities.
+For predicted label sets use scikit-learn's own metrics, which accept CSR indicators: `f1_score`,
+`accuracy_score` (subset accuracy) and `jaccard_score` with ``average="samples"`` (set IoU).
 """
 
+from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
 from sklearn_xlc.metrics._propensity import propensities, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
@@ -34,10 +39,12 @@ __all__ = [
     "cross_val_topk",
     "f1_at_k",
     "ndcg_at_k",
+    "neural_collapse",
     "precision_at_k",
     "propensities",
     "psndcg_at_k",
     "psp_at_k",
     "recall_at_k",
+    "soft_label_mass",
     "topk_scorer",
 ]

@@ -1,0 +1,235 @@
+"""Images that show several objects at once: the pad-stack data of multi-label neural collapse."""
+
+from itertools import combinations
+from numbers import Integral
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.utils import check_array, check_scalar, column_or_1d
+
+from sklearn_xlc.datasets._generators import _generator
+
+
+def make_label_set_images(
+    images=None,
+    labels=None,
+    *,
+    n_per_class=100,
+    n_per_pair=20,
+    n_per_triple=0,
+    n_per_quadruple=0,
+    max_shift=None,
+    held_out=(),
+    random_state=None,
+):
+    """Compose images of one to four objects from images of one object each.
+
+    A composed image is twice as high and as wide as the given ones. It shows one image of every
+    label of its label set, each near a corner of its own, on a ground of zeros: the first two in
+    the upper left and the lower right corner, whichever way round, a third and a fourth in the
+    other two. Each image is moved from its corner towards the middle by a random number of pixels.
+    Where images overlap the larger value shows.
+
+    Parameters
+    ----------
+    images : array-like of shape (n_images, height, width) or (n_images, height, width, \
+n_channels), default=None
+        Images of one object each, not negative. None: the 8 x 8 digits of scikit-learn, scaled
+        to [0, 1].
+    labels : array-like of shape (n_images,), default=None
+        Their classes. None if and only if `images` is None.
+    n_per_class : int or sequence of int, default=100
+        Number of images of every single class.
+    n_per_pair : int or sequence of int, default=20
+        Number of images of every pair of classes. A sequence makes the data imbalanced: the pairs
+        are divided at random into so many groups of nearly equal size, and each pair of a group
+        has that many images.
+    n_per_triple : int or sequence of int, default=0
+        The same for every three classes.
+    n_per_quadruple : int or sequence of int, default=0
+        The same for every four classes.
+    max_shift : int, default=None
+        Largest number of pixels that an image is moved in either direction; 0 leaves it in the
+        corner, where images cannot overlap. None: less than a quarter of the shorter side, as in
+        the paper.
+    held_out : sequence of tuples, default=()
+        Label sets, as tuples of classes, of which no image is made.
+    random_state : int, RandomState instance or None, default=None
+        Seed for reproducible data.
+
+    Returns
+    -------
+    images : ndarray of shape (n_samples, 2 * height, 2 * width) or (n_samples, 2 * height, \
+2 * width, n_channels)
+        Composed images in random order, of the same dtype.
+    Y : ndarray of shape (n_samples, n_classes) and dtype int32
+        Label indicator; the columns are the sorted classes.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of no accepted form.
+
+    Notes
+    -----
+    The paper composes 28 x 28 digits and 32 x 32 colour photographs of ten classes: with 3100
+    images a class and 200 a pair, 40 000 in all, for the balanced data; with 5000 a class and
+    groups of pairs with 500, 50 and 5 images, ``n_per_pair=(500, 50, 5)``, for the imbalanced data;
+    and with 1500 a class and 1000, 750 or 500 a pair for the comparison of decoders. Two
+    differences: there, an image moved beyond the border reappears on the other side, and a single
+    object is always in the lower right.
+
+    The given images of a class are used in random order, and none again before all have been used.
+    For a test set that shares no image with the training set, divide the given images first; to
+    see what becomes of label sets never trained on, hold them out of the training set only.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Appendix A.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_xlc.datasets import make_label_set_images
+    >>> digits, y = load_digits(return_X_y=True)
+    >>> digits = digits.reshape(-1, 8, 8)
+    >>> X_train, Y_train = make_label_set_images(
+    ...     digits[:1200], y[:1200], held_out=[(2, 7), (3, 8)], random_state=0
+    ... )
+    >>> X_train.shape, Y_train.shape
+    ((1860, 16, 16), (1860, 10))
+    >>> X_test, Y_test = make_label_set_images(digits[1200:], y[1200:], random_state=1)
+    >>> unseen = Y_test[:, 2] & Y_test[:, 7]
+    >>> int(unseen.sum())
+    20
+    """
+    images, classes, labels = _check_images(images, labels)
+    height, width = images.shape[1:3]
+    if max_shift is None:
+        max_shift = -(-min(height, width) // 4) - 1
+    max_shift = check_scalar(
+        max_shift, "max_shift", Integral, min_val=0, max_val=min(height, width)
+    )
+    held_out = _check_held_out(held_out, classes)
+    numbers = {
+        "n_per_class": n_per_class,
+        "n_per_pair": n_per_pair,
+        "n_per_triple": n_per_triple,
+        "n_per_quadruple": n_per_quadruple,
+    }
+    numbers = [_check_numbers(value, name) for name, value in numbers.items()]
+    rng = _generator(random_state)
+    sets = [  # one (n_rows, m) array for every number m of labels
+        _rows_of_sets(len(classes), m, counts, held_out, rng)
+        for m, counts in enumerate(numbers, start=1)
+    ]
+    n_samples = sum(map(len, sets))
+    if n_samples == 0:
+        raise ValueError(
+            "n_per_class, n_per_pair, n_per_triple, n_per_quadruple and held_out leave no image."
+        )
+    sources = _draw_images(np.concatenate([part.ravel() for part in sets]), labels, rng)
+    order = rng.permutation(n_samples)
+    composed = np.zeros((n_samples, 2 * height, 2 * width, *images.shape[3:]), images.dtype)
+    Y = np.zeros((n_samples, len(classes)), dtype=np.int32)
+    row, slot = 0, 0
+    for part in sets:
+        rows = order[row : row + len(part)]
+        Y[rows[:, None], part] = 1
+        shown = sources[slot : slot + part.size].reshape(part.shape)
+        _place(composed, rows, images, shown, max_shift, rng)
+        row, slot = row + len(part), slot + part.size
+    return composed, Y
+
+
+def _rows_of_sets(n_classes, m, counts, held_out, rng):
+    """Label sets of m classes, one row for every image that is to be made."""
+    if not any(counts) or m > n_classes:
+        return np.empty((0, m), dtype=np.int64)
+    found = [c for c in combinations(range(n_classes), m) if c not in held_out]
+    found = rng.permutation(np.array(found, dtype=np.int64).reshape(-1, m))
+    groups = np.array_split(found, len(counts))
+    return np.concatenate([np.repeat(group, count, 0) for group, count in zip(groups, counts)])
+
+
+def _draw_images(wanted, labels, rng):
+    """An image of every wanted class, each image of a class as often as any other, or once more."""
+    pool = rng.permutation(len(labels))
+    pool = pool[np.argsort(labels[pool], kind="stable")]  # by class, in random order within
+    sizes = np.bincount(labels)
+    starts = np.cumsum(sizes) - sizes
+    # The t-th demand for a class, in random order, takes the t-th of its images, all round.
+    demands = rng.permutation(len(wanted))
+    demands = demands[np.argsort(wanted[demands], kind="stable")]
+    kind = wanted[demands]
+    turn = np.arange(len(wanted)) - np.searchsorted(kind, kind)
+    drawn = np.empty(len(wanted), dtype=np.int64)
+    drawn[demands] = pool[starts[kind] + turn % sizes[kind]]
+    return drawn
+
+
+def _place(composed, rows, images, shown, max_shift, rng):
+    """Put the shown images, one column a label, into the given rows, each at its corner."""
+    height, width = images.shape[1:3]
+    first, second = rng.integers(2, size=(2, len(rows)))
+    # Opposite corners for the first two, as in the paper, and the other two for the rest.
+    lower = np.stack([first, 1 - first, second, 1 - second])
+    right = np.stack([first, 1 - first, 1 - second, second])
+    for place in range(shown.shape[1]):
+        shifts = rng.integers(max_shift + 1, size=(2, len(rows)))
+        top = np.where(lower[place], height - shifts[0], shifts[0])
+        left = np.where(right[place], width - shifts[1], shifts[1])
+        target = (
+            rows[:, None, None],
+            top[:, None, None] + np.arange(height)[:, None],
+            left[:, None, None] + np.arange(width),
+        )
+        composed[target] = np.maximum(composed[target], images[shown[:, place]])
+
+
+def _check_images(images, labels):
+    """Images, sorted classes, and the place of each image's class among them."""
+    if (images is None) != (labels is None):
+        raise ValueError("images and labels must be given together, or both be None.")
+    if images is None:
+        digits = load_digits()
+        images, labels = (digits.images / 16).astype(np.float32), digits.target
+    images = check_array(images, ensure_2d=False, allow_nd=True, dtype="numeric")
+    if images.ndim not in (3, 4):
+        raise ValueError(
+            "images must have shape (n_images, height, width) or (n_images, height, width, "
+            f"n_channels), got {images.shape}."
+        )
+    labels = column_or_1d(labels)
+    if len(labels) != len(images):
+        raise ValueError(f"images and labels must be as many: got {len(images)} and {len(labels)}.")
+    if images.size and images.min() < 0:
+        raise ValueError(
+            f"images must not be negative, as the ground is zero, got {images.min()}; scale them "
+            "afterwards."
+        )
+    classes, places = np.unique(labels, return_inverse=True)
+    return images, classes, places
+
+
+def _check_numbers(value, name):
+    """Numbers of images as a tuple, one for each group of label sets."""
+    values = (value,) if isinstance(value, Integral) else value
+    if not isinstance(values, (tuple, list, np.ndarray)) or not len(values):
+        raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}.")
+    return tuple(int(check_scalar(v, name, Integral, min_val=0)) for v in values)
+
+
+def _check_held_out(held_out, classes):
+    """Label sets as tuples of ascending places of their classes."""
+    places = {label: place for place, label in enumerate(classes.tolist())}
+    checked = set()
+    for labels in held_out:
+        if not isinstance(labels, (tuple, list, set, frozenset, np.ndarray)):
+            raise TypeError(f"held_out must be a sequence of tuples of classes, got {labels!r}.")
+        unknown = [label for label in labels if label not in places]
+        if unknown:
+            raise ValueError(f"held_out names {unknown[0]!r}, which is no class in labels.")
+        checked.add(tuple(sorted({places[label] for label in labels})))
+    return checked

@@ -1,0 +1,247 @@
+"""What label-set decoders learn from data: scales of prototypes, and a temperature."""
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils import check_array, check_scalar
+
+from sklearn_xlc.geometry._label_sets import (
+    divergences,
+    label_sets_to_csr,
+    largest_ids,
+    running_means,
+)
+from sklearn_xlc.geometry._validation import check_assignments
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Temperatures that are tried: a hundred from 1/10 to 10, and 1 among them.
+TEMPERATURES = 10.0 ** (np.arange(-50, 51) / 50)
+#: Entries of a block of temporaries: some 32 MB.
+BLOCK = 2**22
+
+
+def fit_label_set_scales(
+    features: Any, Y: Any, weights: Any, max_labels: int | None = None
+) -> FloatArray:
+    r"""Scales of the prototypes of label sets, one for every number of labels.
+
+    The scale :math:`C_m` minimises the squared distances between the features of the rows with m
+    labels and :math:`C_m \sum_{k \in S} w_k`, where the rows :math:`w_k` of the classifier have
+    been centred by their mean.
+
+    Parameters
+    ----------
+    features : array-like of shape (n_samples, n_features)
+        Features of training rows. An offset that all rows share makes no difference where labels
+        are balanced; subtract it where they are not.
+    Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+        Indicator of their labels. Rows without labels are ignored.
+    weights : array-like of shape (n_labels, n_features)
+        Rows of the classifier, fixed or learnt.
+    max_labels : int, default=None
+        Number of scales. None: the most labels that a row has.
+
+    Returns
+    -------
+    ndarray of shape (max_labels,)
+        :math:`C_1, C_2, \dots`, not negative. Where no row has m labels, or their prototypes are
+        zero (all labels at once, for a simplex), the scale of the nearest number of labels that
+        could be fitted, the smaller one of two.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit together, or if there is no row to fit anything to.
+
+    See Also
+    --------
+    nearest_label_sets : What the scales are for.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Equation 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import fit_label_set_scales, simplex_etf
+    >>> W = simplex_etf(n_classes=4, n_features=4)
+    >>> Y = np.array([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
+    >>> features = np.array([[3.0], [2.0], [5.0]]) * (Y @ W)
+    >>> fit_label_set_scales(features, Y, W).round(6)
+    array([4., 2.])
+    """
+    features = check_array(features, dtype=[np.float64, np.float32], input_name="features")
+    weights = check_array(weights, dtype=np.float64, input_name="weights")
+    sets = check_assignments(Y, "Y", n_labels=len(weights))
+    if sets.shape[0] != len(features) or features.shape[1] != weights.shape[1]:
+        raise ValueError(
+            "features, Y and weights must have shapes (n_samples, n_features), (n_samples, "
+            f"n_labels) and (n_labels, n_features), got {features.shape}, {sets.shape} and "
+            f"{weights.shape}."
+        )
+    sizes = np.diff(sets.indptr)
+    seen = int(sizes.max())
+    if max_labels is None:
+        max_labels = max(seen, 1)
+    max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1))
+    weights = weights - weights.mean(axis=0)
+    products, norms = np.zeros(seen + 1), np.zeros(seen + 1)
+    step = max(1, BLOCK // weights.shape[1])
+    for start in range(0, len(features), step):
+        part = slice(start, start + step)
+        sums = sets[part].astype(np.float64) @ weights  # (rows, n_features)
+        products += np.bincount(
+            sizes[part], np.einsum("ij,ij->i", features[part], sums), minlength=seen + 1
+        )
+        norms += np.bincount(sizes[part], np.einsum("ij,ij->i", sums, sums), minlength=seen + 1)
+    # Sums that cancel up to rounding are prototypes of length zero.
+    negligible = 1e-20 * seen**2 * len(features) * np.square(weights).sum(axis=1).max()
+    fitted = np.flatnonzero(norms > negligible)
+    if not len(fitted):
+        raise ValueError(
+            "Y must have a row whose labels' centred weights do not add up to zero, to fit scales "
+            "to; got none."
+        )
+    scales = np.maximum(products[fitted] / norms[fitted], 0)
+    gaps = np.abs(fitted[:, None] - np.arange(1, max_labels + 1))
+    nearest: FloatArray = scales[np.argmin(gaps, axis=0)]
+    return nearest
+
+
+def fit_temperature(
+    logits: Any,
+    Y: Any,
+    criterion: str | Callable[[Any, Any], float] = "example_f1",
+    max_labels: int | None = None,
+) -> float:
+    """Temperature of the divergence decoder that serves a criterion best on validation rows.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n_samples, n_labels)
+        Logits of validation rows.
+    Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+        Indicator of their labels.
+    criterion : {"example_f1", "subset_accuracy", "micro_f1"} or callable, default="example_f1"
+        What to maximise; a callable is given the true and the predicted indicator, both CSR, as
+        scikit-learn's metrics are. The three names count hits instead, which is far faster.
+    max_labels : int, default=None
+        Largest number of labels of a set; None: all.
+
+    Returns
+    -------
+    float
+        The best of 101 temperatures from 0.1 to 10, equally spaced in their logarithm. Of equally
+        good ones that nearest to 1.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit together or the criterion is unknown.
+
+    See Also
+    --------
+    divergence_label_sets : The decoder.
+
+    Notes
+    -----
+    Only the number of labels of a row depends on the temperature, never their order. Each row is
+    thus ranked once, and its hits are counted once for all numbers of labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import divergence_label_sets, fit_temperature
+    >>> logits = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+    >>> temperature = fit_temperature(logits, [[1, 0, 0], [0, 0, 1]])
+    >>> divergence_label_sets(logits, temperature)[0]
+    array([1, 1])
+    """
+    logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
+    true = check_assignments(Y, "Y", n_labels=logits.shape[1])
+    if true.shape[0] != len(logits):
+        raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}.")
+    if not callable(criterion) and criterion not in CRITERIA:
+        raise ValueError(
+            f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}."
+        )
+    if max_labels is None:
+        max_labels = logits.shape[1]
+    max_labels = int(
+        check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=logits.shape[1])
+    )
+    ranked = largest_ids(logits, max_labels)
+    means = running_means(np.take_along_axis(logits, ranked, axis=1))
+    if callable(criterion):
+        score_of = partial(_score_sets, criterion, ranked, true)
+    else:
+        score_of = partial(_score_hits, CRITERIA[criterion], _count_hits(ranked, true), true)
+    best, highest = 1.0, -np.inf
+    for temperature in sorted(TEMPERATURES, key=lambda t: abs(np.log(t))):
+        score = score_of(1 + np.argmin(divergences(means, temperature), axis=1))
+        if score > highest:
+            best, highest = float(temperature), score
+    return best
+
+
+def _score_sets(
+    criterion: Callable[[Any, Any], float],
+    ranked: IntArray,
+    true: sparse.csr_array,
+    sizes: IntArray,
+) -> float:
+    """Criterion of the two indicators."""
+    return criterion(true, label_sets_to_csr(ranked, sizes, true.shape[1]))
+
+
+def _score_hits(
+    criterion: Callable[[IntArray, IntArray, IntArray], float],
+    n_hits: IntArray,
+    true: sparse.csr_array,
+    sizes: IntArray,
+) -> float:
+    """Criterion of the numbers of hits, predicted labels and true labels."""
+    hits = n_hits[np.arange(len(sizes)), sizes - 1]
+    return criterion(hits, sizes, np.diff(true.indptr).astype(np.int64))
+
+
+def _count_hits(ranked: IntArray, true: sparse.csr_array) -> IntArray:
+    """True labels among the first m of every row, for all m."""
+    rows = np.arange(true.shape[0])[:, None]
+    # Sorted by row and id, so that a pair of both is found by bisection.
+    keys = np.repeat(rows[:, 0], np.diff(true.indptr)) * true.shape[1] + true.indices
+    wanted = rows * true.shape[1] + ranked
+    place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    is_hit = keys[place] == wanted if len(keys) else np.zeros(wanted.shape, dtype=bool)
+    return np.cumsum(is_hit, axis=1)
+
+
+def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
+    """Mean F1 of the rows."""
+    return float(np.mean(2 * hits / (sizes + n_true)))
+
+
+def _subset_accuracy(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
+    """Share of rows whose set is right."""
+    return float(np.mean((hits == sizes) & (hits == n_true)))
+
+
+def _micro_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
+    """F1 of all decisions together."""
+    return float(2 * hits.sum() / (sizes.sum() + n_true.sum()))
+
+
+CRITERIA: dict[Any, Callable[[IntArray, IntArray, IntArray], float]] = {
+    "example_f1": _example_f1,
+    "micro_f1": _micro_f1,
+    "subset_accuracy": _subset_accuracy,
+}

@@ -1,0 +1,366 @@
+"""Logits to label sets without a threshold: exact over all sets, one partial sort a row."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils import check_array, check_scalar
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def nearest_label_sets(
+    logits: Any,
+    scales: Any,
+    max_labels: int | None = None,
+    *,
+    n_labels: int | None = None,
+    squared_norms: Any = None,
+) -> tuple[IntArray, FloatArray]:
+    r"""Label set whose prototype is nearest to the features, among all sets, seen or not.
+
+    The prototype of a set S of m labels is :math:`C_m \sum_{k \in S} w_k`, where the directions
+    :math:`w_k` are the rows of a simplex ETF (:func:`simplex_etf`) and the scales :math:`C_m` come
+    from training features (:func:`fit_label_set_scales`). The nearest set consists of the largest
+    logits of a row, and this function says of how many.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
+        Products ``features @ W.T`` with a simplex ETF of unit rows, without biases. With
+        `n_labels`, the `n_largest` largest of every row are enough, in any order.
+    scales : array-like of shape (n_sizes,)
+        Scales :math:`C_1, C_2, \dots` of the prototypes of 1, 2, ... labels, not negative.
+    max_labels : int, default=None
+        Largest number M of labels of a set, at most `n_sizes`. None: `n_sizes`, or `n_labels`
+        if that is less.
+    n_labels : int, default=None
+        Number K of labels where `logits` holds only the largest of a row: at least M + 1 of them,
+        or all K. None: `logits` has a column for every label.
+    squared_norms : array-like of shape (n_samples,), default=None
+        Squared lengths of the features; None leaves them out of the distances.
+
+    Returns
+    -------
+    sizes : ndarray of shape (n_samples,)
+        Number of labels in the nearest set, which are those of the so many largest logits
+        (:func:`label_sets_to_csr`). Equally near sets: the one of fewest labels, and of
+        these the one of the lowest label ids.
+    distances : ndarray of shape (n_samples, 2)
+        Squared distances to the nearest prototype and to the next one, less the squared length of
+        the features unless `squared_norms` gives it. Infinite if there is one set only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of no accepted form.
+
+    See Also
+    --------
+    divergence_label_sets : Better where features of new samples do not collapse.
+    seen_label_sets : Nearest among the label sets of the training data only.
+
+    Notes
+    -----
+    *Derivation.* With :math:`z_k = \langle w_k, h \rangle`, the squared distance from features h
+    to the prototype of S is
+
+    .. math:: \|h\|^2 - 2 C_m \sum_{k \in S} z_k + C_m^2 \Big\| \sum_{k \in S} w_k \Big\|^2.
+
+    Unit rows with all cosines :math:`-1/(K-1)` give the last norm as
+    :math:`m - m (m-1)/(K-1) = m (K-m)/(K-1)`, the same for all sets of m labels. Among these the
+    m largest logits are therefore the best choice, and the second best swaps the least of them
+    for the largest one outside, which costs :math:`2 C_m (z_{(m)} - z_{(m+1)})`. The best size
+    minimises :math:`-2 C_m \sum_{j \le m} z_{(j)} + C_m^2 m (K-m)/(K-1)`. The next nearest set is
+    the best one of another size, or the second best of the same size. Nothing is approximated:
+    the search covers all :math:`\sum_{m \le M} \binom{K}{m}` sets.
+
+    Where a scale is zero, all sets of its size share one prototype, and that of the largest logits
+    stands for them.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Equation 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import nearest_label_sets, simplex_etf
+    >>> W = simplex_etf(n_classes=5, n_features=5)
+    >>> features = np.stack([2 * W[3], 1.5 * (W[0] + W[4])])
+    >>> sizes, distances = nearest_label_sets(features @ W.T, scales=[2.0, 1.5, 1.2])
+    >>> sizes
+    array([1, 2])
+    """
+    scale = _check_scales(scales)
+    top, n_labels, max_labels = _check_top(logits, max_labels, n_labels, len(scale))
+    if n_labels < 2:
+        raise ValueError(f"logits must be those of at least 2 labels, got {n_labels}.")
+    scale = scale[:max_labels]
+    m = np.arange(1, max_labels + 1)
+    sums = np.cumsum(top[:, :max_labels], axis=1)
+    # Divided last: whole numbers that tie then tie in floating point as well.
+    distances = scale**2 * (m * (n_labels - m)) / (n_labels - 1) - 2 * scale * sums
+    return _choose(distances, 2 * scale, top, squared_norms, "squared_norms")
+
+
+def divergence_label_sets(
+    logits: Any,
+    temperature: float = 1.0,
+    max_labels: int | None = None,
+    *,
+    n_labels: int | None = None,
+    log_normalizers: Any = None,
+) -> tuple[IntArray, FloatArray]:
+    r"""Label set whose uniform distribution is nearest to the predicted one, among all sets.
+
+    The pick-all-labels loss trains the softmax p of the logits to be 1/m on the m labels of a row
+    and 0 elsewhere. This rule reads it back: it takes the set whose uniform distribution has the
+    least Kullback-Leibler divergence from p. It knows no threshold, and it asks nothing of the
+    classifier's weights.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
+        Logits or log-probabilities; a constant added to a row changes nothing. With `n_labels`,
+        the `n_largest` largest of every row are enough, in any order.
+    temperature : float, default=1.0
+        What the logits are divided by, positive; less than 1 sharpens p and selects fewer labels
+        (:func:`fit_temperature`).
+    max_labels : int, default=None
+        Largest number M of labels of a set. None: as many as there are, which sorts whole rows.
+    n_labels : int, default=None
+        Number of labels where `logits` holds only the largest of a row: at least M + 1 of them,
+        or all. None: `logits` has a column for every label.
+    log_normalizers : array-like of shape (n_samples,), default=None
+        ``logsumexp(logits / temperature, axis=1)`` over all labels; None leaves it out of the
+        distances.
+
+    Returns
+    -------
+    sizes : ndarray of shape (n_samples,)
+        Number of labels in the nearest set, which are those of the so many largest logits
+        (:func:`label_sets_to_csr`). Equally near sets: the one of fewest labels, and of
+        these the one of the lowest label ids.
+    distances : ndarray of shape (n_samples, 2)
+        Divergences of the nearest set and of the next one, less the row's log-normalizer unless
+        `log_normalizers` gives it. Infinite if there is one set only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of no accepted form.
+
+    See Also
+    --------
+    nearest_label_sets : Distances to prototypes instead, for collapsed features.
+
+    Notes
+    -----
+    *Derivation.* For :math:`p = \mathrm{softmax}(z / T)` and the uniform distribution u on a set S
+    of m labels,
+
+    .. math:: \mathrm{KL}(u \,\|\, p) = -\log m - \frac 1m \sum_{k \in S} \log p_k
+        = \log \sum_j e^{z_j / T} - \Big( \log m + \frac{1}{m T} \sum_{k \in S} z_k \Big).
+
+    The first term is the same for all sets of all sizes, because 1/m weighs m equal parts of it.
+    The choice thus never needs the normalizer, nor more than the largest logits: for every m the
+    m largest are best, and the best m maximises the bracket. The second best set of m labels swaps
+    the least of them for the largest one outside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import divergence_label_sets, label_sets_to_csr
+    >>> logits = np.log([[0.45, 0.05, 0.4, 0.1], [0.9, 0.04, 0.03, 0.03]])
+    >>> sizes, divergences = divergence_label_sets(logits)
+    >>> label_sets_to_csr(logits, sizes).toarray()
+    array([[1, 0, 1, 0],
+           [1, 0, 0, 0]], dtype=int8)
+    """
+    temperature = check_scalar(
+        temperature, "temperature", Real, min_val=0, include_boundaries="neither"
+    )
+    top, n_labels, max_labels = _check_top(logits, max_labels, n_labels)
+    distances = divergences(running_means(top[:, :max_labels]), temperature)
+    swap_costs = 1 / (temperature * np.arange(1, max_labels + 1))
+    return _choose(distances, swap_costs, top, log_normalizers, "log_normalizers")
+
+
+def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> sparse.csr_array:
+    """Indicator of the label sets that a decoder chose.
+
+    Parameters
+    ----------
+    ranked : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
+        *Floating* logits, one a label; or an *integer* array of label ids, best first.
+    sizes : array-like of shape (n_samples,)
+        Numbers of labels to take in each row.
+    n_labels : int, default=None
+        Number of labels, for label ids.
+
+    Returns
+    -------
+    csr_array of shape (n_samples, n_labels)
+        Indicator, int8, with sorted ids. Of equal logits the lowest label ids are taken.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of no accepted form.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.geometry import label_sets_to_csr
+    >>> label_sets_to_csr([[0.5, 2.0, 0.5], [3.0, 1.0, 2.0]], sizes=[2, 1]).toarray()
+    array([[1, 1, 0],
+           [1, 0, 0]], dtype=int8)
+    >>> label_sets_to_csr([[1, 0], [0, 2]], sizes=[2, 1], n_labels=3).toarray()
+    array([[1, 1, 0],
+           [1, 0, 0]], dtype=int8)
+    """
+    ranked = np.asarray(ranked)
+    if ranked.ndim != 2:
+        raise ValueError(f"ranked must be 2-D, got shape {ranked.shape}.")
+    sizes = _check_vector(sizes, "sizes", len(ranked))
+    wrong = np.flatnonzero((sizes < 0) | (sizes > ranked.shape[1]) | (sizes % 1 != 0))
+    if len(wrong):
+        raise ValueError(
+            f"sizes must be integers between 0 and {ranked.shape[1]}, the columns of ranked, got "
+            f"{sizes[wrong[0]]:g} in row {wrong[0]}."
+        )
+    sizes = sizes.astype(np.int64)
+    if ranked.dtype.kind in "iu":
+        ids = ranked
+        if n_labels is None:
+            raise ValueError("n_labels must be given where ranked holds label ids (integers).")
+        n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
+    else:
+        logits = check_array(ranked, dtype=[np.float64, np.float32], input_name="ranked")
+        if n_labels not in (None, logits.shape[1]):
+            raise ValueError(
+                f"n_labels={n_labels} needs logits of as many columns, or label ids as integers; "
+                f"got logits of {logits.shape[1]} columns."
+            )
+        n_labels = logits.shape[1]
+        ids = largest_ids(logits, int(sizes.max(initial=1)))
+    taken = ids[np.arange(ids.shape[1]) < sizes[:, None]].astype(np.int64)
+    wrong = np.flatnonzero((taken < 0) | (taken >= n_labels))
+    if len(wrong):
+        raise ValueError(
+            f"ranked must hold label ids between 0 and {n_labels - 1}, got {taken[wrong[0]]}."
+        )
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    ones = np.ones(len(taken), dtype=np.int8)
+    sets = sparse.csr_array((ones, taken, ends), shape=(len(ids), n_labels))
+    sets.sort_indices()
+    if not sets.has_canonical_format:
+        raise ValueError("ranked must not name a label twice in a row.")
+    return sets
+
+
+def largest_ids(logits: npt.NDArray[Any], width: int) -> IntArray:
+    """Columns of the largest entries of every row, largest first, lowest column first on ties."""
+    width = min(max(width, 1), logits.shape[1])
+    if width == logits.shape[1]:
+        return np.argsort(-logits, axis=1, kind="stable")
+    least = np.partition(logits, -width, axis=1)[:, -width, None]
+    chosen = logits >= least
+    crowded = np.flatnonzero(np.count_nonzero(chosen, axis=1) > width)
+    if len(crowded):  # several entries share the last places: the lowest columns get them
+        some, bound = logits[crowded], least[crowded]
+        above, tied = some > bound, some == bound
+        room = width - np.count_nonzero(above, axis=1)[:, None]
+        chosen[crowded] = above | (tied & (np.cumsum(tied, axis=1) <= room))
+    ids = np.flatnonzero(chosen).reshape(len(logits), width) % logits.shape[1]
+    order = np.argsort(-np.take_along_axis(logits, ids, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(ids, order, axis=1)
+
+
+def running_means(ranked: npt.NDArray[Any]) -> FloatArray:
+    """Means of the first 1, 2, ... entries of every row."""
+    sums: FloatArray = np.cumsum(ranked, axis=1, dtype=np.float64)
+    return sums / np.arange(1, ranked.shape[1] + 1)
+
+
+def divergences(means: FloatArray, temperature: float) -> FloatArray:
+    """Divergences of the best sets of 1, 2, ... labels, less the row's log-normalizer."""
+    return -np.log(np.arange(1, means.shape[1] + 1)) - means / temperature
+
+
+def _choose(
+    distances: FloatArray,
+    swap_costs: FloatArray,
+    top: FloatArray,
+    constants: Any,
+    name: str,
+) -> tuple[IntArray, FloatArray]:
+    """Best size of each row, and the distances of the best and the second best set of all."""
+    n_samples, max_labels = distances.shape
+    rows = np.arange(n_samples)
+    best = np.argmin(distances, axis=1)  # the first, and so the fewest labels
+    chosen = np.empty((n_samples, 2))
+    chosen[:, 0] = distances[rows, best]
+    others = distances.copy()
+    others[rows, best] = np.inf
+    # The second best set of the same size, which exists unless it holds every label.
+    is_swap = best + 1 < top.shape[1]
+    swap, size = rows[is_swap], best[is_swap]
+    gaps = top[swap, size] - top[swap, size + 1]
+    others[swap, size] = distances[swap, size] + swap_costs[size] * gaps
+    chosen[:, 1] = others.min(axis=1)
+    if constants is not None:
+        chosen += _check_vector(constants, name, n_samples)[:, None]
+    return best + 1, chosen
+
+
+def _check_top(
+    logits: Any, max_labels: int | None, n_labels: int | None, n_sizes: int | None = None
+) -> tuple[FloatArray, int, int]:
+    """The max_labels + 1 largest logits of every row, descending; both numbers of labels."""
+    logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
+    width = logits.shape[1]
+    if n_labels is None:
+        n_labels = width
+    n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=width))
+    limit = n_labels if n_sizes is None else min(n_sizes, n_labels)
+    if max_labels is None:
+        max_labels = limit
+    max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=limit))
+    needed = min(max_labels + 1, n_labels)
+    if width < needed:
+        raise ValueError(
+            f"logits must hold the {needed} largest of {n_labels} labels for "
+            f"max_labels={max_labels}, got {width} columns."
+        )
+    if needed < width:
+        logits = np.partition(logits, -needed, axis=1)[:, -needed:]
+    return np.sort(logits, axis=1)[:, ::-1].astype(np.float64), n_labels, max_labels
+
+
+def _check_scales(scales: Any) -> FloatArray:
+    """The scales as a float64 vector without negative entries."""
+    values = check_array(scales, ensure_2d=False, dtype=np.float64, input_name="scales")
+    if values.ndim != 1:
+        raise ValueError(f"scales must be 1-D, one number a set size, got shape {values.shape}.")
+    wrong = np.flatnonzero(values < 0)
+    if len(wrong):
+        raise ValueError(
+            f"scales must not be negative, got {values[wrong[0]]} for sets of {wrong[0] + 1} "
+            "labels."
+        )
+    return values
+
+
+def _check_vector(values: Any, name: str, n_samples: int) -> FloatArray:
+    """One finite number a row."""
+    vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    if vector.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must have shape ({n_samples},), one number a row, got {vector.shape}."
+        )
+    return vector

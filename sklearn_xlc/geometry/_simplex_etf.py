@@ -1,0 +1,298 @@
+"""Class directions that need no training: the simplex ETF, and frames where it has no room."""
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import helmert
+from sklearn.utils import check_array, check_random_state, check_scalar
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Sets of frequencies that a cyclic frame is chosen from.
+N_DRAWS = 32
+#: Entries of a block of temporaries: some 32 MB.
+BLOCK = 2**22
+
+
+def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> FloatArray:
+    r"""Fixed unit directions of all classes: a simplex equiangular tight frame where there is one.
+
+    With at least ``n_classes - 1`` features the rows are the corners of a regular simplex around
+    the origin: unit length, all cosines :math:`-1/(K-1)`, sum zero. With fewer features no such
+    rows exist, and the result is a frame of unit rows with small cosines, see the notes.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number K of classes, at least 2.
+    n_features : int
+        Number d of features, at least 1.
+    random_state : int, RandomState instance or None, default=None
+        None gives the same matrix at every call: for :math:`d \ge K` the matrix of Equation 6,
+        :math:`\sqrt{K/(K-1)} (I - 11'/K)`, followed by columns of zeros. Otherwise a random
+        orthonormal map, uniform over all of them, turns the rows.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, n_features)
+        Unit rows, float64.
+
+    Raises
+    ------
+    TypeError
+        If a number is not an integer.
+    ValueError
+        If `n_classes` is less than 2 or `n_features` less than 1.
+
+    See Also
+    --------
+    coherence : Largest absolute cosine of two rows.
+    welch_bound : What no frame can fall below.
+
+    Notes
+    -----
+    For :math:`d < K - 1` one of two constructions is taken, whichever has the smaller coherence.
+    The first is known exactly, the second by a bound:
+
+    * *cyclic*: row k holds :math:`\sqrt{2/d} (\cos, \sin)(2 \pi f k / N)` for d/2 frequencies f,
+      the best of some random sets of them. Cosines depend on the difference of two classes alone,
+      so that the coherence is one Fourier transform. N is K, or K + 1 where K and d are odd, and
+      an odd d is filled by the alternating column.
+    * *polynomial phases*: for the largest prime :math:`p \le d/2` the complex entries
+      :math:`e^{2 \pi i g(n)/p} / \sqrt p`, n = 0 to p - 1, as real and imaginary parts, for all
+      polynomials g of degree at most D without constant term, and i times them. Weil's bound
+      makes the coherence at most :math:`(D-1)/\sqrt p`. Degree 2 is enough for
+      :math:`2 p^2` classes, about :math:`d^2/2`, and degree D for :math:`2 p^D`. Each 2p rows
+      that follow each other are orthonormal. The last ``d - 2 p`` columns are zero.
+
+    Rows of either add up to a vector of norm at most :math:`\sqrt d`, negligible beside K rows, so
+    that no direction is common to all classes. Time and memory are those of the result, and for
+    an orthonormal map of :math:`O(d^2 K)` more operations (:math:`O(d K^2)` for a simplex).
+
+    *Why the absolute cosine.* The directions of a label set add up. Two opposite rows are easily
+    told apart as classes, but the two of them as a set would vanish.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Equation 6.
+    .. [2] A. Weil. On Some Exponential Sums. Proceedings of the National Academy of Sciences 34,
+       1948.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import coherence, simplex_etf
+    >>> W = simplex_etf(n_classes=5, n_features=8)
+    >>> bool(np.allclose(W @ W.T, 1.25 * np.eye(5) - 0.25))
+    True
+    >>> frame = simplex_etf(n_classes=1000, n_features=128)  # no simplex in 128 dimensions
+    >>> round(coherence(frame), 3)
+    0.128
+    """
+    n_classes, n_features = _check_sizes(n_classes, n_features, least_classes=2)
+    rng = check_random_state(0 if random_state is None else random_state)
+    if n_features < n_classes - 1:
+        frame = _low_coherence_frame(n_classes, n_features, rng)
+        return frame if random_state is None else frame @ _orthonormal(n_features, n_features, rng)
+    scale = np.sqrt(n_classes / (n_classes - 1))  # Eq. 6 of [1]
+    if random_state is None and n_features >= n_classes:
+        etf = np.zeros((n_classes, n_features))
+        etf[:, :n_classes] = scale * (np.eye(n_classes) - 1 / n_classes)
+        return etf
+    # The rows of the Helmert matrix are an orthonormal basis of what is orthogonal to the ones.
+    etf = scale * helmert(n_classes).T
+    if random_state is None:
+        return etf
+    return etf @ _orthonormal(n_classes - 1, n_features, rng)
+
+
+def coherence(frame: Any) -> float:
+    """Largest absolute cosine of two different rows.
+
+    Parameters
+    ----------
+    frame : array-like of shape (n_classes, n_features)
+        Rows of any length but zero.
+
+    Returns
+    -------
+    float
+        Coherence, between 0 and 1; 0 for a single row.
+
+    Raises
+    ------
+    ValueError
+        If a row is zero.
+
+    Notes
+    -----
+    Products of row blocks, so that memory stays bounded, but time is quadratic in `n_classes`:
+    about a minute for 100 000 rows of 256 float32 features on one core.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.geometry import coherence
+    >>> coherence([[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]])
+    0.8
+    """
+    rows = check_array(frame, dtype=[np.float64, np.float32], input_name="frame")
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not norms.all():
+        raise ValueError(
+            f"frame must have no zero row, got one in row {np.argmin(norms)}: it has no direction."
+        )
+    rows = rows / norms
+    largest = 0.0
+    step = max(1, BLOCK // len(rows))
+    for start in range(0, len(rows), step):
+        cosines = rows[start : start + step] @ rows[start:].T
+        np.fill_diagonal(cosines, 0)
+        largest = max(largest, float(cosines.max()), float(-cosines.min()))
+    return min(largest, 1.0)
+
+
+def welch_bound(n_classes: int, n_features: int) -> float:
+    r"""Coherence that no frame of that size can fall below.
+
+    It is :math:`\sqrt{(K-d) / (d (K-1))}` for K rows in d dimensions, and 0 where an orthonormal
+    system has room. More than :math:`d (d+1) / 2` real rows cannot attain it.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number K of rows, at least 1.
+    n_features : int
+        Number d of features, at least 1.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    TypeError
+        If a number is not an integer.
+    ValueError
+        If a number is less than 1.
+
+    References
+    ----------
+    .. [1] L. R. Welch. Lower Bounds on the Maximum Cross Correlation of Signals. IEEE Transactions
+       on Information Theory 20, 1974.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.geometry import welch_bound
+    >>> welch_bound(n_classes=5, n_features=4)  # the simplex attains it
+    0.25
+    """
+    n_classes, n_features = _check_sizes(n_classes, n_features, least_classes=1)
+    if n_classes <= n_features:
+        return 0.0
+    return float(np.sqrt((n_classes - n_features) / (n_features * (n_classes - 1))))
+
+
+def _low_coherence_frame(n_classes: int, n_features: int, rng: np.random.RandomState) -> FloatArray:
+    """The better one of the two constructions."""
+    modulus, frequencies, largest = _draw_frequencies(n_classes, n_features, rng)
+    prime = _largest_prime(n_features // 2)
+    degree = 1
+    while prime > degree and 2 * prime**degree < n_classes:
+        degree += 1
+    if prime > degree and (degree - 1) / np.sqrt(prime) < largest:  # Weil
+        return _polynomial_frame(n_classes, n_features, prime)
+    return _cyclic_frame(n_classes, n_features, modulus, frequencies)
+
+
+def _draw_frequencies(
+    n_classes: int, n_features: int, rng: np.random.RandomState
+) -> tuple[int, npt.NDArray[np.int64], float]:
+    """Modulus, the frequencies of the least coherent cyclic frame, and its coherence."""
+    # An odd number of columns takes the alternating one, which needs an even period.
+    modulus = n_classes + (n_classes % 2 if n_features % 2 else 0)
+    width, available = n_features // 2, (modulus - 1) // 2
+    best, largest = np.arange(1, width + 1), np.inf
+    for draw in range(N_DRAWS):
+        # The lowest frequencies are the first candidate: the regular polygon in the plane.
+        chosen = best if draw == 0 else 1 + rng.permutation(available)[:width]
+        spectrum = np.zeros(modulus // 2 + 1)
+        spectrum[chosen] = modulus / n_features
+        if n_features % 2:
+            spectrum[-1] = modulus / n_features
+        cosines = np.fft.irfft(spectrum, n=modulus)  # of rows 0 and k
+        found = float(np.abs(cosines[1:n_classes]).max())
+        if found < largest:
+            best, largest = np.sort(chosen), found
+    return modulus, best, largest
+
+
+def _cyclic_frame(
+    n_classes: int, n_features: int, modulus: int, frequencies: npt.NDArray[np.int64]
+) -> FloatArray:
+    """Cosines and sines of the frequencies, and the alternating column if the width is odd."""
+    frame = np.empty((n_classes, n_features))
+    angles = 2 * np.pi * np.arange(modulus) / modulus
+    cosines, sines = np.cos(angles), np.sin(angles)
+    for rows in _row_blocks(n_classes, n_features):
+        k = np.arange(rows.start, rows.stop)
+        turns = np.outer(k, frequencies) % modulus  # exact, whatever the size of k f
+        frame[rows, 0 : 2 * len(frequencies) : 2] = np.sqrt(2 / n_features) * cosines[turns]
+        frame[rows, 1 : 2 * len(frequencies) : 2] = np.sqrt(2 / n_features) * sines[turns]
+        if n_features % 2:
+            frame[rows, -1] = (1 - 2 * (k % 2)) / np.sqrt(n_features)
+    return frame
+
+
+def _polynomial_frame(n_classes: int, n_features: int, prime: int) -> FloatArray:
+    """Phases of polynomials over the integers modulo a prime, as real and imaginary parts."""
+    frame = np.zeros((n_classes, n_features))
+    waves = np.exp(2j * np.pi * np.arange(prime) / prime) / np.sqrt(prime)
+    n = np.arange(prime)
+    n_blocks = -(-n_classes // (2 * prime))
+    for rows in _row_blocks(n_classes, n_features):
+        k = np.arange(rows.start, rows.stop)
+        block, place = np.divmod(k, 2 * prime)
+        phases = np.outer(place % prime, n)
+        higher, power = block, n
+        while higher.any():  # the digits of the block are the coefficients of n^2, n^3, ...
+            higher, coefficient = np.divmod(higher, prime)
+            power = power * n % prime
+            phases += np.outer(coefficient, power)
+        # A turn of its own for every block makes the column of n = 0 add up to zero as well.
+        turns = np.exp(2j * np.pi * (block / n_blocks + (place >= prime) / 4))
+        values = turns[:, None] * waves[phases % prime]
+        frame[rows, : 2 * prime] = values.view(np.float64)
+    return frame
+
+
+def _row_blocks(n_rows: int, n_columns: int) -> list[slice]:
+    """Slices of rows whose temporaries stay small."""
+    step = max(1, BLOCK // n_columns)
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def _largest_prime(limit: int) -> int:
+    """Largest prime up to the limit, 0 if there is none."""
+    for candidate in range(limit, 1, -1):
+        divisors = np.arange(2, int(np.sqrt(candidate)) + 1)
+        if np.all(candidate % divisors):
+            return candidate
+    return 0
+
+
+def _orthonormal(n_rows: int, n_columns: int, rng: np.random.RandomState) -> FloatArray:
+    """Random matrix with orthonormal rows, uniformly distributed."""
+    q, r = np.linalg.qr(rng.standard_normal((n_columns, n_rows)))
+    # QR fixes the signs of r by convention; without them q is uniform.
+    return (q * np.where(np.diag(r) < 0, -1.0, 1.0)).T
+
+
+def _check_sizes(n_classes: Any, n_features: Any, least_classes: int) -> tuple[int, int]:
+    """Both as ints."""
+    n_classes = check_scalar(n_classes, "n_classes", Integral, min_val=least_classes)
+    n_features = check_scalar(n_features, "n_features", Integral, min_val=1)
+    return int(n_classes), int(n_features)
