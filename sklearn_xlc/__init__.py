@@ -13,11 +13,13 @@ from sklearn_xlc._version import __version__
 
 _ESTIMATORS = {
     "DFTSigmoidClassifier": "sklearn_xlc._dft_sigmoid",
+    "ETFNeuralCollapseClassifier": "sklearn_xlc._neural_collapse",
     "MultiHeadClassifier": "sklearn_xlc._multi_head",
 }
 
 __all__ = [
     "DFTSigmoidClassifier",
+    "ETFNeuralCollapseClassifier",
     "MultiHeadClassifier",
     "__version__",
     "config_context",

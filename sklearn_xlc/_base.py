@@ -104,11 +104,11 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         """Refuse parameters that do not fit the labels, whose indicator is `Y`."""
 
     def _calibrates(self) -> bool:
-        """Whether rows are held out to choose how predictions are decided on."""
+        """Whether rows are held out to choose how label sets are decided on."""
         return False
 
-    def _calibrate(self, net: XLCNet, held: Rows) -> None:
-        """Choose that, from rows that the net was not trained on."""
+    def _calibrate(self, train: Rows, held: Rows | None) -> None:
+        """Choose that, from rows that the net was trained on, and from those held out."""
 
     def _order_labels(self, data: _Data, rng: np.random.RandomState) -> np.ndarray | None:
         """Place of each label in the head, or None to keep the given order."""
@@ -156,8 +156,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                 net = self._make_net(module, train, validation, rng)
                 net.fit(train)
             self._finish(net)
-            if self._calibrates() and validation is not None:
-                self._calibrate(net, validation)
+            self._calibrate(train, validation)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -209,6 +208,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                     net.optimizer_ = self.net_.optimizer_
                 net.partial_fit(data.rows)
             self._finish(net, keep_optimizer=True)
+            self._calibrate(data.rows, None)
         return self
 
     def _validate_fit(
@@ -240,7 +240,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         return _Data(rows, code)
 
     def _split(self, data: _Data, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        if not (self.early_stopping or self._calibrates()):
+        if not (self.early_stopping or (data.code.multilabel and self._calibrates())):
             return data.rows, None
         index = np.arange(len(data.rows))
         if np.ceil(self.validation_fraction * len(index)) >= len(index):

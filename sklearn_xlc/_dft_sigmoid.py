@@ -17,7 +17,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._label_code import LabelCode
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.heads import FlatHead, FourierHead, Head
-from sklearn_xlc.training import Rows, XLCNet
+from sklearn_xlc.training import Rows
 
 
 class DFTSigmoidClassifier(BaseXLCClassifier):
@@ -271,12 +271,11 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     def _calibrates(self) -> bool:
         return self.threshold == "auto"
 
-    def _calibrate(self, net: XLCNet, held: Rows) -> None:
-        self._score_cut = self._best_cut(held)
-
-    def _finish(self, net: XLCNet, keep_optimizer: bool = False) -> None:
-        super()._finish(net, keep_optimizer)
-        self._score_cut = 0.0 if self.threshold == "auto" else float(logit(self.threshold))
+    def _calibrate(self, train: Rows, held: Rows | None) -> None:
+        if self.threshold != "auto":
+            self._score_cut = float(logit(self.threshold))
+        else:
+            self._score_cut = 0.0 if held is None else self._best_cut(held)
 
     # --- guarantee ----------------------------------------------------------------------------
 

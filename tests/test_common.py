@@ -5,7 +5,11 @@ from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
+from sklearn_xlc import (
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MultiHeadClassifier,
+)
 
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03}
@@ -18,6 +22,10 @@ ESTIMATORS = [
     MultiHeadClassifier("sampling", **QUICK),
     DFTSigmoidClassifier(n_slack=5, **QUICK),
     DFTSigmoidClassifier(n_slack=5, output="bottleneck", **QUICK),
+    ETFNeuralCollapseClassifier(**QUICK),
+    ETFNeuralCollapseClassifier(decoder="nearest", **QUICK),
+    ETFNeuralCollapseClassifier("learned", decoder="seen", **QUICK),
+    ETFNeuralCollapseClassifier(decoder="threshold", **QUICK),
 ]
 #: Checks that scikit-learn runs on its own estimators only.
 MORE_CHECKS = [
@@ -36,14 +44,17 @@ MORE_CHECKS = [
 ]
 
 
-@parametrize_with_checks([*ESTIMATORS, MultiHeadClassifier(), DFTSigmoidClassifier()])
+DEFAULTS = [MultiHeadClassifier(), DFTSigmoidClassifier(), ETFNeuralCollapseClassifier()]
+
+
+@parametrize_with_checks([*ESTIMATORS, *DEFAULTS])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 # The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
-@pytest.mark.parametrize("number", [1, 2, 6])
+@pytest.mark.parametrize("number", [1, 2, 6, 8])
 @pytest.mark.parametrize("name", MORE_CHECKS)
 def test_checks_that_scikit_learn_keeps_for_itself(name, number):
     check, estimator = getattr(estimator_checks, name), ESTIMATORS[number]

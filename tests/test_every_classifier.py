@@ -8,7 +8,11 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
-from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
+from sklearn_xlc import (
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MultiHeadClassifier,
+)
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 
 N_LABELS = 23
@@ -28,6 +32,9 @@ MULTI_CLASS = {
     "sampling-corrected": MultiHeadClassifier("sampling", n_sampled_heads=2, correction=True),
     "dft": DFTSigmoidClassifier(n_slack=8),
     "bottleneck": DFTSigmoidClassifier(n_slack=32, output="bottleneck"),
+    "etf": ETFNeuralCollapseClassifier(),
+    "etf-frame": ETFNeuralCollapseClassifier(feature_dim=12),
+    "pick-all": ETFNeuralCollapseClassifier("learned", feature_dim=16),
 }
 MULTI_LABEL = {
     "flat": MULTI_CLASS["flat"],
@@ -36,7 +43,12 @@ MULTI_LABEL = {
     "dft": MULTI_CLASS["dft"],
     "dft-no-slack": DFTSigmoidClassifier(n_slack=0),
     "bottleneck": MULTI_CLASS["bottleneck"],
+    "etf": MULTI_CLASS["etf"],
+    "etf-frame": MULTI_CLASS["etf-frame"],
+    "pick-all": MULTI_CLASS["pick-all"],
 }
+#: What a row's labels share one probability in, and are not decided one by one.
+SHARED = ("etf", "etf-frame", "pick-all")
 EVERY = [(name, False) for name in MULTI_CLASS] + [(name, True) for name in MULTI_LABEL]
 every_classifier = pytest.mark.parametrize("name, multilabel", EVERY)
 #: The beam of "cascade-narrow" hides labels from `predict_topk` that `decision_function` scores.
@@ -119,7 +131,9 @@ def test_probabilities(name, multilabel):
     assert ((probabilities > 0) & (probabilities < 1)).all()
     order = np.argsort(scores, axis=1)
     assert (np.diff(np.take_along_axis(probabilities, order, 1), axis=1) >= -1e-12).all()
-    if multilabel:
+    if name in SHARED:
+        np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-9)
+    elif multilabel:
         predicted = clf.predict(X)
         np.testing.assert_array_equal(predicted.toarray() > 0, probabilities > 0.5)
         assert 0 < predicted.nnz < predicted.shape[0] * N_LABELS

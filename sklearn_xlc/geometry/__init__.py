@@ -21,6 +21,7 @@ from sklearn_xlc.geometry._fourier import (
 from sklearn_xlc.geometry._label_set_fitting import fit_label_set_scales, fit_temperature
 from sklearn_xlc.geometry._label_sets import (
     divergence_label_sets,
+    greedy_label_sets,
     label_sets_to_csr,
     nearest_label_sets,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "fourier_forward",
     "fourier_matrix",
     "fourier_witness",
+    "greedy_label_sets",
     "is_argmaxable",
     "label_sets_to_csr",
     "nearest_label_sets",

@@ -28,7 +28,7 @@ BLOCK = 2**22
 
 
 def fit_label_set_scales(
-    features: Any, Y: Any, weights: Any, max_labels: int | None = None
+    features: Any, Y: Any, weights: Any = None, max_labels: int | None = None
 ) -> FloatArray:
     r"""Scales of the prototypes of label sets, one for every number of labels.
 
@@ -38,13 +38,14 @@ def fit_label_set_scales(
 
     Parameters
     ----------
-    features : array-like of shape (n_samples, n_features)
-        Features of training rows. An offset that all rows share makes no difference where labels
-        are balanced; subtract it where they are not.
+    features : array-like of shape (n_samples, n_features) or (n_samples, n_labels)
+        Features of training rows; or, without `weights`, their products with a simplex ETF. An
+        offset that all rows share makes no difference where labels are balanced; subtract it
+        where they are not.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Indicator of their labels. Rows without labels are ignored.
-    weights : array-like of shape (n_labels, n_features)
-        Rows of the classifier, fixed or learnt.
+    weights : array-like of shape (n_labels, n_features), default=None
+        Rows of the classifier, fixed or learnt. None: a simplex ETF of unit rows.
     max_labels : int, default=None
         Number of scales. None: the most labels that a row has.
 
@@ -80,31 +81,32 @@ def fit_label_set_scales(
     array([4., 2.])
     """
     features = check_array(features, dtype=[np.float64, np.float32], input_name="features")
-    weights = check_array(weights, dtype=np.float64, input_name="weights")
-    sets = check_assignments(Y, "Y", n_labels=len(weights))
-    if sets.shape[0] != len(features) or features.shape[1] != weights.shape[1]:
+    if weights is not None:
+        weights = check_array(weights, dtype=np.float64, input_name="weights")
+        weights = weights - weights.mean(axis=0)
+    n_labels, n_features = (features.shape[1],) * 2 if weights is None else weights.shape
+    sets = check_assignments(Y, "Y", n_labels=n_labels)
+    if sets.shape[0] != len(features) or features.shape[1] != n_features:
         raise ValueError(
             "features, Y and weights must have shapes (n_samples, n_features), (n_samples, "
             f"n_labels) and (n_labels, n_features), got {features.shape}, {sets.shape} and "
-            f"{weights.shape}."
+            f"{(n_labels, n_features)}."
         )
     sizes = np.diff(sets.indptr)
     seen = int(sizes.max())
     if max_labels is None:
         max_labels = max(seen, 1)
     max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1))
-    weights = weights - weights.mean(axis=0)
     products, norms = np.zeros(seen + 1), np.zeros(seen + 1)
-    step = max(1, BLOCK // weights.shape[1])
+    step = max(1, BLOCK // n_features)
     for start in range(0, len(features), step):
         part = slice(start, start + step)
-        sums = sets[part].astype(np.float64) @ weights  # (rows, n_features)
-        products += np.bincount(
-            sizes[part], np.einsum("ij,ij->i", features[part], sums), minlength=seen + 1
-        )
-        norms += np.bincount(sizes[part], np.einsum("ij,ij->i", sums, sums), minlength=seen + 1)
+        product, norm = _prototype_products(features[part], sets[part], weights)
+        products += np.bincount(sizes[part], product, minlength=seen + 1)
+        norms += np.bincount(sizes[part], norm, minlength=seen + 1)
     # Sums that cancel up to rounding are prototypes of length zero.
-    negligible = 1e-20 * seen**2 * len(features) * np.square(weights).sum(axis=1).max()
+    longest = 1.0 if weights is None else np.square(weights).sum(axis=1).max()
+    negligible = 1e-20 * seen**2 * len(features) * longest
     fitted = np.flatnonzero(norms > negligible)
     if not len(fitted):
         raise ValueError(
@@ -115,6 +117,19 @@ def fit_label_set_scales(
     gaps = np.abs(fitted[:, None] - np.arange(1, max_labels + 1))
     nearest: FloatArray = scales[np.argmin(gaps, axis=0)]
     return nearest
+
+
+def _prototype_products(
+    features: npt.NDArray[Any], sets: sparse.csr_array, weights: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Product of each row with the sum of its labels' weights, and that sum's squared length."""
+    if weights is None:
+        sizes, n_labels = np.diff(sets.indptr), sets.shape[1]
+        rows = np.repeat(np.arange(len(features)), sizes)
+        products = np.bincount(rows, features[rows, sets.indices], minlength=len(features))
+        return products, sizes * (n_labels - sizes) / max(1, n_labels - 1)
+    sums = sets.astype(np.float64) @ weights  # (rows, n_features)
+    return np.einsum("ij,ij->i", features, sums), np.einsum("ij,ij->i", sums, sums)
 
 
 def fit_temperature(

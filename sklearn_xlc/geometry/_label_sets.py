@@ -108,6 +108,83 @@ def nearest_label_sets(
     return _choose(distances, 2 * scale, top, squared_norms, "squared_norms")
 
 
+def greedy_label_sets(
+    logits: Any, weights: Any, scales: Any, max_labels: int | None = None
+) -> tuple[IntArray, FloatArray]:
+    r"""Nearest prototype among the sets of the largest logits, for weights of any angles.
+
+    As :func:`nearest_label_sets`, for a classifier that is no simplex. The squared length of a
+    prototype then depends on its labels, so the m largest logits need not be the nearest set of m
+    labels. They are taken for it, and their distances are exact.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n_samples, n_labels)
+        Products ``features @ weights.T``, without biases.
+    weights : array-like of shape (n_labels, n_features)
+        Rows of the classifier; centred by their mean here, and the logits with them.
+    scales : array-like of shape (n_sizes,)
+        Scales of the prototypes of 1, 2, ... labels.
+    max_labels : int, default=None
+        Largest number of labels of a set, at most `n_sizes`. None: `n_sizes`, or `n_labels` if that
+        is less.
+
+    Returns
+    -------
+    sizes : ndarray of shape (n_samples,)
+        Number of labels; they are those of the so many largest logits.
+    distances : ndarray of shape (n_samples, 2)
+        Squared distances, less the squared length of the features, to the nearest of these sets
+        and to the next one. Infinite if there is one set only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of no accepted form.
+
+    See Also
+    --------
+    nearest_label_sets : Exact over all sets, for a simplex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import greedy_label_sets
+    >>> W = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+    >>> greedy_label_sets([[2.0, 0.0]] @ W.T, W, scales=[2.0, 2.0])[0]
+    array([1])
+    """
+    scale = _check_scales(scales)
+    logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
+    weights = check_array(weights, dtype=[np.float64, np.float32], input_name="weights")
+    if len(weights) != logits.shape[1]:
+        raise ValueError(
+            f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows."
+        )
+    limit = min(len(scale), logits.shape[1])
+    most = int(
+        check_scalar(
+            limit if max_labels is None else max_labels,
+            "max_labels",
+            Integral,
+            min_val=1,
+            max_val=limit,
+        )
+    )
+    weights = weights - weights.mean(axis=0)
+    logits = logits - logits.mean(axis=1, keepdims=True)
+    ids = largest_ids(logits, most)
+    sums = np.cumsum(np.take_along_axis(logits, ids, axis=1), axis=1, dtype=np.float64)
+    distances, total = np.empty(sums.shape), np.zeros((len(logits), weights.shape[1]))
+    for m in range(most):
+        total += weights[ids[:, m]]
+        lengths = np.einsum("ij,ij->i", total, total)
+        distances[:, m] = scale[m] ** 2 * lengths - 2 * scale[m] * sums[:, m]
+    sizes = np.argmin(distances, axis=1) + 1
+    distances = np.hstack([distances, np.full((len(logits), 1), np.inf)])
+    return sizes, np.partition(distances, 1, axis=1)[:, :2]
+
+
 def divergence_label_sets(
     logits: Any,
     temperature: float = 1.0,

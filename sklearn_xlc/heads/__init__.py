@@ -3,6 +3,7 @@
 from sklearn_xlc.heads._base import Head, Targets
 from sklearn_xlc.heads.cascade import CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
+from sklearn_xlc.heads.etf import ETFHead
 from sklearn_xlc.heads.flat import FlatHead
 from sklearn_xlc.heads.fourier import FourierHead
 from sklearn_xlc.heads.product import ProductHead
@@ -11,6 +12,7 @@ from sklearn_xlc.heads.sampling import SamplingHead
 __all__ = [
     "CascadeHead",
     "ChunkedHead",
+    "ETFHead",
     "FlatHead",
     "FourierHead",
     "Head",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,9 @@ class ChunkedHead(Head):
     they fit into `memory_limit`, and computes them twice where they do not.)
 
     Subclasses say how the logits of a chunk come about in :meth:`logits`, and their derivative in
-    :meth:`backward`. Multi-label trains the sum over labels of the binary cross-entropy,
-    multi-class the softmax cross-entropy.
+    :meth:`backward`. With `link` "sigmoid" the loss is the sum over labels of the binary
+    cross-entropy; with "softmax" it is the cross-entropy of one label a row, or of all labels that
+    a row has (pick-all-labels).
 
     Parameters
     ----------
@@ -32,7 +33,14 @@ class ChunkedHead(Head):
         See :class:`~sklearn_xlc.heads.Head`.
     memory_limit : int, default=2**30
         Bytes that temporary logits may take.
+
+    Attributes
+    ----------
+    mean_positive : bool
+        Whether the pick-all-labels loss of a row is the mean over its labels, not the sum.
     """
+
+    mean_positive = False
 
     def __init__(
         self, n_features: int, n_labels: int, multilabel: bool, memory_limit: int = 2**30
@@ -73,9 +81,10 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         inputs, weights = self.inputs(features), row_weights(sample_weight, features)
-        compute = _bce if self.multilabel else _softmax
+        compute = _bce if self.link == "sigmoid" else _softmax
         if not torch.is_grad_enabled():
-            return compute(self, inputs, targets, weights, None)[0]
+            loss, _ = compute(self, inputs, targets, weights, None)
+            return loss + self.penalty(inputs, weights)
         gradients: dict[nn.Parameter, Tensor] = {}
 
         def collect(parameter: nn.Parameter, rows: slice, gradient: Tensor) -> None:
@@ -84,7 +93,12 @@ class ChunkedHead(Head):
             gradients[parameter][rows] += gradient
 
         loss, into = compute(self, inputs.detach(), targets, weights, update or collect)
-        return _Precomputed.apply(loss, [into, *gradients.values()], inputs, *gradients)
+        loss = _Precomputed.apply(loss, [into, *gradients.values()], inputs, *gradients)
+        return loss + self.penalty(inputs, weights)
+
+    def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
+        """What is added to the loss for the inputs themselves."""
+        return 0.0
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
         best, inputs = None, self.inputs(features)
@@ -112,15 +126,29 @@ class _Precomputed(torch.autograd.Function):
         return (None, None, *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors))
 
 
-def _positives_by_chunk(head: ChunkedHead, targets: Targets) -> list[tuple[Tensor, Tensor]]:
-    """Rows and columns of the positives within every chunk."""
+class _Positives(NamedTuple):
+    """Positives within a chunk, and their weights in the loss."""
+
+    rows: Tensor
+    columns: Tensor
+    weights: Tensor
+
+    def subtract_from(self, gradient: Tensor) -> None:
+        """Take the weight of each positive off its place."""
+        gradient[self.rows, self.columns] -= self.weights
+
+
+def _positives_by_chunk(
+    head: ChunkedHead, targets: Targets, weights: Tensor
+) -> list[tuple[slice, _Positives]]:
+    """Every chunk with its positives; `weights` belong to rows."""
     ids, order = targets.ids.sort()
     rows, chunks = targets.rows[order], head.chunks()
     edges = torch.tensor([*(chunk.start for chunk in chunks), head.n_labels], device=ids.device)
     starts = torch.searchsorted(ids, edges).tolist()
     return [
-        (rows[start:stop], ids[start:stop] - chunk.start)
-        for chunk, start, stop in zip(chunks, starts[:-1], starts[1:])
+        (chunk, _Positives(rows[a:b], ids[a:b] - chunk.start, weights[rows[a:b]]))
+        for chunk, a, b in zip(chunks, starts[:-1], starts[1:])
     ]
 
 
@@ -129,14 +157,15 @@ def _bce(
     head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
 ) -> tuple[Tensor, Tensor]:
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
-    for chunk, positives in zip(head.chunks(), _positives_by_chunk(head, targets)):
+    for chunk, positives in _positives_by_chunk(head, targets, weights):
         logits = head.logits(inputs, chunk)
         # BCE = softplus(z) - y z, and its derivative is sigmoid(z) - y.
-        loss += weights @ F.softplus(logits).sum(1) - weights[positives[0]] @ logits[positives]
+        loss += weights @ F.softplus(logits).sum(1)
+        loss -= positives.weights @ logits[positives.rows, positives.columns]
         if update is not None:
-            gradient = logits.sigmoid_()
-            gradient[positives] -= 1.0
-            head.backward(inputs, chunk, gradient.mul_(weights[:, None]), into, update)
+            gradient = logits.sigmoid_().mul_(weights[:, None])
+            positives.subtract_from(gradient)
+            head.backward(inputs, chunk, gradient, into, update)
     return loss, into
 
 
@@ -144,22 +173,26 @@ def _bce(
 def _softmax(
     head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
 ) -> tuple[Tensor, Tensor]:
+    # A row adds its weight times m log-sum-exp(z) less its m positive z; or the mean of these.
+    n_positives = targets.indptr.diff().to(weights)
+    mass = weights * (n_positives.clamp(max=1) if head.mean_positive else n_positives)
+    each = mass / n_positives.clamp(min=1)
     size = len(inputs) * head.n_labels * inputs.element_size()
     keep = update is not None and size <= head.memory_limit
     kept, normaliser = [], inputs.new_full((len(inputs),), float("-inf"))
-    positive, places = inputs.new_zeros(len(inputs)), _positives_by_chunk(head, targets)
-    for chunk, (rows, columns) in zip(head.chunks(), places):
+    loss, parts = inputs.new_zeros(()), _positives_by_chunk(head, targets, each)
+    for chunk, positives in parts:
         logits = head.logits(inputs, chunk)
         normaliser = torch.logaddexp(normaliser, logits.logsumexp(1))
-        positive[rows] = logits[rows, columns]
+        loss -= positives.weights @ logits[positives.rows, positives.columns]
         if keep:
             kept.append(logits)
-    loss, into = weights @ (normaliser - positive), torch.zeros_like(inputs)
+    loss, into = loss + mass @ normaliser, torch.zeros_like(inputs)
     if update is None:
         return loss, into
-    for number, (chunk, here) in enumerate(zip(head.chunks(), places)):
+    for number, (chunk, positives) in enumerate(parts):
         logits = kept[number] if keep else head.logits(inputs, chunk)
-        gradient = logits.sub_(normaliser[:, None]).exp_()
-        gradient[here] -= 1.0
-        head.backward(inputs, chunk, gradient.mul_(weights[:, None]), into, update)
+        gradient = logits.sub_(normaliser[:, None]).exp_().mul_(mass[:, None])
+        positives.subtract_from(gradient)
+        head.backward(inputs, chunk, gradient, into, update)
     return loss, into

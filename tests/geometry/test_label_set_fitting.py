@@ -145,3 +145,13 @@ W = np.eye(3)
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_products_with_a_simplex_stand_for_the_features(rng):
+    W = simplex_etf(6, 8, 0)
+    Y = (rng.random((40, 6)) < 0.4).astype(int)
+    Y[3], Y[4] = 0, 1
+    features = rng.normal(size=(40, 8)) + Y @ W
+    expected = fit_label_set_scales(features, Y, W)
+    scales = fit_label_set_scales(features @ W.T, Y)
+    np.testing.assert_allclose(scales, expected, rtol=1e-10)

@@ -11,6 +11,7 @@ from scipy.special import log_softmax, logsumexp
 
 from sklearn_xlc.geometry import (
     divergence_label_sets,
+    greedy_label_sets,
     label_sets_to_csr,
     nearest_label_sets,
     simplex_etf,
@@ -244,3 +245,47 @@ Z = np.zeros((2, 3))
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# --- greedy, for weights that are no simplex ----------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_greedy_equals_nearest_on_a_simplex(seed):
+    rng = np.random.default_rng(seed)
+    W = simplex_etf(7, 9, seed)
+    features, scales = rng.normal(size=(50, 9)), rng.uniform(0.2, 2.0, size=4)
+    sizes, distances = greedy_label_sets(features @ W.T, W, scales)
+    expected, others = nearest_label_sets(features @ W.T, scales)
+    np.testing.assert_array_equal(sizes, expected)
+    np.testing.assert_allclose(distances[:, 0], others[:, 0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_greedy_distances_are_those_of_the_sets_it_names(seed):
+    rng = np.random.default_rng(seed)
+    W = rng.normal(size=(8, 3)) + 2.0
+    centred = W - W.mean(axis=0)
+    features, scales = rng.normal(size=(30, 3)), rng.uniform(0.2, 2.0, size=5)
+    sizes, distances = greedy_label_sets(features @ W.T, W, scales, max_labels=4)
+    order = np.argsort(-(features @ W.T), axis=1)
+    for row, h in enumerate(features):
+        every = [
+            np.sum((h - scales[m - 1] * centred[order[row, :m]].sum(axis=0)) ** 2) - h @ h
+            for m in range(1, 5)
+        ]
+        assert sizes[row] == 1 + np.argmin(every)
+        np.testing.assert_allclose(distances[row], np.sort(every)[:2], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "logits, weights, scales, message",
+    [
+        (np.ones((2, 3)), np.ones((4, 2)), [1.0], "logits have 3 columns, but weights have 4 rows"),
+        (np.ones((2, 3)), np.ones((3, 2)), [-1.0], "scales must not be negative"),
+        (np.ones(3), np.ones((3, 2)), [1.0], "Expected 2D array"),
+    ],
+)
+def test_greedy_refuses(logits, weights, scales, message):
+    with pytest.raises(ValueError, match=message):
+        greedy_label_sets(logits, weights, scales)

@@ -1,0 +1,174 @@
+"""Pick-all-labels head whose classifier is a fixed simplex equiangular tight frame, or learnt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc.geometry import simplex_etf
+from sklearn_xlc.heads._base import Update
+from sklearn_xlc.heads.chunked import ChunkedHead
+
+
+class ETFHead(ChunkedHead):
+    r"""Softmax over all labels, trained on every label of a row, with a classifier that is fixed.
+
+    The loss of a row with label set S is :math:`\sum_{k \in S} (\log \sum_j e^{z_j} - z_k)`
+    (pick-all-labels cross-entropy, Eq. 2 of [1]_), with logits :math:`z = W h + b`. The rows of W
+    are those of :func:`~sklearn_xlc.geometry.simplex_etf` and are never trained; where h has as
+    many entries as there are labels, :math:`W h = \sqrt{K / (K - 1)} (h - \bar h)` needs no matrix.
+
+    Parameters
+    ----------
+    n_features, n_labels, multilabel
+        See :class:`~sklearn_xlc.heads.Head`.
+    feature_dim : int, default=None
+        Entries of h, which a linear layer makes of the features. None: h is the features.
+    learned : bool, default=False
+        Train W.
+    with_bias : bool, default=True
+        Whether labels have biases, which are trained and start at their frequency.
+    mean_positive : bool, default=False
+        Divide the loss of a row by its number of labels.
+    feature_decay : float, default=0.0
+        Factor of the mean of :math:`\|h\|^2` in the loss.
+    memory_limit : int, default=2**30
+        Bytes that temporary logits may take.
+    seed : int, default=0
+        Of the frame that stands in for the simplex where h has fewer than K - 1 entries, and of
+        the rotation where it has more than K.
+
+    Attributes
+    ----------
+    projection : Linear or Identity
+        Makes h.
+    weight : Parameter of shape (n_labels, feature_dim), or None
+        Learnt W.
+    bias : Parameter of shape (n_labels,), or None
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import ETFHead
+    >>> head = ETFHead(n_features=6, n_labels=5, multilabel=True, feature_dim=5, with_bias=False)
+    >>> sum(p.numel() for p in head.parameters())  # the linear layer
+    35
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        feature_dim: int | None = None,
+        learned: bool = False,
+        with_bias: bool = True,
+        mean_positive: bool = False,
+        feature_decay: float = 0.0,
+        memory_limit: int = 2**30,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel, memory_limit)
+        self.link = "exp"
+        self.mean_positive, self.feature_decay, self.seed = mean_positive, feature_decay, seed
+        # One label alone has no direction to take: its softmax is 1 whatever the features.
+        feature_dim = 1 if n_labels == 1 else feature_dim
+        self.feature_dim = feature_dim or n_features
+        needs_layer = feature_dim is not None
+        self.projection = nn.Linear(n_features, self.feature_dim) if needs_layer else nn.Identity()
+        self.weight = nn.Parameter(torch.empty(n_labels, self.feature_dim)) if learned else None
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=self.feature_dim**-0.5)
+        self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
+        self._tables: dict[Any, Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tables": {}}
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether W is never held."""
+        return self.weight is None and self.feature_dim == self.n_labels
+
+    @property
+    def is_simplex(self) -> bool:
+        """Whether all pairs of rows of W have the same angle exactly."""
+        return self.weight is None and self.feature_dim >= self.n_labels - 1
+
+    def fused_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+        return [p for p in (self.weight, self.bias) if p is not None]
+
+    def set_prior(self, frequency: Tensor) -> None:
+        """Start at the share that each label has of all labels."""
+        if self.bias is not None:
+            with torch.no_grad():
+                self.bias.copy_((frequency / frequency.sum()).log())
+
+    def inputs(self, features: Tensor) -> Tensor:
+        """What the classifier reads: h, of shape (n_rows, feature_dim)."""
+        return self.projection(features)
+
+    def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:  # noqa: D102
+        if not self.feature_decay:
+            return 0.0
+        return self.feature_decay * (weights @ inputs.square().sum(1))
+
+    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:  # noqa: D102
+        products = self._products(inputs, chunk)
+        return products if self.bias is None else products.add_(self.bias[chunk])
+
+    def _products(self, inputs: Tensor, chunk: slice) -> Tensor:
+        if self.is_implicit:
+            return (inputs[:, chunk] - inputs.mean(1, keepdim=True)).mul_(self._implicit_scale())
+        return inputs @ self.classifier(inputs, chunk).T
+
+    def backward(  # noqa: D102
+        self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
+    ) -> None:
+        if self.is_implicit:
+            scaled = gradient * self._implicit_scale()
+            into[:, chunk] += scaled
+            into -= scaled.sum(1, keepdim=True) / self.n_labels
+        else:
+            into += gradient @ self.classifier(inputs, chunk)
+            if self.weight is not None:
+                update(self.weight, chunk, gradient.T @ inputs)
+        if self.bias is not None:
+            update(self.bias, chunk, gradient.sum(0))
+
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and places of the k best labels, both (n_rows, k), best first."""
+        logits, ids = super().topk(features, k)
+        inputs = self.inputs(features)
+        normaliser = torch.stack([self.logits(inputs, c).logsumexp(1) for c in self.chunks()])
+        return logits - normaliser.logsumexp(0)[:, None], ids
+
+    def scores(self, features: Tensor) -> Tensor:
+        """Log-probabilities of every label, of shape (n_rows, n_labels)."""
+        return super().scores(features).log_softmax(1)
+
+    def products(self, inputs: Tensor) -> Tensor:
+        """W h, which are the logits without biases, of shape (n_rows, n_labels)."""
+        return torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
+
+    def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
+        """Rows of W, of shape (chunk, feature_dim)."""
+        if self.weight is not None:
+            return self.weight[chunk]
+        key = (like.dtype, like.device)
+        if key not in self._tables:
+            # A rotation mixes all entries of h; with as many as labels the symmetric form will do.
+            seed = None if self.is_implicit else self.seed
+            rows = simplex_etf(self.n_labels, self.feature_dim, seed)
+            self._tables[key] = torch.as_tensor(rows, dtype=like.dtype, device=like.device)
+        return self._tables[key][chunk]
+
+    def _implicit_scale(self) -> float:
+        return (self.n_labels / max(1, self.n_labels - 1)) ** 0.5  # Eq. 6
