@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: learning-rate schedule, weight averaging."""
+"""Callbacks of the training loop: learning-rate schedule, weight averaging, collapse."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import copy
 import math
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from skorch.callbacks import Callback
+
+from sklearn_xlc.metrics import neural_collapse
+from sklearn_xlc.training.batching import BatchIterator, Rows
 
 
 def copied(callbacks: Any) -> list[Any]:
@@ -114,3 +119,64 @@ class WeightAveraging(Callback):
         if self.average_:
             net.module_.load_state_dict(self.average_)
             self.average_ = {}
+
+
+class CollapseMonitor(Callback):
+    """Record the measures of neural collapse after every epoch.
+
+    They go into the history of the net, as ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3`` and
+    ``ncm_2``, ``ncm_3``, ... for every number of labels that rows have. ``nc2_weights`` and ``nc3``
+    need a head that has one row of weights per label.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows to watch, such as some of the training rows.
+    y : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_labels)
+        Their labels: integer class ids from 0 on, or an indicator.
+
+    See Also
+    --------
+    sklearn_xlc.plotting.NeuralCollapseDisplay : Draws what was recorded.
+    sklearn_xlc.metrics.neural_collapse : The measures.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import ETFNeuralCollapseClassifier
+    >>> from sklearn_xlc.datasets import make_extreme_multilabel
+    >>> from sklearn_xlc.training import CollapseMonitor
+    >>> X, Y = make_extreme_multilabel(300, 50, 10, random_state=0)
+    >>> clf = ETFNeuralCollapseClassifier(callbacks=[CollapseMonitor(X, Y)], max_epochs=3)
+    >>> clf.fit(X, Y).net_.history[:, "nc1"][0] > 0
+    True
+    """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        self.X, self.y = X, y
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Measure."""
+        head = net.module_.head
+        parameter = next(net.module_.parameters())
+        is_sparse = sp.issparse(self.X)
+        X = self.X.tocsr() if is_sparse else np.asarray(self.X)
+        dtype = torch.empty(0, dtype=parameter.dtype).numpy().dtype
+        accepts = is_sparse and getattr(net.module_.encoder, "accepts_sparse", False)
+        rows = Rows(X.astype(dtype, copy=False), sparse=accepts)
+        inputs = getattr(head, "inputs", lambda features: features)
+        with torch.inference_mode():
+            batches = BatchIterator(rows, net.batch_size, None, parameter.device)
+            features = torch.cat([inputs(net.features(batch)) for batch in batches])
+            weights = _row_weights(head, features)
+        report = neural_collapse(features.cpu().numpy(), self.y, weights)
+        for m, value in report.pop("ncm").items():
+            report[f"ncm_{m}"] = value
+        for name, value in report.items():
+            net.history.record(name, float(value))
+
+
+def _row_weights(head: Any, features: torch.Tensor) -> np.ndarray | None:
+    """Rows of the classifier, or None where there are none."""
+    weights = head.classifier(features) if hasattr(head, "classifier") else None
+    weights = getattr(head, "weight", None) if weights is None else weights
+    return None if weights is None else weights.detach().cpu().numpy()

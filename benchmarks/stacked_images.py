@@ -1,0 +1,226 @@
+"""Tables 1 and 2 of the multi-label neural collapse paper, on stacked MNIST, at CPU scale.
+
+    python benchmarks/stacked_images.py MNIST_NPZ --seeds 0 1 2
+
+Two digits are put on a doubled canvas; some pairs are held out of training. On the same small
+convolutional encoder: a learnt and a fixed last layer, and one output per label with binary
+cross-entropy ("one-vs-all"), whose thresholds are tuned on validation rows. Measured on test
+images of digits never seen: soft IoU (the probability that a row's labels get), set IoU, micro-F1
+and subset accuracy for every decoder, by number of labels and on the pairs held out; trainable
+parameters; the collapse measures after the first and the last epoch; seconds of prediction.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from _measure import describe_machine
+from sklearn.metrics import accuracy_score, f1_score, jaccard_score
+from torch import nn
+
+from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
+from sklearn_xlc.datasets import make_label_set_images
+from sklearn_xlc.metrics import soft_label_mass
+from sklearn_xlc.training import CollapseMonitor
+
+HELD_OUT = [(0, 1), (2, 7), (3, 8), (4, 9), (5, 6)]
+SIDE = 56
+N_WATCHED = 2000
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, help="npz with X_train, y_train, X_test, y_test")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--per-class", type=int, default=600)
+    parser.add_argument("--per-pair", type=int, default=133)
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    return parser.parse_args()
+
+
+class Encoder(nn.Module):
+    """Three convolutions and a linear layer, on rows of pixels."""
+
+    n_outputs = 64
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 16, 5, stride=2, padding=2),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, stride=2, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, stride=2, padding=1),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(4),
+            nn.Flatten(),
+            nn.Linear(1024, self.n_outputs),
+        )
+
+    def forward(self, rows):
+        return self.layers(rows.view(-1, 1, SIDE, SIDE))
+
+
+def make_data(arguments, seed):
+    """Training, validation and test parts; only the last one shows the pairs held out."""
+    with np.load(arguments.file) as data:
+        digits = {part: (data[f"X_{part}"], data[f"y_{part}"]) for part in ("train", "test")}
+    X, y = digits["train"]
+    sizes = {"n_per_class": arguments.per_class, "n_per_pair": arguments.per_pair}
+    fewer = {"n_per_class": arguments.per_class // 3, "n_per_pair": arguments.per_pair // 3}
+    cut = len(X) * 5 // 6
+    parts = {
+        "train": make_label_set_images(
+            X[:cut], y[:cut], **sizes, held_out=HELD_OUT, random_state=seed
+        ),
+        "valid": make_label_set_images(
+            X[cut:], y[cut:], **fewer, held_out=HELD_OUT, random_state=seed + 1
+        ),
+        "test": make_label_set_images(*digits["test"], **fewer, random_state=seed + 2),
+    }
+    return {
+        name: (images.reshape(len(images), -1).astype(np.float32) / 255, Y)
+        for name, (images, Y) in parts.items()
+    }
+
+
+def fit(kind, data, seed, arguments):
+    """A fitted classifier, and its trainable parameters."""
+    X, Y = data["train"]
+    torch.manual_seed(seed)
+    common = {
+        "encoder": lambda n_features: Encoder(),
+        "max_epochs": arguments.epochs,
+        "batch_size": 64,
+        "device": "cpu",
+        "random_state": seed,
+    }
+    if kind == "one-vs-all":
+        return MultiHeadClassifier("flat", **common).fit(X, Y)
+    monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
+    classifier = ETFNeuralCollapseClassifier(
+        kind, feature_decay=1e-3, fit_intercept=False, callbacks=[monitor], **common
+    )
+    return classifier.fit(X, Y)
+
+
+def decoded(kind, data, seed, arguments):
+    """Predicted label sets of the test rows by decoder, and what else is measured of a fit."""
+    X_test, Y_test = data["test"]
+    classifier = fit(kind, data, seed, arguments)
+    record = {"kind": kind, "seed": seed, "n_parameters": classifier.n_parameters_}
+    if kind == "one-vs-all":
+        scores, truth = classifier.decision_function(data["valid"][0]), data["valid"][1]
+        cuts = np.quantile(scores, np.linspace(0.5, 0.99, 300))
+        tuned = {
+            "one threshold, F1": max(cuts, key=lambda c: _micro(truth, scores > c)),
+            "one threshold, subset": max(cuts, key=lambda c: accuracy_score(truth, scores > c)),
+            "a threshold a label, F1": np.array(
+                [max(cuts, key=lambda c: f1_score(t, s > c)) for t, s in zip(truth.T, scores.T)]
+            ),
+        }
+        start = time.process_time()
+        test_scores = classifier.decision_function(X_test)
+        record["predict_cpu_s"] = {"thresholds": time.process_time() - start}
+        return record, {name: test_scores > cut for name, cut in tuned.items()}
+    record["soft_iou"] = soft_label_mass(Y_test, classifier.predict_proba(X_test))
+    history = classifier.net_.history
+    names = ("nc1", "nc2_means", "nc3", "ncm_2")
+    record["collapse"] = {name: (history[0, name], history[-1, name]) for name in names}
+    record["predict_cpu_s"], sets = {}, {}
+    rows = classifier._validate_fit(*data["train"], None, classifier._code, reset=False).rows
+    for decoder in ("nearest", "seen", "divergence"):
+        classifier.set_params(decoder=decoder)
+        classifier._calibrate(rows, None)
+        start = time.process_time()
+        sets[decoder] = classifier.predict(X_test)
+        record["predict_cpu_s"][decoder] = time.process_time() - start
+    return record, sets
+
+
+def _micro(truth, predicted):
+    return f1_score(truth, predicted, average="micro")
+
+
+def score(Y, predicted):
+    """Set IoU, micro-F1 and subset accuracy, in all and for parts of the test rows."""
+    held = np.zeros(len(Y), dtype=bool)
+    for pair in HELD_OUT:
+        held |= Y[:, pair].all(axis=1)
+    sizes = Y.sum(axis=1)
+    parts = {"all seen": ~held, "one": sizes == 1, "two": (sizes == 2) & ~held, "held out": held}
+    return {
+        name: {
+            "set_iou": jaccard_score(Y[rows], predicted[rows], average="samples"),
+            "f1": _micro(Y[rows], predicted[rows]),
+            "subset": accuracy_score(Y[rows], predicted[rows]),
+        }
+        for name, rows in parts.items()
+    }
+
+
+def tables(records):
+    """Means over seeds as two Markdown tables."""
+    lines = [
+        "| last layer | trainable parameters | soft IoU | NC1 | NC2 | NC3 | NCm (first -> last) |",
+        "|---" * 7 + "|",
+    ]
+    for kind in ("learned", "etf"):
+        own = [record for record in records if record["kind"] == kind]
+        cells = [kind, f"{own[0]['n_parameters']:,}"]
+        cells.append(f"{100 * np.mean([record['soft_iou'] for record in own]):.2f}")
+        for name in ("nc1", "nc2_means", "nc3", "ncm_2"):
+            first, last = np.mean([record["collapse"][name] for record in own], axis=0)
+            cells.append(f"{first:.3f} -> {last:.4f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    parts = ("all seen", "one", "two", "held out")
+    lines += [
+        "",
+        "| last layer | decoder | " + " | ".join(f"{part}: F1 / subset" for part in parts) + " |",
+        "|---" * (2 + len(parts)) + "|",
+    ]
+    for kind in ("one-vs-all", "learned", "etf"):
+        own = [record for record in records if record["kind"] == kind]
+        for decoder in own[0]["scores"]:
+            cells = [kind, decoder]
+            for part in parts:
+                values = [
+                    [record["scores"][decoder][part][name] for name in ("f1", "subset")]
+                    for record in own
+                ]
+                cells.append(" / ".join(f"{100 * value:.2f}" for value in np.mean(values, axis=0)))
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    records = []
+    for seed in arguments.seeds:
+        data = make_data(arguments, seed)
+        for kind in ("learned", "etf", "one-vs-all"):
+            start = time.process_time()
+            record, sets = decoded(kind, data, seed, arguments)
+            record["cpu_s"] = time.process_time() - start
+            record["scores"] = {name: score(data["test"][1], p) for name, p in sets.items()}
+            records.append(record)
+            print(json.dumps(record), flush=True)
+    report = {"machine": describe_machine(torch.get_num_threads()), "records": records}
+    options = {name: str(value) for name, value in vars(arguments).items()}
+    Path(arguments.out, "stacked_images.json").write_text(
+        json.dumps({**report, "options": options}, indent=1) + "\n"
+    )
+    Path(arguments.out, "stacked_images.md").write_text(tables(records))
+    print(tables(records))
+
+
+if __name__ == "__main__":
+    main()

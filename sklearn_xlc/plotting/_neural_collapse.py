@@ -1,0 +1,206 @@
+"""Neural collapse as pictures: its measures over the epochs, and features in the plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_array
+
+#: Names of the measures in a history, and in a legend.
+MEASURES = {
+    "nc1": "NC1, variability",
+    "nc2_means": "NC2, means to simplex",
+    "nc2_weights": "NC2, weights to simplex",
+    "nc3": "NC3, self-duality",
+}
+
+
+class NeuralCollapseDisplay:
+    """Curves of the collapse measures, and the features of three labels and their pairs.
+
+    Parameters
+    ----------
+    history : dict of str to array-like of shape (n_epochs,), default=None
+        Measures after every epoch, as :class:`~sklearn_xlc.training.CollapseMonitor` records them.
+    points : array-like of shape (n_samples, 2), default=None
+        Features in the plane of three labels.
+    sets : list of tuple of int, default=None
+        Labels of each point.
+    corners : array-like of shape (3, 2), default=None
+        Rows of the classifier for the three labels, in the same plane.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the last picture.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    See Also
+    --------
+    sklearn_xlc.metrics.neural_collapse : The measures.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.plotting import NeuralCollapseDisplay
+    >>> display = NeuralCollapseDisplay({"nc1": [1.0, 0.1], "nc3": [0.5, 0.2]})
+    >>> _ = display.plot()
+    >>> display.ax_.get_yscale()
+    'log'
+    """
+
+    def __init__(
+        self,
+        history: dict[str, Any] | None = None,
+        points: Any = None,
+        sets: list[tuple[int, ...]] | None = None,
+        corners: Any = None,
+    ) -> None:
+        self.history, self.points, self.sets, self.corners = history, points, sets, corners
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **kwargs: Any) -> NeuralCollapseDisplay:
+        """Curves of a classifier that was fitted with a ``CollapseMonitor`` among its callbacks.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            Holds the history in ``net_``; a saved classifier does not.
+        **kwargs : dict
+            Passed on to :meth:`plot`.
+
+        Returns
+        -------
+        NeuralCollapseDisplay
+            Display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If nothing was recorded.
+        """
+        rows = [row for row in estimator.net_.history if "nc1" in row]
+        if not rows:
+            raise ValueError(
+                "estimator has no recorded collapse: fit it with callbacks=[CollapseMonitor(X, y)] "
+                "(sklearn_xlc.training); the record is not saved with the model"
+            )
+        names = [name for name in rows[0] if name in MEASURES or name.startswith("ncm_")]
+        display = cls({name: [row[name] for row in rows] for name in names})
+        return display.plot(**kwargs)
+
+    @classmethod
+    def from_features(
+        cls, features: Any, Y: Any, weights: Any, labels: Any = (0, 1, 2), **kwargs: Any
+    ) -> NeuralCollapseDisplay:
+        """Picture of the features of rows whose labels are among three (Fig. 1 of the paper).
+
+        Parameters
+        ----------
+        features : array-like of shape (n_samples, n_features)
+            What the classifier reads.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of the labels.
+        weights : array-like of shape (n_labels, n_features)
+            Rows of the classifier. Those of the three labels, less their mean, span the plane.
+        labels : sequence of 3 int, default=(0, 1, 2)
+            The labels.
+        **kwargs : dict
+            Passed on to :meth:`plot_features`.
+
+        Returns
+        -------
+        NeuralCollapseDisplay
+            Display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If there are not three labels, or no row has only labels among them.
+        """
+        features = check_array(features, dtype=np.float64, input_name="features")
+        weights = check_array(weights, dtype=np.float64, input_name="weights")
+        labels = [int(label) for label in labels]
+        if len(set(labels)) != 3:
+            raise ValueError(f"labels must be three different label ids, got {labels}")
+        Y = sp.csr_matrix(Y)
+        inside = np.asarray(Y[:, labels].sum(axis=1)).ravel()
+        rows = np.flatnonzero((inside > 0) & (inside == np.diff(Y.indptr)))
+        if not len(rows):
+            raise ValueError(f"no row of Y has only labels among {labels}")
+        plane = weights[labels] - weights[labels].mean(axis=0)
+        basis = np.linalg.svd(plane, full_matrices=False)[2][:2]
+        points = (features[rows] - features.mean(axis=0)) @ basis.T
+        sets = [tuple(Y.indices[Y.indptr[row] : Y.indptr[row + 1]].tolist()) for row in rows]
+        return cls(points=points, sets=sets, corners=plane @ basis.T).plot_features(**kwargs)
+
+    def plot(self, ax: Any = None) -> NeuralCollapseDisplay:
+        """Draw the measures over the epochs.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        NeuralCollapseDisplay
+            Itself.
+        """
+        if not self.history:
+            raise ValueError("there are no curves to draw: history is empty")
+        ax = _axes(ax)
+        for marker, (name, values) in zip("os^vDPX<>*", self.history.items()):
+            label = MEASURES.get(name, f"NCm, {name.removeprefix('ncm_')} labels")
+            epochs = np.arange(1, len(values) + 1)
+            ax.plot(epochs, values, label=label, marker=marker, markevery=0.1, markersize=4)
+        ax.set(xlabel="epoch", ylabel="distance from collapse", yscale="log")
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def plot_features(self, ax: Any = None) -> NeuralCollapseDisplay:
+        """Draw the features in the plane of the three labels.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        NeuralCollapseDisplay
+            Itself.
+        """
+        if self.points is None:
+            raise ValueError("there are no features to draw: make the display by from_features")
+        ax = _axes(ax)
+        chosen = sorted(set(self.sets or []), key=lambda labels: (len(labels), labels))
+        reach = np.quantile(np.linalg.norm(self.points, axis=1), 0.99)
+        scale = reach / np.linalg.norm(self.corners, axis=1).max()
+        for corner in np.asarray(self.corners):
+            ax.plot(*np.stack([[0, 0], scale * corner]).T, color="0.6", linewidth=1, zorder=0)
+        for number, labels in enumerate(chosen):
+            here = np.array([own == labels for own in self.sets or []])
+            name = "{" + ", ".join(map(str, labels)) + "}"
+            ax.scatter(
+                *self.points[here].T, s=9, alpha=0.6, marker="osv"[len(labels) - 1],
+                color=f"C{number}", label=name,
+            )  # fmt: skip
+        ax.set(aspect="equal", xlabel="in the plane of", ylabel="three labels' weights")
+        ax.legend(title="labels", fontsize="small")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _axes(ax: Any) -> Any:
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'sklearn-xlc[plot]'") from error
+    return plt.subplots(layout="constrained")[1]

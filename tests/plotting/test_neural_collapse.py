@@ -1,0 +1,87 @@
+"""Displays of neural collapse draw what they are given."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from sklearn_xlc import ETFNeuralCollapseClassifier
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.geometry import simplex_etf
+from sklearn_xlc.plotting import NeuralCollapseDisplay
+from sklearn_xlc.training import CollapseMonitor
+
+
+@pytest.fixture(autouse=True)
+def no_windows():
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    mpl.use("Agg")
+    yield
+    plt.close("all")
+
+
+def fit(callbacks):
+    X, Y = make_extreme_multilabel(200, 50, 8, random_state=0)
+    clf = ETFNeuralCollapseClassifier(
+        hidden_layer_sizes=(16,), max_epochs=4, callbacks=callbacks, random_state=0
+    )
+    return clf.fit(X, Y), X, Y
+
+
+def test_curves_are_the_recorded_measures():
+    X, Y = make_extreme_multilabel(200, 50, 8, random_state=0)
+    clf, X, Y = fit([CollapseMonitor(X, Y)])
+    display = NeuralCollapseDisplay.from_estimator(clf)
+    assert set(display.history) >= {"nc1", "nc2_means", "nc2_weights", "nc3", "ncm_2"}
+    assert len(display.ax_.lines) == len(display.history)
+    for line, values in zip(display.ax_.lines, display.history.values()):
+        np.testing.assert_array_equal(line.get_ydata(), values)
+        np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
+    report = clf.collapse_report(X, Y)
+    assert display.history["nc1"][-1] == pytest.approx(report["nc1"], rel=1e-5)
+    assert display.history["nc3"][-1] == pytest.approx(report["nc3"], rel=1e-5)
+    assert display.figure_ is display.ax_.figure
+
+
+def test_features_of_collapsed_rows_lie_on_sums_of_corners():
+    W = simplex_etf(5, 6, 0)
+    sets = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (3,), (0, 3)]
+    Y = np.zeros((len(sets), 5), dtype=int)
+    for row, labels in enumerate(sets):
+        Y[row, list(labels)] = 1
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    display = NeuralCollapseDisplay.from_features(Y @ W, Y, W, ax=ax)
+    assert display.ax_ is ax
+    assert display.sets == sets[:6]
+    points = display.points - (display.points[:3].mean(axis=0))
+    for point, labels in zip(points, sets):
+        expected = sum(display.corners[label] for label in labels)
+        if len(labels) == 1:
+            np.testing.assert_allclose(point, expected, atol=1e-12)
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["{0}", "{1}", "{2}", "{0, 1}", "{0, 2}", "{1, 2}"]
+
+
+def test_what_there_is_not_cannot_be_drawn():
+    clf, X, Y = fit(None)
+    with pytest.raises(ValueError, match="no recorded collapse.*CollapseMonitor"):
+        NeuralCollapseDisplay.from_estimator(clf)
+    with pytest.raises(ValueError, match="history is empty"):
+        NeuralCollapseDisplay().plot()
+    with pytest.raises(ValueError, match="from_features"):
+        NeuralCollapseDisplay({"nc1": [1.0]}).plot_features()
+    W = simplex_etf(8, 8)
+    with pytest.raises(ValueError, match="three different label ids, got"):
+        NeuralCollapseDisplay.from_features(np.ones((200, 8)), Y, W, labels=(1, 1, 2))
+    with pytest.raises(ValueError, match="no row of Y has only labels among"):
+        NeuralCollapseDisplay.from_features(np.ones((2, 8)), np.ones((2, 8)), W)
+
+
+def test_matplotlib_is_needed_only_to_draw(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"sklearn-xlc\[plot\]"):
+        NeuralCollapseDisplay({"nc1": [1.0]}).plot()
