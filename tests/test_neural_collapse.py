@@ -290,6 +290,7 @@ def test_partial_fit_decodes(data):
         ({"temperature": "warm"}, "'temperature' parameter of ETFNeuralCollapseClassifier must"),
         ({"threshold": 1.0}, "'threshold' parameter of ETFNeuralCollapseClassifier must be"),
         ({"normalize": "max"}, "'normalize' parameter of ETFNeuralCollapseClassifier must be"),
+        ({"competition": 1.5}, "'competition' parameter of ETFNeuralCollapseClassifier must be"),
         ({"feature_decay": -1}, "'feature_decay' parameter of ETFNeuralCollapseClassifier must"),
         ({"fit_intercept": 2}, "'fit_intercept' parameter of ETFNeuralCollapseClassifier must"),
     ],

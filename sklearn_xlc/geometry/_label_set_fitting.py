@@ -124,10 +124,13 @@ def _prototype_products(
 ) -> tuple[FloatArray, FloatArray]:
     """Product of each row with the sum of its labels' weights, and that sum's squared length."""
     if weights is None:
-        sizes, n_labels = np.diff(sets.indptr), sets.shape[1]
-        rows = np.repeat(np.arange(len(features)), sizes)
-        products = np.bincount(rows, features[rows, sets.indices], minlength=len(features))
-        return products, sizes * (n_labels - sizes) / max(1, n_labels - 1)
+        sizes, n_labels = np.diff(sets.indptr).astype(np.float64), sets.shape[1]
+        rows = np.repeat(np.arange(len(features)), np.diff(sets.indptr))
+        products: FloatArray = np.bincount(
+            rows, features[rows, sets.indices], minlength=len(features)
+        ).astype(np.float64)
+        norms: FloatArray = sizes * (n_labels - sizes) / max(1, n_labels - 1)
+        return products, norms
     sums = sets.astype(np.float64) @ weights  # (rows, n_features)
     return np.einsum("ij,ij->i", features, sums), np.einsum("ij,ij->i", sums, sums)
 

@@ -38,9 +38,12 @@ class ChunkedHead(Head):
     ----------
     mean_positive : bool
         Whether the pick-all-labels loss of a row is the mean over its labels, not the sum.
+    competition : float
+        Share of the loss in which the labels of a row compete with each other, as they do in the
+        pick-all-labels loss. In the rest each competes only with those that the row has not.
     """
 
-    mean_positive = False
+    mean_positive, competition = False, 1.0
 
     def __init__(
         self, n_features: int, n_labels: int, multilabel: bool, memory_limit: int = 2**30
@@ -133,6 +136,12 @@ class _Positives(NamedTuple):
     columns: Tensor
     weights: Tensor
 
+    def take_from(self, logits: Tensor) -> Tensor:
+        """Their logits, which are set to minus infinity."""
+        values = logits[self.rows, self.columns]
+        logits[self.rows, self.columns] = float("-inf")
+        return values
+
     def subtract_from(self, gradient: Tensor) -> None:
         """Take the weight of each positive off its place."""
         gradient[self.rows, self.columns] -= self.weights
@@ -173,26 +182,58 @@ def _bce(
 def _softmax(
     head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
 ) -> tuple[Tensor, Tensor]:
-    # A row adds its weight times m log-sum-exp(z) less its m positive z; or the mean of these.
+    # Each positive k of row i adds its weight times
+    #   competition * (log sum_j exp z_j - z_k)                           pick-all-labels
+    #   + (1 - competition) * (log(exp z_k + sum_{j not in S} exp z_j) - z_k).
     n_positives = targets.indptr.diff().to(weights)
-    mass = weights * (n_positives.clamp(max=1) if head.mean_positive else n_positives)
-    each = mass / n_positives.clamp(min=1)
+    each = weights / (n_positives.clamp(min=1) if head.mean_positive else 1.0)
     size = len(inputs) * head.n_labels * inputs.element_size()
     keep = update is not None and size <= head.memory_limit
-    kept, normaliser = [], inputs.new_full((len(inputs),), float("-inf"))
-    loss, parts = inputs.new_zeros(()), _positives_by_chunk(head, targets, each)
+    parts = _positives_by_chunk(head, targets, each)
+    kept, found = [], []
+    # Finite, so that rows with all labels have no infinite differences.
+    negative = inputs.new_full((len(inputs),), torch.finfo(inputs.dtype).min / 4)
     for chunk, positives in parts:
         logits = head.logits(inputs, chunk)
-        normaliser = torch.logaddexp(normaliser, logits.logsumexp(1))
-        loss -= positives.weights @ logits[positives.rows, positives.columns]
+        found.append(positives.take_from(logits))
+        negative = torch.logaddexp(negative, logits.logsumexp(1))
         if keep:
             kept.append(logits)
-    loss, into = loss + mass @ normaliser, torch.zeros_like(inputs)
+    loss, on_negative, on_positive = _softmax_of_rows(head.competition, parts, found, negative)
+    into = torch.zeros_like(inputs)
     if update is None:
         return loss, into
     for number, (chunk, positives) in enumerate(parts):
-        logits = kept[number] if keep else head.logits(inputs, chunk)
-        gradient = logits.sub_(normaliser[:, None]).exp_().mul_(mass[:, None])
-        positives.subtract_from(gradient)
+        if keep:
+            logits = kept[number]
+        else:
+            logits = head.logits(inputs, chunk)
+            positives.take_from(logits)
+        gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
+        gradient[positives.rows, positives.columns] = on_positive[number]
         head.backward(inputs, chunk, gradient, into, update)
     return loss, into
+
+
+def _softmax_of_rows(
+    competition: float,
+    parts: list[tuple[slice, _Positives]],
+    found: list[Tensor],
+    negative: Tensor,
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Loss, its gradient at the sum of negatives, and at each positive, from their logits."""
+    rows = torch.cat([positives.rows for _, positives in parts])
+    weight, logits = torch.cat([positives.weights for _, positives in parts]), torch.cat(found)
+    highest = negative.scatter_reduce(0, rows, logits, "amax")
+    total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
+    everything = highest + total.log()  # log-sum-exp over all labels
+    margin = negative[rows] - logits
+    loss = weight @ (
+        competition * (everything[rows] - logits) + (1 - competition) * F.softplus(margin)
+    )
+    alone = (1 - competition) * weight * margin.sigmoid()
+    mass = competition * torch.zeros_like(negative).index_add(0, rows, weight)
+    on_negative = (mass * (negative - everything).exp()).index_add(0, rows, alone)
+    shared = mass[rows] * (logits - everything[rows]).exp() - competition * weight
+    on_positive = (shared - alone).split([len(part) for part in found])
+    return loss, on_negative, list(on_positive)

@@ -32,6 +32,9 @@ class ETFHead(ChunkedHead):
         Whether labels have biases, which are trained and start at their frequency.
     mean_positive : bool, default=False
         Divide the loss of a row by its number of labels.
+    competition : float, default=1.0
+        Share of the loss above. In the rest each label of a row competes with itself and with the
+        labels that the row has not, in place of all labels.
     feature_decay : float, default=0.0
         Factor of the mean of :math:`\|h\|^2` in the loss.
     memory_limit : int, default=2**30
@@ -71,13 +74,15 @@ class ETFHead(ChunkedHead):
         learned: bool = False,
         with_bias: bool = True,
         mean_positive: bool = False,
+        competition: float = 1.0,
         feature_decay: float = 0.0,
         memory_limit: int = 2**30,
         seed: int = 0,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit)
         self.link = "exp"
-        self.mean_positive, self.feature_decay, self.seed = mean_positive, feature_decay, seed
+        self.mean_positive, self.competition = mean_positive, competition
+        self.feature_decay, self.seed = feature_decay, seed
         # One label alone has no direction to take: its softmax is 1 whatever the features.
         feature_dim = 1 if n_labels == 1 else feature_dim
         self.feature_dim = feature_dim or n_features

@@ -189,7 +189,7 @@ class NeuralCollapseDisplay:
                 *self.points[here].T, s=9, alpha=0.6, marker="osv"[len(labels) - 1],
                 color=f"C{number}", label=name,
             )  # fmt: skip
-        ax.set(aspect="equal", xlabel="in the plane of", ylabel="three labels' weights")
+        ax.set(aspect="equal", xticks=[], yticks=[], xlabel="plane of the three labels' weights")
         ax.legend(title="labels", fontsize="small")
         self.ax_, self.figure_ = ax, ax.figure
         return self

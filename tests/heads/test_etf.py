@@ -46,7 +46,12 @@ def definition(head, features, targets, weight):
     logits, rows = explicit_logits(head, features), []
     for row in range(len(targets)):
         positives = targets.ids[targets.indptr[row] : targets.indptr[row + 1]]
-        terms = [logits[row].logsumexp(0) - logits[row, k] for k in positives]
+        rest = [k for k in range(head.n_labels) if k not in positives.tolist()]
+        terms = []
+        for k in positives.tolist():
+            alone = logits[row, [k, *rest]].logsumexp(0)
+            both = head.competition * logits[row].logsumexp(0) + (1 - head.competition) * alone
+            terms.append(both - logits[row, k])
         total = sum(terms, torch.zeros((), dtype=logits.dtype))
         rows.append(total / max(1, len(terms)) if head.mean_positive else total)
     penalty = head.feature_decay * head.inputs(features).square().sum(1)
@@ -83,11 +88,16 @@ def test_implicit_form_needs_no_matrix_and_no_parameters():
 @pytest.mark.parametrize("chunk", [3, 4096])
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-@pytest.mark.parametrize("form", FORMS)
-def test_loss_is_its_definition_and_its_gradient_is_right(monkeypatch, form, decay, mean, chunk):
+@pytest.mark.parametrize("competition", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("form", ["implicit", "no-layer", "learned"])
+def test_loss_is_its_definition_and_its_gradient_is_right(
+    monkeypatch, form, competition, decay, mean, chunk
+):
     monkeypatch.setattr(chunked, "CHUNK", chunk)
     monkeypatch.setattr(ETFHead, "forward", ETFHead.loss)  # for functional_call
-    head, features = make(**FORMS[form], mean_positive=mean, feature_decay=decay)
+    head, features = make(
+        **FORMS[form], mean_positive=mean, feature_decay=decay, competition=competition
+    )
     loss = head.loss(features, TARGETS, WEIGHT)
     torch.testing.assert_close(loss, definition(head, features, TARGETS, WEIGHT))
     with torch.no_grad():
@@ -126,6 +136,17 @@ def test_rows_without_labels_do_not_matter(mean):
     head.loss(features, TARGETS).backward()
     assert not features.grad[1].any()
     assert features.grad[0].any()
+
+
+@pytest.mark.parametrize("competition", [0.0, 0.5, 1.0])
+def test_rows_with_every_label(competition):
+    head, _ = make(feature_dim=N_LABELS, competition=competition)
+    features = torch.randn(2, N_FEATURES, dtype=torch.float64, requires_grad=True)
+    targets = Targets(torch.tensor([0, N_LABELS, N_LABELS + 1]), torch.arange(N_LABELS + 1) % 11)
+    loss = head.loss(features, targets)
+    torch.testing.assert_close(loss, definition(head, features, targets, torch.ones(2)))
+    loss.backward()
+    assert features.grad.isfinite().all()
 
 
 def test_fused_step_equals_the_unfused_step(monkeypatch):
