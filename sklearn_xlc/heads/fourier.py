@@ -90,11 +90,24 @@ class FourierHead(ChunkedHead):
         self.gain = ENTRY * n_labels**0.5
         self.projection = nn.Linear(n_features, self.width + n_slack)
         self.slack = nn.Parameter(torch.zeros(n_labels, n_slack))
-        # Coefficients of W, and the slack column of the prior, start at their bias; the other slack
-        # columns start at zero on features that tell rows apart: so the first logits are the prior.
-        nn.init.zeros_(self.projection.weight[: self.width + 1])
-        nn.init.zeros_(self.projection.bias)
+        self._start_slack()
         self._tables: dict[Any, Tensor] = {}
+
+    @torch.no_grad()
+    def _start_slack(self) -> None:
+        """Slack columns in pairs that cancel: they learn as random ones do, but start at zero."""
+        weight, bias = self.projection.weight, self.projection.bias
+        # Coefficients of W, and of the first slack column, start at their biases. That column, with
+        # the coefficient one, is a bias for every label.
+        weight[: self.width + 1] = 0.0
+        bias[: self.width] = 0.0
+        bias[self.width : self.width + 1] = 1.0
+        half = max(0, (self.n_slack - 1) // 2)
+        own, twin = slice(1, 1 + half), slice(1 + half, 1 + 2 * half)
+        self.slack[:, own].normal_(std=0.7 * max(1, self.n_slack) ** -0.5)
+        self.slack[:, twin] = -self.slack[:, own]
+        for part in (weight[self.width :], bias[self.width :]):
+            part[twin] = part[own]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_tables": {}}
@@ -113,7 +126,6 @@ class FourierHead(ChunkedHead):
             # The first column of W is constant, 1 / sqrt(n).
             self.projection.bias[0] = self.n_labels**0.5 * constant / self.gain
             if self.n_slack:
-                self.projection.bias[self.width] = 1.0
                 self.slack[:, 0] = target - constant
 
     def inputs(self, features: Tensor) -> Tensor:
