@@ -94,6 +94,9 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         "verbose": ["verbose"],
     }
 
+    #: Share of hidden units that "auto" drops on rows that are mostly zeros.
+    _sparse_dropout = 0.7
+
     # --- hooks of subclasses ----------------------------------------------------------------
 
     @abstractmethod
@@ -304,7 +307,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         if len(rows) <= SMALL_DATA:
             return 0.0
         # Rare words are easily learnt by heart; dense columns all occur in every row.
-        return 0.7 if rows.sparse else 0.2
+        return self._sparse_dropout if rows.sparse else 0.2
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":

@@ -81,7 +81,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
         Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
+        up to 1000 rows; above, 0.8 for rows that are mostly zeros and 0.2 for others.
     encoder : torch.nn.Module or callable, default=None
         Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
         features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
@@ -198,6 +198,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         "feature_decay": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
     }
+    _sparse_dropout = 0.8
 
     def __init__(
         self,

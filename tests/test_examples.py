@@ -76,6 +76,24 @@ def test_pretraining_sampling():
     assert accuracy["features"][0] > 0.9 > 0.4 > accuracy["pixels"][0]
 
 
+def test_neural_collapse():
+    classifiers = run("plot_neural_collapse")["classifiers"]
+    history = classifiers["fixed"].net_.history
+    for measure in ("nc1", "nc3", "ncm_2"):
+        assert history[-1, measure] < history[0, measure] / 4
+    assert classifiers["fixed"].n_parameters_ == classifiers["learnt"].n_parameters_ - 320
+
+
+def test_label_set_decoding(no_matplotlib):
+    shown = run("plot_label_set_decoding")
+    unseen = {name: score[1] for name, score in shown["images_score"].items()}
+    assert unseen["seen"] == 0
+    assert unseen["nearest"] > unseen["threshold 0.5"] + 0.1
+    n_labels, f1, _ = zip(*shown["text_score"].values())
+    assert n_labels[1] > 1.5 * n_labels[0]  # "nearest" takes too many where nothing collapses
+    assert f1[0] > max(f1[1:]) + 0.1
+
+
 def test_the_code_of_the_user_guide_runs():
     text = (EXAMPLES.parent / "docs" / "user_guide.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)

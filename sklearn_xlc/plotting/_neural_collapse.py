@@ -15,6 +15,8 @@ MEASURES = {
     "nc2_weights": "NC2, weights to simplex",
     "nc3": "NC3, self-duality",
 }
+#: Below this a measure is zero in single precision.
+COLLAPSED = 1e-5
 
 
 class NeuralCollapseDisplay:
@@ -137,7 +139,7 @@ class NeuralCollapseDisplay:
         return cls(points=points, sets=sets, corners=plane @ basis.T).plot_features(**kwargs)
 
     def plot(self, ax: Any = None) -> NeuralCollapseDisplay:
-        """Draw the measures over the epochs.
+        """Draw the measures over the epochs, but for those that are zero in all of them.
 
         Parameters
         ----------
@@ -153,6 +155,8 @@ class NeuralCollapseDisplay:
             raise ValueError("there are no curves to draw: history is empty")
         ax = _axes(ax)
         for marker, (name, values) in zip("os^vDPX<>*", self.history.items()):
+            if np.max(values) < COLLAPSED:
+                continue  # the weights of a fixed classifier: zero but for rounding
             label = MEASURES.get(name, f"NCm, {name.removeprefix('ncm_')} labels")
             epochs = np.arange(1, len(values) + 1)
             ax.plot(epochs, values, label=label, marker=marker, markevery=0.1, markersize=4)
@@ -190,7 +194,7 @@ class NeuralCollapseDisplay:
                 color=f"C{number}", label=name,
             )  # fmt: skip
         ax.set(aspect="equal", xticks=[], yticks=[], xlabel="plane of the three labels' weights")
-        ax.legend(title="labels", fontsize="small")
+        ax.legend(title="labels", fontsize="small", bbox_to_anchor=(1, 1), loc="upper left")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
