@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
+from sklearn_xlc.plotting._axes import new_axes
+
 #: Names of the measures in a history, and in a legend.
 MEASURES = {
     "nc1": "NC1, variability",
@@ -153,7 +155,7 @@ class NeuralCollapseDisplay:
         """
         if not self.history:
             raise ValueError("there are no curves to draw: history is empty")
-        ax = _axes(ax)
+        ax = new_axes(ax)
         for marker, (name, values) in zip("os^vDPX<>*", self.history.items()):
             if np.max(values) < COLLAPSED:
                 continue  # the weights of a fixed classifier: zero but for rounding
@@ -180,7 +182,7 @@ class NeuralCollapseDisplay:
         """
         if self.points is None:
             raise ValueError("there are no features to draw: make the display by from_features")
-        ax = _axes(ax)
+        ax = new_axes(ax)
         chosen = sorted(set(self.sets or []), key=lambda labels: (len(labels), labels))
         reach = np.quantile(np.linalg.norm(self.points, axis=1), 0.99)
         scale = reach / np.linalg.norm(self.corners, axis=1).max()
@@ -197,14 +199,3 @@ class NeuralCollapseDisplay:
         ax.legend(title="labels", fontsize="small", bbox_to_anchor=(1, 1), loc="upper left")
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'sklearn-xlc[plot]'") from error
-    return plt.subplots(layout="constrained")[1]

@@ -1,7 +1,5 @@
 """Displays of neural collapse draw what they are given."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -10,16 +8,6 @@ from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.plotting import NeuralCollapseDisplay
 from sklearn_xlc.training import CollapseMonitor
-
-
-@pytest.fixture(autouse=True)
-def no_windows():
-    import matplotlib as mpl
-    import matplotlib.pyplot as plt
-
-    mpl.use("Agg")
-    yield
-    plt.close("all")
 
 
 def fit(callbacks):
@@ -81,9 +69,3 @@ def test_what_there_is_not_cannot_be_drawn():
         NeuralCollapseDisplay.from_features(np.ones((200, 8)), Y, W, labels=(1, 1, 2))
     with pytest.raises(ValueError, match="no row of Y has only labels among"):
         NeuralCollapseDisplay.from_features(np.ones((2, 8)), np.ones((2, 8)), W)
-
-
-def test_matplotlib_is_needed_only_to_draw(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"sklearn-xlc\[plot\]"):
-        NeuralCollapseDisplay({"nc1": [1.0]}).plot()

@@ -1,0 +1,106 @@
+"""
+Which label sets can my classifier never predict?
+=================================================
+
+Reduce text to a few features, put one logistic regression per label on top, and the result looks
+like any other classifier. But with fewer features than labels most label sets belong to no input at
+all. Here the label sets of the test rows are put to the question, for three classifiers that people
+use; then a classifier is trained for which the answer is known beforehand.
+"""
+
+# %%
+# A classifier with a bottleneck
+# ------------------------------
+# The embedded glosses: definitions of words, and the 60 most frequent kinds of things that these
+# words are. Scikit-learn's classifier sees 10 features of each text.
+
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+
+from sklearn_xlc import DFTSigmoidClassifier
+from sklearn_xlc.datasets import load_wordnet_glosses
+from sklearn_xlc.geometry import verify_argmaxable
+from sklearn_xlc.metrics import f1_at_k
+
+glosses = load_wordnet_glosses()
+train, test = glosses.train_indices, glosses.test_indices
+frequent = np.argsort(-np.asarray(glosses.target[train].sum(axis=0)).ravel(), kind="stable")[:60]
+Y_train, Y_test = glosses.target[train][:, frequent], glosses.target[test][:, frequent]
+tfidf = TfidfVectorizer(sublinear_tf=True, dtype=np.float32)
+X_train, X_test = tfidf.fit_transform(glosses.data[train]), tfidf.transform(glosses.data[test])
+
+svd = TruncatedSVD(10, random_state=0).fit(X_train)
+model = OneVsRestClassifier(LogisticRegression())
+model.fit(svd.transform(X_train), Y_train)
+
+# %%
+# The label sets of the test rows, each once. The verifier takes the fitted classifier as it is. The
+# test rows themselves are the first inputs that it tries: what is predicted can be predicted.
+
+sets = np.unique(Y_test.toarray(), axis=0)
+report = verify_argmaxable(model, sets, points=svd.transform(X_test), time_limit=2.0)
+print(report)
+
+# %%
+# What is not argmaxable comes with a proof: a few labels that contradict each other. No input gives
+# all of them the wanted signs, whatever happens to the other labels.
+
+names = glosses.target_names[frequent]
+for row in np.flatnonzero(report.status == 0)[:3]:
+    wanted = [f"{'' if sets[row, i] else 'not '}{names[i]}" for i in report.conflicts[row][:4]]
+    print(f"never together: {', '.join(wanted)}, and {len(report.conflicts[row]) - 4} more")
+
+# %%
+# Bottleneck and Fourier layer, side by side
+# ------------------------------------------
+# `DFTSigmoidClassifier` with ``output="bottleneck"`` is a neural network with a plain layer of d
+# learnt columns; with its default output it adds fixed Fourier columns, and with them the
+# guarantee. F1@3 on the test rows, trainable parameters of the output layer, and the same
+# question.
+
+print(
+    f"{'output':12} {'d':>3} {'parameters':>11} {'F1@3':>6} {'not argmaxable':>15} {'unknown':>8}"
+)
+rows, reports = [], {}
+for output in ("bottleneck", "dft"):
+    for d in (5, 10, 20):
+        classifier = DFTSigmoidClassifier(
+            output=output, n_slack=d, hidden_layer_sizes=(128,), max_epochs=15, random_state=0
+        ).fit(X_train, Y_train)
+        verdict = classifier.verify(sets, X_test, time_limit=2.0)
+        top, _ = classifier.predict_topk(X_test, k=3)
+        head = classifier.net_.module_.head
+        size, f1 = sum(p.numel() for p in head.parameters()), f1_at_k(Y_test, top, k=3)
+        rows.append((output, d, size, f1, verdict.n_unargmaxable))
+        reports[output, d] = verdict
+        print(
+            f"{output:12} {d:3} {size:11,} {f1:6.3f} {verdict.n_unargmaxable:15} "
+            f"{verdict.n_unknown:8}"
+        )
+
+# %%
+# Pictures
+# --------
+# Left: quality for the parameters that it takes. Right: how large the regions are. Those of sets
+# with more labels are smaller in any layer; with a bottleneck many have no region.
+
+try:
+    import matplotlib.pyplot as plt
+except ImportError:
+    print("Install matplotlib to see the pictures.")
+else:
+    from sklearn_xlc.plotting import ArgmaxabilityDisplay
+
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    for output, marker in (("bottleneck", "o"), ("dft", "^")):
+        sizes, quality = np.array([row[2:4] for row in rows if row[0] == output]).T
+        axes[0].plot(sizes, quality, marker=marker, label=output)
+    axes[0].set(xlabel="trainable parameters of the output layer", ylabel="F1@3")
+    axes[0].legend()
+    for ax, output in zip(axes[1:], ("bottleneck", "dft")):
+        ArgmaxabilityDisplay.from_report(reports[output, 10], ax=ax)
+        ax.set_title(f"{output}, d = 10")
+    plt.show()

@@ -1,0 +1,22 @@
+"""Where displays draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def new_axes(ax: Any = None) -> Any:
+    """The given axes, or those of a new figure.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'sklearn-xlc[plot]'") from error
+    return plt.subplots(layout="constrained")[1]

@@ -1,0 +1,76 @@
+"""The picture of a report shows every label set once, and its radius where there is one."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+
+from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
+from sklearn_xlc.plotting import ArgmaxabilityDisplay
+
+
+def make_report(status, radius, n_active):
+    n = len(status)
+    return ArgmaxabilityReport(
+        status=np.array(status, dtype=np.int8),
+        radius=np.array(radius, dtype=float),
+        witness=np.full((n, 2), np.nan),
+        reason=np.array(["point"] * n),
+        conflicts=[None] * n,
+        n_active=np.array(n_active),
+        n_labels=9,
+        min_radius=1e-8,
+    )
+
+
+def drawn(ax):
+    """Points of every group by its name."""
+    return {
+        group.get_label().split(" (")[0]: np.asarray(group.get_offsets())
+        for group in ax.collections
+        if not group.get_label().startswith("_")
+    }
+
+
+def test_every_set_is_drawn_once_at_its_radius():
+    radius = [2.0, 1e-3, 1e-12, 0.0, np.nan, 0.0]
+    report = make_report([1, 1, 1, 0, -1, 1], radius, [1, 2, 5, 3, 4, 2])
+    display = ArgmaxabilityDisplay.from_report(report)
+    points = drawn(display.ax_)
+    assert {name: len(group) for name, group in points.items()} == {
+        "argmaxable": 4,
+        "unknown": 1,
+        "not argmaxable": 1,
+    }
+    np.testing.assert_allclose(points["argmaxable"][:3, 1], radius[:3])
+    np.testing.assert_allclose(points["argmaxable"][:, 0], [1, 2, 5, 2], atol=0.3)
+    strip = [points["argmaxable"][3, 1], points["unknown"][0, 1], points["not argmaxable"][0, 1]]
+    bottom, top = display.ax_.get_ylim()
+    assert bottom < min(strip)
+    assert max(strip) < 1e-12
+    assert top > 2.0
+    names = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert names == ["argmaxable (4)", "unknown (1)", "not argmaxable (1)"]
+
+
+@pytest.mark.parametrize("status", [1, 0, -1])
+def test_one_answer_only(status):
+    report = make_report([status] * 3, [1.0 if status == 1 else np.nan] * 3, [1, 2, 3])
+    display = ArgmaxabilityDisplay(report).plot()
+    assert [len(group) for group in drawn(display.ax_).values()] == [3]
+    display.figure_.canvas.draw()
+
+
+def test_from_a_fitted_estimator():
+    import matplotlib.pyplot as plt
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    Y = (X @ rng.normal(size=(2, 5)) + rng.normal(size=5) > 0).astype(int)
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+    sets = (np.arange(32)[:, None] >> np.arange(5)) & 1
+    _, ax = plt.subplots()
+    display = ArgmaxabilityDisplay.from_estimator(model, sets, ax=ax, time_limit=5.0)
+    assert display.ax_ is ax
+    np.testing.assert_array_equal(display.report.status, verify_argmaxable(model, sets).status)
+    assert display.report.n_unargmaxable >= 16  # at most 16 regions of 5 lines in the plane
