@@ -69,7 +69,7 @@ def measure_seed(data, seed):
         seconds = time.process_time() - start
         scores, test_scores = (classifier.decision_function(part) for part in (X_valid, X_test))
         ranking = {f"P@{k}": precision_at_k(Y_test, test_scores, k=k) for k in (1, 3, 5)}
-        most = int(np.diff(Y.indptr).max())
+        most = getattr(classifier, "max_labels_", None)
         rules = rows_of(name, scores, test_scores, Y_valid.toarray().astype(int), truth, most)
         for rule, sets in rules:
             results.append({"rule": rule, "seed": seed, "fit_cpu_s": seconds, **ranking})

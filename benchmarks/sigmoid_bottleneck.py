@@ -210,8 +210,8 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     stem = arguments.out / f"bottleneck_{arguments.folder.resolve().name}"
     rows = []
-    for width in arguments.widths:
-        for seed in arguments.seeds:
+    for seed in arguments.seeds:
+        for width in arguments.widths:
             for output in arguments.outputs:
                 rows.append(measure(output, width, seed, data, arguments))
                 print({key: rows[-1][key] for key in rows[-1] if key != "valid_loss"}, flush=True)

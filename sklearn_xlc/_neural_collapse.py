@@ -59,7 +59,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         - "topk": `max_labels` labels in every row.
         - "auto": "divergence".
     max_labels : int, default=None
-        Most labels that a set may have. None: the most that a training row has; for "topk" their
+        Most labels that a set may have. None: the number that 99% of the training rows do not
+        exceed, as rows of which nothing is known would get as many as are allowed; for "topk" the
         mean number, rounded.
     temperature : float or "auto", default=1.0
         What "divergence" divides scores by: less than 1 gives fewer labels. "auto": the one of
@@ -297,9 +298,10 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     def _calibrate(self, train: Rows, held: Rows | None) -> None:
         self.decoder_ = "divergence" if self.decoder == "auto" else self.decoder
-        mean = np.diff(train.Y.indptr).mean()
-        most = max(1, round(mean)) if self.decoder_ == "topk" else max(1, self._typical_size)
-        self.max_labels_ = int(self.max_labels or most)
+        sizes = np.diff(train.Y.indptr)
+        mean = sizes.mean()
+        most = round(mean) if self.decoder_ == "topk" else np.ceil(np.quantile(sizes, 0.99))
+        self.max_labels_ = int(self.max_labels or max(1, most))
         self.temperature_ = 1.0 if self.temperature == "auto" else float(self.temperature)
         # Where nothing was held out: a label of a row of the mean number, were it half as likely.
         threshold = 0.5 / max(1.0, mean) if self.threshold == "auto" else self.threshold

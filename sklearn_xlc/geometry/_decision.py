@@ -149,8 +149,8 @@ def _by_closed_form(
 ) -> Verdict | None:
     """The witness of few sign changes; without biases the theorem, where floats are too coarse."""
     assert problem.max_active is not None
-    x = np.zeros(problem.layer.coef.shape[1])
-    x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active)
+    log_size, x = witness_polynomial(y), np.zeros(problem.layer.coef.shape[1])
+    x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active, log_size)
     # With biases the witness must be long enough to outweigh them.
     largest = np.abs(x).max()
     x *= problem.box / largest
@@ -158,7 +158,6 @@ def _by_closed_form(
     if verdict is not None or problem.layer.intercept is not None:
         return verdict
     # The columns are orthonormal: the coefficients are as long as the polynomial's values.
-    log_size = witness_polynomial(y)
     length = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
     radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - length))
     return Verdict(ARGMAXABLE, "sign changes", radius)

@@ -1,6 +1,7 @@
 """The truncated Fourier matrix: every assignment with few sign changes has a witness."""
 
 import warnings
+from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
@@ -282,22 +283,27 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
 
 def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
     """Logarithm of the size, at every label, of the polynomial that changes sign where y does."""
-    n_labels = len(y)
-    position = np.arange(n_labels)
-    log_size = np.zeros(n_labels)
+    # Signs come from y, and logarithms keep products of many sines from underflowing.
+    log_sines, log_size = _log_sines(len(y)), np.zeros(len(y))
     for left in np.flatnonzero(y != np.roll(y, -1)):
-        # (t_i - theta) / 2 as a multiple of pi / (2 n), reduced before it is rounded. Signs come
-        # from y and logarithms keep products of many sines from underflowing.
-        numerator = (2 * (position - left) - 1) % (2 * n_labels)
-        log_size += np.log(np.sin(np.pi / (2 * n_labels) * numerator))
+        log_size[left + 1 :] += log_sines[: len(y) - left - 1]
+        log_size[: left + 1] += log_sines[len(y) - left - 1 :]
     return log_size - log_size.max()
 
 
-def witness_coefficients(y: npt.NDArray[np.int8], max_active: int) -> FloatArray:
-    """Unit coefficients of that polynomial."""
-    values = np.where(y > 0, 1.0, -1.0) * np.exp(witness_polynomial(y))
-    coefficients = fourier_adjoint(values, max_active)
+def witness_coefficients(
+    y: npt.NDArray[np.int8], max_active: int, log_size: FloatArray | None = None
+) -> FloatArray:
+    """Unit coefficients of that polynomial, given by its sizes or by y alone."""
+    log_size = witness_polynomial(y) if log_size is None else log_size
+    coefficients = fourier_adjoint(np.where(y > 0, 1.0, -1.0) * np.exp(log_size), max_active)
     return coefficients / np.linalg.norm(coefficients)
+
+
+@lru_cache(maxsize=8)
+def _log_sines(n_labels: int) -> FloatArray:
+    """Log-size of a factor sin((t - theta) / 2), from the first label after theta on."""
+    return np.log(np.sin(np.pi / (2 * n_labels) * (2 * np.arange(n_labels) + 1)))
 
 
 def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[float, float]:
