@@ -134,7 +134,7 @@ def decoded(kind, data, seed, arguments):
     history = classifier.net_.history
     names = ("nc1", "nc2_means", "nc3", "ncm_2")
     record["collapse"] = {name: (history[0, name], history[-1, name]) for name in names}
-    record["predict_cpu_s"], sets = {}, {}
+    record["predict_cpu_s"], record["flops"], sets = {}, {}, {}
     rows = classifier._validate_fit(*data["train"], None, classifier._code, reset=False).rows
     for decoder in ("nearest", "seen", "divergence"):
         classifier.set_params(decoder=decoder)
@@ -142,7 +142,16 @@ def decoded(kind, data, seed, arguments):
         start = time.process_time()
         sets[decoder] = classifier.predict(X_test)
         record["predict_cpu_s"][decoder] = time.process_time() - start
+        record["flops"][decoder] = decoding_flops(decoder, data["train"][1])
     return record, sets
+
+
+def decoding_flops(decoder, Y):
+    """Operations a row from features to a label set: products, and comparisons of a sort."""
+    n_labels, width = Y.shape[1], Encoder.n_outputs
+    if decoder == "seen":
+        return 2 * len(np.unique(Y, axis=0)) * width
+    return 2 * n_labels * width + int(n_labels * np.log2(n_labels))
 
 
 def _micro(truth, predicted):
@@ -183,8 +192,10 @@ def tables(records):
     parts = ("all seen", "one", "two", "held out")
     lines += [
         "",
-        "| last layer | decoder | " + " | ".join(f"{part}: F1 / subset" for part in parts) + " |",
-        "|---" * (2 + len(parts)) + "|",
+        "| last layer | decoder | "
+        + " | ".join(f"{part}: F1 / subset" for part in parts)
+        + " | operations a row | CPU s |",
+        "|---" * (4 + len(parts)) + "|",
     ]
     for kind in ("one-vs-all", "learned", "etf"):
         own = [record for record in records if record["kind"] == kind]
@@ -196,6 +207,11 @@ def tables(records):
                     for record in own
                 ]
                 cells.append(" / ".join(f"{100 * value:.2f}" for value in np.mean(values, axis=0)))
+            seconds = own[0]["predict_cpu_s"].get(
+                decoder, own[0]["predict_cpu_s"].get("thresholds")
+            )
+            flops = own[0].get("flops", {}).get(decoder, 2 * 10 * Encoder.n_outputs)
+            cells += [f"{flops:,}", f"{seconds:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

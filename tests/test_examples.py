@@ -76,6 +76,26 @@ def test_pretraining_sampling():
     assert accuracy["features"][0] > 0.9 > 0.4 > accuracy["pixels"][0]
 
 
+def test_sigmoid_bottleneck():
+    missing = run("plot_sigmoid_bottleneck")["missing"]
+    assert missing == {
+        "2 features": ["{}", "{A, B, C}"],
+        "2 features and biases": ["{A, B, C}"],
+        "Fourier, 3 features": [],
+    }
+
+
+def test_unreachable_label_sets():
+    shown = run("plot_unreachable_label_sets")
+    assert shown["report"].n_unargmaxable > 0
+    rows = {row[:2]: row for row in shown["rows"]}
+    assert rows["bottleneck", 10][4] > 0
+    assert all(rows["dft", d][4] == 0 for d in (5, 10, 20))
+    # Half of the bottleneck's parameters or less, and better.
+    assert rows["dft", 5][2] < rows["bottleneck", 20][2]
+    assert rows["dft", 5][3] > rows["bottleneck", 20][3]
+
+
 def test_neural_collapse():
     classifiers = run("plot_neural_collapse")["classifiers"]
     history = classifiers["fixed"].net_.history

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.model_selection import train_test_split
 from torch import nn
 
-from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
+from sklearn_xlc.geometry import fourier_matrix, verify_argmaxable
+from sklearn_xlc.metrics import f1_at_k, precision_at_k
 
 # Best P@1 of omikuji 0.5.2, napkinXC 0.7.2 and PECOS 1.2.8 with their default parameters, in per
 # cent, as benchmarks/compare.py measured them.
@@ -63,3 +66,52 @@ def test_multi_class_heads_keep_up_with_flat_on_mnist(data_dir):
         accuracy[algorithm] = clf.fit(X, images["y_train"]).score(X_test, images["y_test"])
     assert accuracy["flat"] > 0.99
     assert min(accuracy.values()) >= accuracy["flat"] - 0.003
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["delicious", "eurlex57k", "wordnet_noun_closure"])
+def test_every_test_label_set_is_argmaxable_for_the_fourier_layer(data_dir, name):
+    _, Y, _, Y_test = map(sp.csr_matrix, load(data_dir / name))
+    k = int(np.diff(Y.indptr).max())
+    sets = Y_test[np.diff(Y_test.indptr) <= k]
+    slack = np.random.default_rng(0).normal(size=(Y.shape[1], 25))
+    layer = np.hstack([fourier_matrix(Y.shape[1], k), slack])
+    report = verify_argmaxable(layer, sets, max_active=k)
+    assert (report.status == 1).all()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_fourier_layer_takes_half_of_the_parameters_of_a_bottleneck(data_dir):
+    X, Y, X_test, Y_test = load(data_dir / "delicious")
+    f1, size = {}, {}
+    for output, width in (("bottleneck", 200), ("dft", 25)):
+        clf = DFTSigmoidClassifier(output=output, n_slack=width, dropout=0.4, random_state=0)
+        top, _ = clf.fit(X, Y).predict_topk(X_test, 10)
+        f1[output] = f1_at_k(Y_test, top, 10)
+        size[output] = sum(p.numel() for p in clf.net_.module_.head.parameters())
+    assert f1["dft"] >= f1["bottleneck"]
+    assert size["dft"] <= size["bottleneck"] / 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_label_sets_with_nothing_tuned_beat_thresholds_that_are_tuned(data_dir):
+    X, Y, X_test, Y_test = map(sp.csr_matrix, load(data_dir / "debtags"))
+    X, X_valid, Y, Y_valid = train_test_split(X, Y, test_size=0.1, random_state=0)
+    truth = Y_test.toarray().astype(int)
+
+    def example_f1(truth, sets):
+        return f1_score(truth, sets, average="samples", zero_division=0)
+
+    flat = MultiHeadClassifier("flat", random_state=0).fit(X, Y)
+    scores, test_scores = flat.decision_function(X_valid), flat.decision_function(X_test)
+    etf = ETFNeuralCollapseClassifier(random_state=0).fit(X, Y)
+    sets = etf.predict(X_test)
+    for measure in (example_f1, accuracy_score):
+        valid = Y_valid.toarray().astype(int)
+        cut = max(np.linspace(-3, 2, 26), key=lambda c: measure(valid, (scores > c).astype(int)))
+        assert measure(truth, sets) > measure(truth, (test_scores > cut).astype(int))
+    at_one = [precision_at_k(Y_test, s, 1) for s in (etf.decision_function(X_test), test_scores)]
+    assert at_one[0] > at_one[1] - 0.005

@@ -1,0 +1,109 @@
+"""A head needs no more than its logits and their derivative to have a loss and a ranking."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sklearn_xlc.heads import ChunkedHead, Targets, chunked
+
+N_LABELS = 10
+TARGETS = Targets(torch.tensor([0, 3, 3, 4]), torch.tensor([9, 0, 4, 2]))
+ONE_EACH = Targets(torch.arange(4), torch.tensor([9, 0, 4]))
+
+
+class Scaled(ChunkedHead):
+    """Every label repeats one feature, times a scale of its own."""
+
+    def __init__(self, multilabel, memory_limit=2**30):
+        super().__init__(N_LABELS, N_LABELS, multilabel, memory_limit)
+        generator = torch.Generator().manual_seed(0)
+        scale = torch.randn(N_LABELS, dtype=torch.float64, generator=generator)
+        self.scale, self.n_products = nn.Parameter(scale), 0
+
+    def fused_parameters(self):
+        return [self.scale]
+
+    def logits(self, inputs, chunk):
+        self.n_products += 1
+        return inputs[:, chunk] * self.scale[chunk]
+
+    def backward(self, inputs, chunk, gradient, into, update):
+        into[:, chunk] += gradient * self.scale[chunk]
+        update(self.scale, chunk, (gradient * inputs[:, chunk]).sum(0))
+
+
+class WithPenalty(Scaled):
+    def penalty(self, inputs, weights):
+        return weights @ inputs.square().sum(1)
+
+
+def features():
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(3, N_LABELS, dtype=torch.float64, generator=generator, requires_grad=True)
+
+
+def definition(head, inputs, targets):
+    logits, truth = inputs * head.scale, torch.zeros(3, N_LABELS, dtype=torch.float64)
+    truth[targets.rows, targets.ids] = 1.0
+    if head.multilabel:
+        return F.binary_cross_entropy_with_logits(logits, truth, reduction="sum") / 3
+    return -(truth * logits.log_softmax(1)).sum() / 3
+
+
+@pytest.mark.parametrize("kind", [Scaled, WithPenalty])
+@pytest.mark.parametrize("chunk", [1, 4, 10, 4096])
+@pytest.mark.parametrize("memory_limit", [1, 2**30])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_loss_and_gradients(monkeypatch, kind, chunk, memory_limit, multilabel):
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    head, inputs = kind(multilabel, memory_limit), features()
+    targets = TARGETS if multilabel else ONE_EACH
+    loss = head.loss(inputs, targets)
+    loss.backward()
+    ours = inputs.grad.clone(), head.scale.grad.clone()
+    inputs.grad, head.scale.grad = None, None
+    expected = definition(head, inputs, targets)
+    if kind is WithPenalty:
+        expected = expected + inputs.square().sum() / 3
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(ours, (inputs.grad, head.scale.grad))
+
+
+def test_chunks_cover_every_label_once(monkeypatch):
+    monkeypatch.setattr(chunked, "CHUNK", 4)
+    assert Scaled(True).chunks() == [slice(0, 4), slice(4, 8), slice(8, 10)]
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_without_gradients_nothing_is_computed_twice(monkeypatch, multilabel):
+    monkeypatch.setattr(chunked, "CHUNK", 4)
+    head = Scaled(multilabel, memory_limit=1)
+    with torch.no_grad():
+        head.loss(features(), TARGETS if multilabel else ONE_EACH)
+    assert head.n_products == 3
+
+
+def test_update_takes_the_place_of_gradients():
+    head, inputs, seen = Scaled(True), features(), []
+    head.loss(inputs, TARGETS, None, lambda *step: seen.append(step)).backward()
+    assert head.scale.grad is None
+    assert inputs.grad is not None
+    assert [(step[0] is head.scale, step[1]) for step in seen] == [(True, slice(0, 10))]
+
+
+def test_topk_and_scores(monkeypatch):
+    monkeypatch.setattr(chunked, "CHUNK", 4)
+    head, inputs = Scaled(True), features()
+    torch.testing.assert_close(head.scores(inputs), inputs * head.scale)
+    best, ids = head.topk(inputs, 5)
+    torch.testing.assert_close(best, head.scores(inputs).topk(5)[0])
+    torch.testing.assert_close(ids, head.scores(inputs).topk(5)[1])
+
+
+def test_second_derivatives_are_refused():
+    head, inputs = Scaled(True), features()
+    (gradient,) = torch.autograd.grad(head.loss(inputs, TARGETS), inputs, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
