@@ -1,0 +1,143 @@
+"""Products between rows and label vectors, at the (row, label) pairs only, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs
+
+# Entries of gathered rows that exist at once. A label with more stands alone in its block and is
+# summed in pieces of this size, whatever the memory limit: sums must not depend on the limit.
+PIECE = 2**23
+# A label vector of d numbers is made only where at least d / SPARSITY entries reach it.
+SPARSITY = 16
+
+
+def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tuple[int, int]]:
+    """Ranges of labels whose pairs take at most about `limit` bytes, or that hold one label.
+
+    A pair takes the entries of its row (a value, an index and a copy of it) and `n_extra` numbers.
+    """
+    entries_of_row = np.diff(X.indptr) if sparse.issparse(X) else np.full(len(X), X.shape[1])
+    ends = np.concatenate([[0], np.cumsum(entries_of_row[data.rows])])[data.row_ends]
+    entries = data.per_label(np.diff(ends))
+    item = X.dtype.itemsize
+    size = entries * (item + 16) + data.per_label(data.sizes) * (2 * item * n_extra + 100)
+    size = size + 3 * item * X.shape[1]
+    large = entries > PIECE
+    block = np.cumsum(size) // limit + np.cumsum(large) + np.concatenate([[0], np.cumsum(large)[:-1]])
+    starts = np.flatnonzero(np.diff(block, prepend=-1))
+    return [(int(a), int(b)) for a, b in zip(starts, [*starts[1:], data.n_labels])]
+
+
+class Gathered:
+    """The rows of a block's pairs, ready to be summed into label vectors and multiplied by them.
+
+    Label vectors of a block are one flat array, label after label, that :meth:`to_rows` unfolds.
+    """
+
+    def __init__(self, X: Any, pairs: Pairs) -> None:
+        self.X, self.pairs = X, pairs
+        self.n_features = X.shape[1]
+        self.bounds = self._pieces()
+        self._kept: Any = None
+        self._used: IntArray | None = None
+
+    def _pieces(self) -> list[tuple[int, int]]:
+        """Ranges of pairs: one, or those of PIECE entries where the block is one large label."""
+        n_pairs = len(self.pairs.rows)
+        if self.pairs.n_labels > 1 or not n_pairs:
+            return [(0, n_pairs)]
+        if sparse.issparse(self.X):
+            entries = np.cumsum(np.diff(self.X.indptr)[self.pairs.rows])
+        else:
+            entries = np.arange(1, n_pairs + 1) * self.n_features
+        starts = np.flatnonzero(np.diff((entries - 1) // PIECE, prepend=-1))
+        starts[:1] = 0
+        return list(zip(starts.tolist(), [*starts[1:].tolist(), n_pairs]))
+
+    def _matrices(self) -> Iterator[tuple[slice, Any]]:
+        """Each piece as a matrix with a row a pair; kept where there is one piece only."""
+        for start, stop in self.bounds:
+            if self._kept is not None:
+                yield slice(start, stop), self._kept
+                continue
+            rows = self.X[self.pairs.rows[start:stop]]
+            if sparse.issparse(rows):
+                rows = self._shifted(rows, self.pairs.labels[start:stop])
+            if len(self.bounds) == 1:
+                self._kept = rows
+            yield slice(start, stop), rows
+
+    def _shifted(self, rows: sparse.csr_array, labels: IntArray) -> sparse.csr_array:
+        """Rows whose columns are moved to the place of their label in the flat label vectors."""
+        size = self.pairs.n_labels * self.n_features
+        index = np.int64 if size > np.iinfo(np.int32).max else np.int32
+        moved = np.repeat((labels * self.n_features).astype(index), np.diff(rows.indptr))
+        moved += rows.indices
+        if len(self.bounds) == 1 and SPARSITY * len(moved) < size:
+            self._used, moved = np.unique(moved, return_inverse=True)
+            size = len(self._used)
+        return sparse.csr_array((rows.data, moved, rows.indptr), shape=(rows.shape[0], size))
+
+    def sums(self, weights: FloatArray) -> FloatArray:
+        """Flat label vectors: the weighted sums of the rows of each label."""
+        total: Any = 0
+        for part, rows in self._matrices():
+            if sparse.issparse(rows):
+                total = total + rows.T @ weights[part]
+            elif len(self.bounds) == 1:
+                total = (self.pairs.weighting(weights) @ rows).ravel()
+            else:
+                total = total + weights[part] @ rows
+        return np.asarray(total)
+
+    def scores(self, vectors: FloatArray) -> FloatArray:
+        """Inner product of each pair's row with its label's vector, of shape (n_pairs,)."""
+        out = np.empty(len(self.pairs.rows), dtype=self.X.dtype)
+        for part, rows in self._matrices():
+            if sparse.issparse(rows):
+                if self._used is not None and len(vectors) != rows.shape[1]:
+                    vectors = vectors[self._used]
+                out[part] = rows @ vectors
+            else:
+                table = vectors.reshape(-1, self.n_features)
+                out[part] = dot_rows(rows, table, self.pairs.labels[part])
+        return out
+
+    def to_rows(self, vectors: FloatArray) -> Any:
+        """Label vectors as CSR where X is sparse, else as an array, (n_labels, n_features)."""
+        shape = (self.pairs.n_labels, self.n_features)
+        if not sparse.issparse(self.X):
+            return vectors.reshape(shape)
+        if self._used is None:
+            return sparse.csr_array(vectors.reshape(shape))
+        labels, columns = np.divmod(self._used, self.n_features)
+        return sparse.csr_array((vectors, (labels, columns)), shape=shape)
+
+
+def dot_rows(rows: FloatArray, table: FloatArray, which: IntArray) -> FloatArray:
+    """Inner product of each row with the row of `table` that `which` names."""
+    out = np.empty(len(rows), dtype=rows.dtype)
+    step = max(1, 2**20 // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        out[part] = np.einsum("ij,ij->i", rows[part], table[which[part]])
+    return out
+
+
+def unit_rows(X: Any) -> Any:
+    """Rows of Euclidean length one; empty rows stay empty."""
+    if sparse.issparse(X):
+        X = sparse.csr_array(X)
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        squares = X.data.astype(np.float64) ** 2
+        lengths = np.sqrt(np.bincount(rows, squares, minlength=X.shape[0]))
+        data = (X.data / np.where(lengths > 0, lengths, 1)[rows]).astype(X.dtype)
+        return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+    lengths = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
+    return (X / np.where(lengths > 0, lengths, 1)[:, None]).astype(X.dtype, copy=False)
