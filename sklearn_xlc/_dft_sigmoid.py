@@ -281,7 +281,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     @property
     def output_weights_(self) -> np.ndarray:
-        """Weights of the output layer, of shape (n_labels, 2 * max_active_ + 1 + n_slack)."""
+        """Weights of the output layer, ``(n_labels, 2 * max_active_ + 1 + n_slack)``."""
         check_is_fitted(self, "net_")
         head = self.net_.module_.head
         if self.max_active_ is None:

@@ -143,7 +143,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Temperature in use.
     threshold_ : float
         Threshold in use.
-    label_set_scales_ : ndarray of shape (max_labels_,)
+    label_set_scales_ : ndarray of shape (`max_labels_`,)
         Scales of the prototypes of 1, 2, ... labels, where the decoder is "nearest".
     n_features_in_ : int
         Number of columns of X.
