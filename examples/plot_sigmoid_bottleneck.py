@@ -46,7 +46,12 @@ for title, (weights, intercept) in layers.items():
     missing[title] = [name(labels) for labels in every[report.status == 0]]
     print(f"{title}: {report.n_argmaxable} of 8 label sets; missing: {missing[title] or 'none'}")
 
-print("count without biases:", count_argmaxable(n_labels=3, n_features=2))
+counts = [
+    count_argmaxable(n_labels=3, n_features=2),
+    count_argmaxable(n_labels=3, n_features=2, intercept=True),
+    count_argmaxable(n_labels=3, n_features=3),
+]
+print("counted by formula:", *counts)
 
 # %%
 # Biases move the lines off the common point, which opens one region more. The Fourier layer of
@@ -54,8 +59,10 @@ print("count without biases:", count_argmaxable(n_labels=3, n_features=2))
 #
 # The picture
 # -----------
-# Each region of the plane and its label set. Only the two features' layers can be drawn in the
-# plane.
+# Each region and its label set; an arrow points to the side of its line where the label is
+# predicted. The first Fourier column is constant, so that a slice through the three dimensions of
+# that layer is a layer of two features with equal biases. A bias is fixed by training, but the
+# feature may change its sign from row to row: what is missing in one slice is there in the other.
 
 
 def draw(ax, weights, intercept, title):
@@ -64,6 +71,7 @@ def draw(ax, weights, intercept, title):
     points = np.stack(np.meshgrid(side, side), axis=-1)
     active = points @ weights.T + (0 if intercept is None else intercept) > 0
     code = active @ [1, 2, 4]
+    letters = []
     ax.imshow(
         code,
         extent=(-1.6, 1.6, -1.6, 1.6),
@@ -78,21 +86,23 @@ def draw(ax, weights, intercept, title):
         ax.contour(side, side, level, levels=[0], colors="0.3", linewidths=1.2)
         unit = weights[i] / np.linalg.norm(weights[i])
         offset = 0 if intercept is None else -intercept[i] / np.linalg.norm(weights[i])
-        base = offset * unit + 1.45 * np.array([-unit[1], unit[0]])
+        base = offset * unit + 1.43 * np.array([-unit[1], unit[0]])
         ax.annotate("", base + 0.25 * unit, base, arrowprops={"arrowstyle": "->", "color": "0.3"})
-        ax.text(*(base + 0.33 * unit), letter, ha="center", va="center", color="0.3")
+        letters.append(base + 0.33 * unit)
+        ax.text(*letters[-1], letter, ha="center", va="center", color="0.3")
     for value in np.unique(code):
         inside = points[code == value]
-        # The point of the region that is farthest from its boundaries, not too near to the frame.
+        # The point that is farthest from boundaries and letters, not too near to the frame.
         inside = inside[np.abs(inside).max(axis=1) < 1.15]
         levels = np.abs(inside @ weights.T + (0 if intercept is None else intercept))
         distance = (levels / np.linalg.norm(weights, axis=1)).min(axis=1)
-        best = inside[distance.argmax()]
+        to_letters = np.linalg.norm(inside[:, None] - letters, axis=2).min(axis=1)
+        best = inside[np.minimum(distance, to_letters).argmax()]
         labels = (value >> np.arange(3)) & 1
-        ax.text(*best, name(labels), ha="center", va="center", weight="bold")
-    gone = ", ".join(missing[title])
+        ax.text(*best, name(labels), ha="center", va="center", weight="bold", size=9)
+    gone = [name(labels) for labels in every if labels @ [1, 2, 4] not in code]
     ax.set(
-        title=f"{title}\n{8 - len(missing[title])} regions; missing: {gone}", xticks=[], yticks=[]
+        title=f"{title}\n{8 - len(gone)} regions; missing: {', '.join(gone)}", xticks=[], yticks=[]
     )
 
 
@@ -101,7 +111,12 @@ try:
 except ImportError:
     print("Install matplotlib to see the picture.")
 else:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 5), layout="constrained")
-    for ax, title in zip(axes, list(layers)[:2]):
-        draw(ax, *layers[title], title)
+    fourier = layers["Fourier, 3 features"][0]
+    pictures = {title: layers[title] for title in list(layers)[:2]}
+    for level in (0.42, -0.42):
+        title = f"Fourier, slice where the first feature is {level}"
+        pictures[title] = fourier[:, 1:], level * fourier[:, 0]
+    figure, axes = plt.subplots(2, 2, figsize=(8, 9), layout="constrained")
+    for ax, (title, layer) in zip(axes.ravel(), pictures.items()):
+        draw(ax, *layer, title)
     plt.show()

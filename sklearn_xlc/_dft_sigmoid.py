@@ -294,10 +294,11 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         X: Any = None,
         *,
         time_limit: float = 10.0,
+        search_radius: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> ArgmaxabilityReport:
-        """Find out which label sets the output layer can predict at all.
+        """Find out which label sets the output layer can predict at all, at the threshold 0.5.
 
         Parameters
         ----------
@@ -307,6 +308,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             Rows to try first: what the classifier predicts for one of them is argmaxable.
         time_limit : float, default=10.0
             Seconds for each label set, after which it is unknown.
+        search_radius : bool, default=False
+            Search for the largest radius of every set, in place of that of the first witness at
+            hand. Takes longer.
         n_jobs : int, default=None
             Number of label sets that are decided in parallel.
         verbose : int, default=0
@@ -324,7 +328,13 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         check_is_fitted(self, "net_")
         points = None if X is None else self._output_inputs(self._validate_predict(X))
         return verify_argmaxable(
-            self, Y, points=points, time_limit=time_limit, n_jobs=n_jobs, verbose=verbose
+            self,
+            Y,
+            points=points,
+            time_limit=time_limit,
+            search_radius=search_radius,
+            n_jobs=n_jobs,
+            verbose=verbose,
         )
 
     def _output_inputs(self, X: Any) -> np.ndarray:

@@ -95,6 +95,7 @@ def verify_argmaxable(
     box: float = 1e4,
     min_radius: float = 1e-8,
     time_limit: float = 10.0,
+    search_radius: bool = False,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> ArgmaxabilityReport:
@@ -137,10 +138,13 @@ def verify_argmaxable(
         Bound of the coordinates of x in the programme. Without biases regions are cones, and
         radii are proportional to it.
     min_radius : float, default=1e-8
-        Argmaxable sets with a smaller radius are counted as narrow: too small to be hit in
-        practice.
+        Argmaxable sets with a smaller radius are counted as narrow: with `search_radius` too small
+        to be hit in practice.
     time_limit : float, default=10.0
         Seconds for each label set, after which it is unknown.
+    search_radius : bool, default=False
+        Solve the programme for every argmaxable set, for the largest radius inside the box. False:
+        the radius is that of the first witness at hand, which may be smaller by many decades.
     n_jobs : int, default=None
         Number of label sets that are decided in parallel. Each holds a few copies of the weights.
     verbose : int, default=0
@@ -196,11 +200,15 @@ def verify_argmaxable(
     problem = prepare(layer, max_active, float(box))
     first, inverse = _distinct_rows(sets)
     verdicts = _from_points(problem, sets, first, points)
-    todo = [row for row in first if row not in verdicts]
-    calls = (delayed(decide)(problem, _active(sets, row), float(time_limit)) for row in todo)
+    todo = [row for row in first if search_radius or row not in verdicts]
+    calls = (
+        delayed(decide)(problem, _active(sets, row), float(time_limit), search_radius)
+        for row in todo
+    )
     results = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
     for done, (row, verdict) in enumerate(zip(todo, results), start=1):
-        verdicts[row] = verdict
+        if row not in verdicts or verdict.radius > verdicts[row].radius:
+            verdicts[row] = verdict
         if verbose > 0:
             _print_progress(done, len(todo))
     ordered = [verdicts[first[i]] for i in inverse]

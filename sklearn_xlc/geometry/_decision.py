@@ -84,7 +84,9 @@ def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4)
     return Problem(layer, rows, weight_rows, norms, constant, parallel, max_active, box)
 
 
-def decide(problem: Problem, active: IntArray, time_limit: float) -> Verdict:
+def decide(
+    problem: Problem, active: IntArray, time_limit: float, search_radius: bool = False
+) -> Verdict:
     """Verdict for one label set, given by its active labels."""
     deadline = time.monotonic() + time_limit
     signs = np.full(len(problem.layer.coef), -1.0)
@@ -96,9 +98,22 @@ def decide(problem: Problem, active: IntArray, time_limit: float) -> Verdict:
             verdict = propose(problem, signs, deadline)
             if verdict is not None:
                 break
+        if search_radius and verdict is not None and verdict.status == ARGMAXABLE:
+            verdict = widest(problem, signs, verdict, deadline)
     if verdict is not None:
         return verdict
     return Verdict(UNKNOWN, "unresolved" if time.monotonic() < deadline else "time limit")
+
+
+def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: float) -> Verdict:
+    """The verdict, with the witness of the programme if its radius is larger."""
+    if verdict.reason == "programme":
+        return verdict
+    with contextlib.suppress(OutOfTimeError):
+        found = _by_programme(problem, signs, deadline)
+        if found is not None and found.status == ARGMAXABLE and found.radius > verdict.radius:
+            return found
+    return verdict
 
 
 def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
@@ -155,11 +170,13 @@ def _by_closed_form(
     largest = np.abs(x).max()
     x *= problem.box / largest
     verdict = try_witness(problem, signs, x, "closed form", deadline)
-    if verdict is not None or problem.layer.intercept is not None:
+    if problem.layer.intercept is not None or (verdict is not None and verdict.radius > 0):
         return verdict
     # The columns are orthonormal: the coefficients are as long as the polynomial's values.
     length = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
     radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - length))
+    if verdict is not None:  # proven in integers, where the margin in floats is rounding error
+        return verdict._replace(radius=radius)
     return Verdict(ARGMAXABLE, "sign changes", radius)
 
 

@@ -20,7 +20,8 @@ class ArgmaxabilityReport:
         1: argmaxable, 0: not argmaxable, -1: unknown.
     radius : ndarray of shape (n_sets,), float64
         Distance of the witness from the nearest label boundary: a lower bound of the largest that
-        there is inside the box, and for the reason "programme" mostly within a tenth of it. 0 if
+        there is inside the box. It is mostly within a tenth of that for the reason "programme", and
+        may be smaller by many decades for others, unless the call had ``search_radius=True``. 0 if
         not argmaxable, NaN if unknown. Without biases it is proportional to the `box` of the call.
     witness : ndarray of shape (n_sets, n_features), float64
         Features for which the layer predicts exactly the set; NaN where there are none.

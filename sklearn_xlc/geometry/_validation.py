@@ -89,7 +89,7 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
     if hasattr(model, "weight") and not hasattr(model, "__array__"):
         bias = getattr(model, "bias", None)
         return _to_numpy(model.weight), None if bias is None else _to_numpy(bias)
-    if hasattr(model, "output_weights_"):
+    if hasattr(model, "output_weights_") and hasattr(model, "max_active_"):
         return model.output_weights_, None
     if hasattr(model, "coef_"):
         return model.coef_, getattr(model, "intercept_", None)
@@ -103,6 +103,11 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
                 f"estimators_ have {sorted({len(row) for row in rows})} of them."
             )
         return np.stack(rows), np.array([bias for _, bias in parts])
+    if hasattr(model, "steps"):
+        raise ValueError(
+            "coef must be an array or a fitted linear model, not a pipeline: pass its last step, "
+            "pipeline[-1]"
+        )
     if hasattr(model, "fit"):
         raise ValueError(
             f"coef must be an array or a fitted linear model: {type(model).__name__} has neither "

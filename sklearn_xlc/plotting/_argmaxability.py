@@ -9,12 +9,19 @@ import numpy as np
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.plotting._axes import new_axes
 
-#: Status, name in the legend, colour, marker.
-STYLES = (
-    (1, "argmaxable", "C0", "o"),
-    (-1, "unknown", "C1", "D"),
-    (0, "not argmaxable", "C3", "x"),
-)
+#: Of each group: name in the legend, colour (safe for the colour-blind), marker,
+#: and whether the marker is filled.
+STYLES = {
+    "argmaxable": ("#0072B2", "o", True),
+    "argmaxable, radius at least": ("#0072B2", "o", False),
+    "not argmaxable": ("#D55E00", "x", True),
+    "unknown": ("0.25", "D", True),
+}
+# Smaller radii, known only from logarithms, have no place in a picture.
+SMALLEST = 1e-200
+# Shares of the height.
+STRIP = 0.22
+LEGEND_ENTRY = 0.09
 
 
 class ArgmaxabilityDisplay:
@@ -22,6 +29,8 @@ class ArgmaxabilityDisplay:
 
     Label sets that are not argmaxable have no region, and those that could not be decided, or whose
     witness is at the limit of floats, have no known radius: they stand in a strip below the axis.
+    A filled marker is a radius found by the programme, which searches for the largest; a hollow one
+    is that of the first witness at hand, and the region may be larger by many decades.
 
     Parameters
     ----------
@@ -48,7 +57,7 @@ class ArgmaxabilityDisplay:
     >>> report = verify_argmaxable(coef, [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
     >>> display = ArgmaxabilityDisplay.from_report(report)
     >>> [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    ['argmaxable (2)', 'not argmaxable (1)']
+    ['argmaxable, radius at least (2)', 'not argmaxable (1)']
     """
 
     def __init__(self, report: ArgmaxabilityReport) -> None:
@@ -110,44 +119,83 @@ class ArgmaxabilityDisplay:
             Itself.
         """
         ax, report = new_axes(ax), self.report
-        known = (report.status == 1) & (report.radius > 0)
-        radii = report.radius[known]
-        lowest = radii.min(initial=report.min_radius or 1.0) / 3
-        highest = radii.max(initial=lowest * 10) * 3
-        # The strip takes a sixth of the height, below the lowest radius.
-        bottom = 10 ** (np.log10(lowest) - 0.2 * np.log10(highest / lowest))
-        height = np.where(known, report.radius, np.sqrt(bottom * lowest))
-        # Equal numbers of labels would hide each other: a fixed jitter in the strip and above.
-        jitter = np.random.RandomState(0).uniform(-0.25, 0.25, size=len(report))
-        wide = report.n_active + jitter
-        spread = 10 ** (jitter * np.log10(lowest / bottom))
-        height = np.where(known, height, height * spread)
-        for status, name, colour, marker in STYLES:
-            here = report.status == status
-            if here.any():
-                ax.scatter(
-                    wide[here],
-                    height[here],
-                    s=14,
-                    c=colour,
-                    marker=marker,
-                    alpha=0.6,
-                    linewidths=1.0 if marker == "x" else 0.0,
-                    label=f"{name} ({int(here.sum())})",
-                )
-        ax.axhspan(bottom, lowest, color="0.92", zorder=-1)
-        ax.annotate(
-            "no region, or no known radius",
-            (0.99, 0.015),
-            xycoords="axes fraction",
-            ha="right",
-            fontsize="x-small",
-            color="0.35",
-        )
-        if lowest < report.min_radius < highest:
-            ax.axhline(report.min_radius, color="0.5", linestyle=":", linewidth=1)
-        ax.set(yscale="log", ylim=(bottom, highest), xlabel="active labels", ylabel="radius")
+        on_scale = report.status == 1
+        on_scale &= (report.radius > SMALLEST) & np.isfinite(report.radius)
+        lowest, highest = _limits(report.radius[on_scale])
+        groups = _groups(report)
+        decades = np.log10(highest / lowest)
+        bottom = lowest / 10 ** (STRIP * decades)
+        # Equal numbers of labels would hide each other; the strip's name stands above its points.
+        rng = np.random.RandomState(0)
+        x = report.n_active + rng.uniform(-0.25, 0.25, size=len(report))
+        strip = bottom * 10 ** (STRIP * decades * rng.uniform(0.1, 0.65, size=len(report)))
+        y = np.where(on_scale, report.radius, strip)
+        for name, here in groups.items():
+            colour, marker, filled = STYLES[name]
+            faces = {"color": colour} if filled else {"facecolors": "none", "edgecolors": colour}
+            width = 1.0 if marker == "x" or not filled else 0.0
+            label = f"{name} ({int(here.sum())})"
+            ax.scatter(
+                x[here],
+                y[here],
+                s=16,
+                marker=marker,
+                alpha=0.7,
+                linewidths=width,
+                label=label,
+                **faces,
+            )
+        if not on_scale.all():
+            _mark_strip(ax, bottom, lowest)
+        else:
+            bottom = lowest
+        if report.narrow.any() and lowest < report.min_radius:
+            ax.axhline(report.min_radius, color="0.5", linestyle=":", linewidth=1, zorder=0)
+        top = highest * 10 ** (LEGEND_ENTRY * decades * len(groups))
+        ax.set(yscale="log", ylim=(bottom, top), xlabel="active labels", ylabel="radius")
+        _ticks_above(ax, lowest, top if on_scale.any() else lowest)
         ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.legend(fontsize="small", loc="best")
+        ax.legend(fontsize="small", loc="upper right", framealpha=1.0)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def _groups(report: ArgmaxabilityReport) -> dict[str, Any]:
+    """Masks of the groups that are not empty, by their names."""
+    reachable, sought = report.status == 1, report.reason == "programme"
+    masks = (reachable & sought, reachable & ~sought, report.status == 0, report.status == -1)
+    return {name: mask for name, mask in zip(STYLES, masks) if mask.any()}
+
+
+def _limits(radii: Any) -> tuple[float, float]:
+    """Lowest and highest radius with a margin, and at least a decade apart."""
+    if not len(radii):
+        return 1.0, 10.0
+    lowest, highest = float(radii.min()), float(radii.max())
+    margin = max((highest / lowest) ** 0.04, np.sqrt(10.0) if highest < 10 * lowest else 1.0)
+    return lowest / margin, highest * margin
+
+
+def _mark_strip(ax: Any, bottom: float, top: float) -> None:
+    """Grey ground and a name in the upper part of the strip, where no point is."""
+    ax.axhspan(bottom, top, color="0.93", zorder=-1)
+    ax.annotate(
+        "no region, or radius unknown",
+        (0.01, top),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize="x-small",
+        color="0.3",
+    )
+
+
+def _ticks_above(ax: Any, lowest: float, highest: float) -> None:
+    """Powers of ten between two values only: a height in the strip is no radius."""
+    first, last = int(np.ceil(np.log10(lowest))), int(np.floor(np.log10(highest)))
+    step = max(1, (last - first) // 7)
+    ax.set_yticks(
+        [10.0**power for power in range(first, last + 1, step)] if lowest < highest else []
+    )
+    ax.set_yticks([], minor=True)

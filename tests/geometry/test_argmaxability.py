@@ -486,3 +486,40 @@ def test_bad_input(arguments, options, error, message):
 def test_one_assignment_only():
     with pytest.raises(ValueError, match="y must be one assignment, got 8 rows"):
         is_argmaxable(TRIANGLE, all_assignments(3))
+
+
+def test_search_radius_widens_what_cheap_witnesses_left_narrow():
+    rng = np.random.default_rng(0)
+    n_labels, k = 60, 6
+    W = np.hstack([fourier_matrix(n_labels, k), rng.normal(size=(n_labels, 40))])
+    Y = (rng.random((5, n_labels)) < 0.08).astype(int)
+    Y[Y.sum(axis=1) > k] = 0
+    quick = verify_argmaxable(W, Y, max_active=k)
+    wide = verify_argmaxable(W, Y, max_active=k, search_radius=True)
+    assert (quick.status == 1).all()
+    assert (wide.status == 1).all()
+    assert (wide.radius >= quick.radius).all()
+    active = Y.any(axis=1)
+    assert (wide.radius[active] > 10 * quick.radius[active]).all()
+    for x, y, radius in zip(wide.witness, Y, wide.radius):
+        margins = (2 * y - 1) * (W @ x) / np.linalg.norm(W, axis=1)
+        assert margins.min() == pytest.approx(radius, rel=1e-9)
+
+
+def test_search_radius_also_improves_on_points():
+    W = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]])
+    point = np.array([[1.0, 1e-3]])
+    y = (W @ point[0] > 0).astype(int)
+    first = verify_argmaxable(W, y, points=point)
+    assert first.reason[0] == "point"
+    best = verify_argmaxable(W, y, points=point, search_radius=True)
+    assert best.radius[0] > first.radius[0]
+    assert best.reason[0] == "programme"
+
+
+def test_a_pipeline_is_told_to_pass_its_last_step():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    with pytest.raises(ValueError, match="pass its last step"):
+        verify_argmaxable(make_pipeline(LogisticRegression()), [[1, 0]])

@@ -9,13 +9,13 @@ from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.plotting import ArgmaxabilityDisplay
 
 
-def make_report(status, radius, n_active):
+def make_report(status, radius, n_active, reason="programme"):
     n = len(status)
     return ArgmaxabilityReport(
         status=np.array(status, dtype=np.int8),
         radius=np.array(radius, dtype=float),
         witness=np.full((n, 2), np.nan),
-        reason=np.array(["point"] * n),
+        reason=np.array([reason] * n),
         conflicts=[None] * n,
         n_active=np.array(n_active),
         n_labels=9,
@@ -50,7 +50,8 @@ def test_every_set_is_drawn_once_at_its_radius():
     assert max(strip) < 1e-12
     assert top > 2.0
     names = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert names == ["argmaxable (4)", "unknown (1)", "not argmaxable (1)"]
+    assert names == ["argmaxable (4)", "not argmaxable (1)", "unknown (1)"]
+    assert display.ax_.get_yticks().min() >= 1e-13  # no numbers beside the strip
 
 
 @pytest.mark.parametrize("status", [1, 0, -1])
@@ -59,6 +60,33 @@ def test_one_answer_only(status):
     display = ArgmaxabilityDisplay(report).plot()
     assert [len(group) for group in drawn(display.ax_).values()] == [3]
     display.figure_.canvas.draw()
+
+
+def test_lower_bounds_are_told_from_radii():
+    report = make_report([1, 1, 0], [5.0, 1e-3, 0.0], [1, 2, 3])
+    report.reason[:] = ["programme", "perceptron", "certificate"]
+    display = ArgmaxabilityDisplay.from_report(report)
+    points = drawn(display.ax_)
+    np.testing.assert_allclose(points["argmaxable"][:, 1], [5.0])
+    np.testing.assert_allclose(points["argmaxable, radius at least"][:, 1], [1e-3])
+    filled, hollow, _ = display.ax_.collections[:3]
+    assert len(filled.get_facecolors()) == 1
+    assert len(hollow.get_facecolors()) == 0
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-300, np.inf])
+def test_radii_off_the_scale_stand_in_the_strip(radius):
+    display = ArgmaxabilityDisplay.from_report(make_report([1, 1], [2.0, radius], [1, 2]))
+    known, off_scale = drawn(display.ax_)["argmaxable"][:, 1]
+    bottom, top = display.ax_.get_ylim()
+    assert 0 < bottom < off_scale < 0.7 < known == 2.0 < top < np.inf
+    display.figure_.canvas.draw()
+
+
+def test_narrow_sets_are_set_off_by_a_line():
+    for radius, n_lines in [(1e-3, 0), (1e-12, 1)]:
+        display = ArgmaxabilityDisplay.from_report(make_report([1, 1], [2.0, radius], [1, 2]))
+        assert [line.get_ydata()[0] for line in display.ax_.lines] == [1e-8] * n_lines
 
 
 def test_from_a_fitted_estimator():
