@@ -13,12 +13,14 @@ from sklearn_xlc._version import __version__
 
 _ESTIMATORS = {
     "DFTSigmoidClassifier": "sklearn_xlc._dft_sigmoid",
+    "EAGLETransformer": "sklearn_xlc._aggregated",
     "ETFNeuralCollapseClassifier": "sklearn_xlc._neural_collapse",
     "MultiHeadClassifier": "sklearn_xlc._multi_head",
 }
 
 __all__ = [
     "DFTSigmoidClassifier",
+    "EAGLETransformer",
     "ETFNeuralCollapseClassifier",
     "MultiHeadClassifier",
     "__version__",

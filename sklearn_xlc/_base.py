@@ -110,8 +110,11 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         """Whether rows are held out to choose how label sets are decided on."""
         return False
 
-    def _calibrate(self, train: Rows, held: Rows | None) -> None:
-        """Choose that, from rows that the net was trained on, and from those held out."""
+    def _calibrate(self, train: Rows, held: Rows | None, first: bool) -> None:
+        """Choose that, from rows that the net was trained on, and from those held out.
+
+        `first` is false where `partial_fit` goes on with a classifier that has chosen before.
+        """
 
     def _order_labels(self, data: _Data, rng: np.random.RandomState) -> np.ndarray | None:
         """Place of each label in the head, or None to keep the given order."""
@@ -159,7 +162,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                 net = self._make_net(module, train, validation, rng)
                 net.fit(train)
             self._finish(net)
-            self._calibrate(train, validation)
+            self._calibrate(train, validation, first=True)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -211,7 +214,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                     net.optimizer_ = self.net_.optimizer_
                 net.partial_fit(data.rows)
             self._finish(net, keep_optimizer=True)
-            self._calibrate(data.rows, None)
+            self._calibrate(data.rows, None, first=first)
         return self
 
     def _validate_fit(

@@ -33,8 +33,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ----------
     max_active : int or "auto", default="auto"
         Number k of labels that the guarantee covers. "auto": the most labels that any training row
-        has, but no more than `n_labels` allow (``2 k + 1 <= n_labels``; a layer with as many
-        columns as labels represents everything).
+        has (of the first call, in :meth:`partial_fit`), but no more than `n_labels` allow
+        (``2 k + 1 <= n_labels``; a layer with as many columns as labels represents everything, and
+        with one column less everything but the two sets that alternate).
     n_slack : int, default=50
         Number of learnt columns of the output layer; for ``output="bottleneck"`` its only ones.
     output : {"dft", "bottleneck"}, default="dft"
@@ -43,7 +44,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     threshold : float or "auto", default=0.5
         Probability above which a label is predicted (multi-label). "auto": the one of highest
         micro-averaged F1 on rows that are held out (`validation_fraction`) from training. The
-        guarantee of [1]_ is about the threshold 0.5.
+        guarantee holds at any threshold, as one of the Fourier columns is constant.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -221,6 +222,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 )
             return
         highest = (code.n_labels - 1) // 2
+        if code is getattr(self, "_code", None):  # training goes on: with the layer that there is
+            self._warn_beyond(self.max_active_, Y)
+            return
         if self.max_active == "auto":
             if highest + self.n_slack < 1 < code.n_labels:
                 raise ValueError("with two labels n_slack must be at least 1, got 0")
@@ -232,13 +236,19 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 "plain full-rank layer already represents every label set. Use max_active='auto', "
                 f"or at most {highest}"
             )
-        beyond = int(np.sum(np.diff(Y.indptr) > self.max_active))
+        self._warn_beyond(self.max_active, Y)
+
+    def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
+        """Count the rows that the guarantee does not cover; a full-rank layer covers all."""
+        if max_active is None or 2 * max_active + 1 >= Y.shape[1]:
+            return
+        beyond = int(np.sum(np.diff(Y.indptr) > max_active))
         if beyond:
             warnings.warn(
-                f"{beyond} of {Y.shape[0]} rows of y have more than max_active={self.max_active} "
+                f"{beyond} of {Y.shape[0]} rows of y have more than max_active={max_active} "
                 "labels: the guarantee does not cover their label sets",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
@@ -271,11 +281,13 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     def _calibrates(self) -> bool:
         return self.threshold == "auto"
 
-    def _calibrate(self, train: Rows, held: Rows | None) -> None:
+    def _calibrate(self, train: Rows, held: Rows | None, first: bool) -> None:
         if self.threshold != "auto":
             self._score_cut = float(logit(self.threshold))
-        else:
-            self._score_cut = 0.0 if held is None else self._best_cut(held)
+        elif first:
+            self._score_cut = 0.0
+            if held is not None and held.Y.nnz:
+                self._score_cut = self._best_cut(held)
 
     # --- guarantee ----------------------------------------------------------------------------
 
@@ -298,7 +310,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> ArgmaxabilityReport:
-        """Find out which label sets the output layer can predict at all, at the threshold 0.5.
+        """Find out which label sets the output layer can predict at all, at the threshold in use.
 
         Parameters
         ----------
@@ -326,10 +338,22 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         sklearn_xlc.geometry.verify_argmaxable : What the answers mean, and how they are found.
         """
         check_is_fitted(self, "net_")
+        if not self._code.multilabel:
+            raise ValueError(
+                "verify asks about label sets, but the classifier was fitted on class labels (1-D "
+                "y), of which the highest score is predicted"
+            )
         points = None if X is None else self._output_inputs(self._validate_predict(X))
+        intercept = None
+        if self._score_cut and self.max_active_ is None:
+            intercept = np.full(len(self.classes_), -self._score_cut)
+        elif points is not None:
+            # The first Fourier column is constant: it moves the threshold, and no set is lost.
+            points[:, 0] -= np.sqrt(len(self.classes_)) * self._score_cut
         return verify_argmaxable(
-            self,
+            self if intercept is None else self.output_weights_,
             Y,
+            intercept,
             points=points,
             time_limit=time_limit,
             search_radius=search_radius,

@@ -27,6 +27,9 @@ from sklearn_xlc.heads import ETFHead, Head
 from sklearn_xlc.metrics import neural_collapse
 from sklearn_xlc.training import Rows
 
+#: Decoders that compare label sets, and so can say how far the second best one is.
+SET_DECODERS = ("auto", "divergence", "nearest", "seen")
+
 
 class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     """Classifier that predicts label sets without thresholds (multi-label neural collapse).
@@ -59,9 +62,9 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         - "topk": `max_labels` labels in every row.
         - "auto": "divergence".
     max_labels : int, default=None
-        Most labels that a set may have. None: the number that 99% of the training rows do not
-        exceed, as rows of which nothing is known would get as many as are allowed; for "topk" the
-        mean number, rounded.
+        Most labels of a set by "divergence" and "nearest". None: the number that 99% of the
+        training rows do not exceed, as rows of which nothing is known would get as many as are
+        allowed; for "topk" the mean number, rounded.
     temperature : float or "auto", default=1.0
         What "divergence" divides scores by: less than 1 gives fewer labels. "auto": the one of
         highest mean F1 of a row, on rows that are held out from training (`validation_fraction`).
@@ -168,8 +171,11 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     :meth:`predict_proba` is the softmax over all labels: in multi-label the share of a row's labels
     that each label is expected to make up, so rows sum to one.
 
-    Rows without any label take no part in training, and every decoder but "threshold" predicts at
-    least one label.
+    Rows without any label add nothing to the loss (but for `feature_decay`), and "divergence",
+    "nearest" and "topk" predict at least one label.
+
+    :meth:`partial_fit` keeps a temperature or threshold that :meth:`fit` has chosen, and label sets
+    seen before; "nearest" takes its scales from the rows of the last call.
 
     References
     ----------
@@ -192,7 +198,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         "feature_dim": [None, Interval(Integral, 1, None, closed="left")],
         "decoder": [StrOptions({"auto", "divergence", "nearest", "seen", "threshold", "topk"})],
         "max_labels": [None, Interval(Integral, 1, None, closed="left")],
-        "temperature": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+        "temperature": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],
         "threshold": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "normalize": [StrOptions({"mean", "sum"})],
         "competition": [Interval(Real, 0, 1, closed="both")],
@@ -265,6 +271,10 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.verbose = verbose
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        if self.decoder == "seen" and code.multilabel and self.encoder is None:
+            width = self.feature_dim or code.n_labels
+            remedy = "another decoder, or a smaller feature_dim"
+            self._check_dense(len(distinct_sets(Y)[0]), width, np.dtype(np.float32), remedy)
         if self.max_labels is not None and self.max_labels > code.n_labels:
             raise ValueError(
                 f"max_labels={self.max_labels} is more than the {code.n_labels} labels of y"
@@ -296,25 +306,29 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             return self.threshold == "auto"
         return self.decoder in ("auto", "divergence") and self.temperature == "auto"
 
-    def _calibrate(self, train: Rows, held: Rows | None) -> None:
+    def _calibrate(self, train: Rows, held: Rows | None, first: bool) -> None:
         self.decoder_ = "divergence" if self.decoder == "auto" else self.decoder
+        if self.decoder == "nearest" and len(self.classes_) == 1:
+            self.decoder_ = "divergence"  # one label has no direction, and is the only set
         sizes = np.diff(train.Y.indptr)
         mean = sizes.mean()
         most = round(mean) if self.decoder_ == "topk" else np.ceil(np.quantile(sizes, 0.99))
-        self.max_labels_ = int(self.max_labels or max(1, most))
-        self.temperature_ = 1.0 if self.temperature == "auto" else float(self.temperature)
-        # Where nothing was held out: a label of a row of the mean number, were it half as likely.
-        threshold = 0.5 / max(1.0, mean) if self.threshold == "auto" else self.threshold
-        self._score_cut = float(np.log(threshold))
-        for name in ("label_set_scales_", "_mean", "_seen"):
-            self.__dict__.pop(name, None)
+        known = 1 if first else self.max_labels_
+        self.max_labels_ = int(self.max_labels or max(known, most))
+        if first or self.temperature != "auto":
+            self.temperature_ = 1.0 if self.temperature == "auto" else float(self.temperature)
+        if self.threshold != "auto":
+            self._score_cut = float(np.log(self.threshold))
+        elif first:
+            # Where nothing is held out: half the share of each label in a row of the mean number.
+            self._score_cut = float(np.log(0.5 / max(1.0, mean)))
         if not self._code.multilabel:
             return
         if self.decoder_ == "nearest":
             self._fit_scales(train)
         elif self.decoder_ == "seen":
-            self._fit_seen(train)
-        elif held is not None and self._calibrates():
+            self._fit_seen(train, first)
+        elif held is not None and held.Y.nnz and self._calibrates():
             if self.decoder_ == "threshold":
                 self._score_cut = self._best_cut(held)
             else:
@@ -322,35 +336,40 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     def _fit_scales(self, train: Rows) -> None:
         """Scales of the prototypes, about the mean of the features."""
-        head = self.net_.module_.head
-        train = self._some(train, max(len(self.classes_), head.feature_dim))
+        head, n_labels = self.net_.module_.head, len(self.classes_)
+        train = self._some(train, max(n_labels, head.feature_dim))
         features = self._inputs(train.X)
         self._mean = features.mean(axis=0, dtype=np.float64).astype(features.dtype)
+        sizes = np.diff(train.Y.indptr)
+        if not ((sizes > 0) & (sizes < n_labels)).any():
+            # All labels together have no direction: any scale will do.
+            self.label_set_scales_ = np.ones(self.max_labels_)
+            return
         centred = torch.from_numpy(features - self._mean).to(self.net_.device)
         if head.is_simplex:
             with torch.inference_mode():
                 centred, weights = head.products(centred), None
         else:
-            weights = head.classifier(centred).detach().cpu().numpy()
+            weights = self.output_weights_
         self.label_set_scales_ = fit_label_set_scales(
             centred.cpu().numpy(), train.Y, weights, self.max_labels_
         )
 
-    def _fit_seen(self, train: Rows) -> None:
-        """Mean features of every label set that occurs."""
-        places: dict[bytes, int] = {}
-        first, index = [], np.empty(len(train), dtype=np.int64)
-        for row, (start, stop) in enumerate(zip(train.Y.indptr[:-1], train.Y.indptr[1:])):
-            index[row] = places.setdefault(train.Y.indices[start:stop].tobytes(), len(places))
-            if index[row] == len(first):
-                first.append(row)
-        sums = np.zeros((len(first), self.net_.module_.head.feature_dim))
-        for rows, features in self._features(train.X):
+    def _fit_seen(self, train: Rows, first: bool) -> None:
+        """Mean features of every label set that occurs, and that occurred before."""
+        rows, index = distinct_sets(train.Y)
+        sums = np.zeros((len(rows), self.net_.module_.head.feature_dim))
+        for part, features in self._features(train.X):
             with torch.inference_mode():
                 inputs = self.net_.module_.head.inputs(features).cpu().numpy()
-            np.add.at(sums, index[rows], inputs)
-        means = (sums / np.bincount(index)[:, None]).astype(inputs.dtype)
-        self._seen = (means, train.Y[first])
+            np.add.at(sums, index[part], inputs)
+        means, sets = (sums / np.bincount(index)[:, None]).astype(inputs.dtype), train.Y[rows]
+        if not first:
+            before, old = self._seen
+            both = sp.vstack([sets, old], format="csr")
+            kept = distinct_sets(both)[0]  # sets that occur again have new means
+            means, sets = np.vstack([means, before])[kept], both[kept]
+        self._seen = (means, sets)
 
     def _fit_temperature(self, held: Rows) -> None:
         """Temperature of highest mean F1 of a row."""
@@ -363,9 +382,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.temperature_ = fit_temperature(np.concatenate(parts), held.Y, "example_f1", most)
 
     def _some(self, rows: Rows, width: int) -> Rows:
-        """The first rows, as many as fit into `memory_limit` with `width` numbers each."""
+        """Rows with labels, evenly spaced: as many as fit into `memory_limit`, `width` wide."""
         n_rows = max(1, self.memory_limit // (16 * width))
-        return rows if n_rows >= len(rows) else rows.take(np.arange(n_rows))
+        if n_rows >= len(rows):
+            return rows
+        labelled = np.flatnonzero(np.diff(rows.Y.indptr))
+        n_rows = min(n_rows, len(labelled))
+        return rows.take(labelled[np.linspace(0, len(labelled) - 1, n_rows).astype(np.int64)])
 
     def _inputs(self, X: Any) -> np.ndarray:
         """What the last layer reads for each of the validated rows."""
@@ -435,7 +458,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         check_is_fitted(self, "net_")
         return float(np.exp(self._score_cut))
 
-    @available_if(lambda self: self.decoder in ("auto", "divergence", "nearest", "seen"))
+    @available_if(lambda self: getattr(self, "decoder_", self.decoder) in SET_DECODERS)
     def predict_label_set_scores(self, X: Any) -> np.ndarray:
         """Distance of the predicted label set, and of the second best one.
 
@@ -509,3 +532,14 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             self.output_weights_,
             random_state=random_state,
         )
+
+
+def distinct_sets(Y: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    """First row of every distinct label set, and the place of each row's set among them."""
+    places: dict[bytes, int] = {}
+    first, index = [], np.empty(Y.shape[0], dtype=np.int64)
+    for row, (start, stop) in enumerate(zip(Y.indptr[:-1], Y.indptr[1:])):
+        index[row] = places.setdefault(Y.indices[start:stop].tobytes(), len(places))
+        if index[row] == len(first):
+            first.append(row)
+    return np.array(first), index

@@ -121,7 +121,7 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
 
     def predict(self, X: Any) -> Any:
-        """Class labels, or an indicator of the labels whose score is positive.
+        """Class labels, or an indicator of labels.
 
         Parameters
         ----------
@@ -131,8 +131,8 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Best class of each row; or the labels with probability above one half, sparse if `fit`
-            saw a sparse y.
+            Best class of each row; or an indicator of labels, sparse if `fit` saw a sparse y: those
+            of probability above one half, unless the class's parameters say otherwise.
 
         Raises
         ------

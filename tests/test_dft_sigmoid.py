@@ -1,5 +1,6 @@
 """DFTSigmoidClassifier: its guarantee, its first logits, its threshold, its errors."""
 
+import pickle
 import warnings
 
 import joblib
@@ -281,3 +282,43 @@ def test_no_warning_on_ordinary_data(data):
         warnings.simplefilter("error")
         quick(max_epochs=1).fit(X, Y)
         quick(max_epochs=1).fit(X, torch.arange(300).numpy() % 7)
+
+
+def test_training_goes_on_after_prediction_with_a_loaded_model(data):
+    X, Y = data
+    loaded = pickle.loads(pickle.dumps(quick(max_epochs=1).fit(X, Y)))
+    loaded.predict(X)
+    loaded.verify(Y[:2], X)
+    assert loaded.partial_fit(X, Y).t_ > 1
+
+
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output):
+    X, Y = data
+    clf = quick(output=output, n_slack=2, threshold=0.05).fit(X, Y)
+    report = clf.verify(clf.predict(X), X)
+    assert set(report.reason) == {"point"}
+
+
+def test_later_batches_beyond_the_guarantee_are_warned_of(data):
+    X, Y = data
+    few = np.diff(Y.indptr) <= 2
+    clf = quick().partial_fit(X[few], Y[few])
+    assert clf.max_active_ == 2
+    with pytest.warns(UserWarning, match="rows of y have more than max_active=2"):
+        clf.partial_fit(X, Y)
+
+
+def test_partial_fit_keeps_a_tuned_threshold(data):
+    X, Y = data
+    clf = quick(threshold="auto").fit(X, Y)
+    tuned = clf.threshold_
+    assert tuned != 0.5
+    assert clf.partial_fit(X[:20], Y[:20]).threshold_ == tuned
+
+
+def test_class_labels_have_no_label_sets(data):
+    X, _ = data
+    clf = quick(max_epochs=1).fit(X, np.arange(300) % 5)
+    with pytest.raises(ValueError, match="fitted on class labels"):
+        clf.verify(np.eye(5, dtype=int))

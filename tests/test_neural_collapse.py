@@ -1,6 +1,7 @@
 """ETFNeuralCollapseClassifier: decoders, features, collapse, errors."""
 
 import itertools
+import pickle
 
 import joblib
 import numpy as np
@@ -13,9 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from torch import nn
 
-from sklearn_xlc import ETFNeuralCollapseClassifier
+from sklearn_xlc import ETFNeuralCollapseClassifier, config_context
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
 from sklearn_xlc.geometry import simplex_etf
+from sklearn_xlc.training import CollapseMonitor, Rows
 
 N_LABELS = 20
 DECODERS = ["divergence", "nearest", "seen", "threshold", "topk"]
@@ -326,3 +328,71 @@ def test_implicit_frame_needs_no_matrix(data):
         clf.net_.module_.head.classifier(clf.net_.module_.head.bias).numpy(),
         simplex_etf(N_LABELS, N_LABELS),
     )
+
+
+# --- training that goes on -----------------------------------------------------------------------
+
+
+def test_training_goes_on_after_prediction_with_a_loaded_model(data):
+    X, Y = data
+    loaded = pickle.loads(pickle.dumps(quick(feature_dim=5, max_epochs=1).fit(X, Y)))
+    loaded.predict(X)
+    assert loaded.partial_fit(X, Y).t_ > 1
+
+
+def test_partial_fit_forgets_nothing_that_was_chosen(data):
+    X, Y = data
+    clf = quick().fit(X, Y)
+    most = clf.max_labels_
+    one = np.flatnonzero(np.diff(Y.indptr) == 1)[:3]
+    assert clf.partial_fit(X[one], Y[one]).max_labels_ == most
+    clf = quick(decoder="seen").fit(X, Y)
+    n_sets = clf._seen[1].shape[0]
+    assert clf.partial_fit(X[one], Y[one])._seen[1].shape[0] == n_sets
+    clf = quick(temperature="auto").fit(X, Y)
+    tuned = clf.temperature_
+    assert clf.partial_fit(X[one], Y[one]).temperature_ == tuned
+
+
+def test_nearest_where_nothing_can_be_fitted():
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    for n_labels in (1, 5):
+        Y = sp.csr_matrix(np.ones((50, n_labels), dtype=int))
+        clf = quick(decoder="nearest", max_epochs=2).fit(X, Y)
+        if n_labels > 1:
+            np.testing.assert_array_equal(clf.label_set_scales_, 1.0)
+        assert clf.predict(X).shape == (50, n_labels)
+        assert clf.output_weights_.shape == (n_labels, n_labels)
+
+
+def test_few_rows_are_enough_for_scales(data):
+    X, Y = data
+    whole = quick(decoder="nearest").fit(X, Y)
+    part = quick(decoder="nearest", memory_limit=2**20).fit(X, Y)
+    np.testing.assert_allclose(part.label_set_scales_, whole.label_set_scales_)
+    some = part._some(Rows(X, Y), 2**12)
+    assert len(some) == 16
+    assert np.diff(some.Y.indptr).min() > 0
+
+
+def test_means_of_seen_sets_are_bounded(data):
+    X, Y = data
+    with config_context(dense_limit=1000), pytest.raises(MemoryError, match="another decoder"):
+        quick(decoder="seen").fit(X, Y)
+
+
+def test_set_scores_are_those_of_the_fitted_decoder(data):
+    X, Y = data
+    clf = quick(max_epochs=1, decoder="topk").fit(X, Y).set_params(decoder="auto")
+    assert not hasattr(clf, "predict_label_set_scores")
+    clf = quick(max_epochs=1).fit(X, Y).set_params(decoder="topk")
+    assert clf.predict_label_set_scores(X).shape == (300, 2)
+
+
+def test_a_monitor_is_saved_without_its_data(data):
+    X, Y = data
+    clf = quick(max_epochs=2, callbacks=[CollapseMonitor(X, Y)]).fit(X, Y)
+    assert len(clf.net_.history[:, "nc1"]) == 2
+    bare = len(pickle.dumps(quick(max_epochs=2).fit(X, Y)))
+    assert len(pickle.dumps(clf)) < bare + 1000
+    pickle.loads(pickle.dumps(clf)).partial_fit(X, Y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ class Background:
 
     mean: FloatArray  # (n_features,)
     directions: FloatArray  # (n_components, n_features): the rows of D^(1/2) V
-    values: FloatArray  # (n_components,): the diagonal of D
     rows: FloatArray  # (n_samples, n_components): X V' D^(1/2)
     mean_row: FloatArray  # (n_components,): the mean of `rows`
     offsets: FloatArray  # (n_samples,): inner products of the rows with the mean
@@ -33,6 +32,10 @@ class Background:
         dense -= weights[:, None].astype(dense.dtype) * self.mean
         dense -= (low_rank - weights[:, None].astype(dense.dtype) * self.mean_row) @ self.directions
         return dense
+
+    def without_rows(self) -> Background:
+        """The same without the two arrays of rows."""
+        return replace(self, rows=self.rows[:0], offsets=self.offsets[:0])
 
 
 def make_background(X: Any, n_components: int, shrinkage: float, random: Any) -> Background:
@@ -73,7 +76,6 @@ def make_background(X: Any, n_components: int, shrinkage: float, random: Any) ->
     return Background(
         mean=mean,
         directions=directions,
-        values=values,
         rows=rows,
         mean_row=mean_row,
         offsets=np.asarray(X @ mean) - rows @ mean_row,

@@ -134,7 +134,8 @@ class Pairs:
 
     def label_sum(self, values: FloatArray) -> FloatArray:
         """Sum over the pairs of each label, in double precision, of shape (n_labels,)."""
-        return np.bincount(self.labels, values, minlength=self.n_labels)
+        total = np.bincount(self.labels, values, minlength=self.n_labels)
+        return total.astype(np.float64, copy=False)  # of nothing it is an integer
 
     def segment_sum(self, values: FloatArray) -> FloatArray:
         """Sum over each segment, of shape (n_segments,)."""

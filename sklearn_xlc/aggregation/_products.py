@@ -29,7 +29,9 @@ def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tu
     size = entries * (item + 16) + data.per_label(data.sizes) * (2 * item * n_extra + 100)
     size = size + 3 * item * X.shape[1]
     large = entries > PIECE
-    block = np.cumsum(size) // limit + np.cumsum(large) + np.concatenate([[0], np.cumsum(large)[:-1]])
+    block = (
+        np.cumsum(size) // limit + np.cumsum(large) + np.concatenate([[0], np.cumsum(large)[:-1]])
+    )
     starts = np.flatnonzero(np.diff(block, prepend=-1))
     return [(int(a), int(b)) for a, b in zip(starts, [*starts[1:], data.n_labels])]
 
@@ -86,15 +88,16 @@ class Gathered:
 
     def sums(self, weights: FloatArray) -> FloatArray:
         """Flat label vectors: the weighted sums of the rows of each label."""
-        total: Any = 0
+        total: Any = None
         for part, rows in self._matrices():
             if sparse.issparse(rows):
-                total = total + rows.T @ weights[part]
+                added = rows.T @ weights[part]
             elif len(self.bounds) == 1:
-                total = (self.pairs.weighting(weights) @ rows).ravel()
+                added = (self.pairs.weighting(weights) @ rows).ravel()
             else:
-                total = total + weights[part] @ rows
-        return np.asarray(total)
+                added = weights[part] @ rows
+            total = added if total is None else total + added
+        return total
 
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Inner product of each pair's row with its label's vector, of shape (n_pairs,)."""
@@ -115,9 +118,20 @@ class Gathered:
         if not sparse.issparse(self.X):
             return vectors.reshape(shape)
         if self._used is None:
-            return sparse.csr_array(vectors.reshape(shape))
-        labels, columns = np.divmod(self._used, self.n_features)
-        return sparse.csr_array((vectors, (labels, columns)), shape=shape)
+            used = np.flatnonzero(vectors)
+            vectors = vectors[used]
+        else:
+            used = self._used
+        ends = np.searchsorted(used, np.arange(shape[0] + 1) * np.int64(self.n_features))
+        return sparse.csr_array((vectors, used % self.n_features, ends), shape=shape)
+
+
+def tie_bound(best: FloatArray) -> FloatArray:
+    """Least cosine that counts as the best one: rounding must not decide between equal rows.
+
+    Exact ties are common: the two rows of a label's only group are equally like their sum.
+    """
+    return best - 100 * np.finfo(best.dtype).eps
 
 
 def dot_rows(rows: FloatArray, table: FloatArray, which: IntArray) -> FloatArray:

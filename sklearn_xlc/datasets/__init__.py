@@ -1,5 +1,6 @@
 """Data: files of the Extreme Classification Repository, generators, one embedded real data set."""
 
+from sklearn_xlc.datasets._aggregated import make_aggregated
 from sklearn_xlc.datasets._generators import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.datasets._label_set_images import make_label_set_images
 from sklearn_xlc.datasets._wordnet_glosses import load_wordnet_glosses
@@ -9,6 +10,7 @@ __all__ = [
     "dump_xmc_file",
     "load_wordnet_glosses",
     "load_xmc_file",
+    "make_aggregated",
     "make_extreme_multiclass",
     "make_extreme_multilabel",
     "make_label_set_images",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -171,8 +172,11 @@ class ETFHead(ChunkedHead):
         if key not in self._tables:
             # A rotation mixes all entries of h; with as many as labels the symmetric form will do.
             seed = None if self.is_implicit else self.seed
-            rows = simplex_etf(self.n_labels, self.feature_dim, seed)
-            self._tables[key] = torch.as_tensor(rows, dtype=like.dtype, device=like.device)
+            one = np.zeros((1, 1))
+            rows = one if self.n_labels == 1 else simplex_etf(self.n_labels, self.feature_dim, seed)
+            # Made in prediction, it must also serve in training.
+            with torch.inference_mode(False):
+                self._tables[key] = torch.tensor(rows, dtype=like.dtype, device=like.device)
         return self._tables[key][chunk]
 
     def _implicit_scale(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -130,12 +131,10 @@ class FourierHead(ChunkedHead):
 
     def inputs(self, features: Tensor) -> Tensor:
         """Coefficients of the columns of :meth:`output_weights`."""
+        gains = np.ones(self.width + self.n_slack)
+        gains[: self.width] = self.gain
         coefficients = self.projection(features)
-        key = ("gains", coefficients.dtype, coefficients.device)
-        if key not in self._tables:
-            self._tables[key] = coefficients.new_ones(self.width + self.n_slack)
-            self._tables[key][: self.width] = self.gain
-        return coefficients * self._tables[key]
+        return coefficients * self._table("gains", coefficients, lambda: gains)
 
     def chunk_size(self) -> int:  # noqa: D102
         return CHUNK if self.method == "chunk" else self.n_labels
@@ -174,23 +173,31 @@ class FourierHead(ChunkedHead):
 
     def _basis(self, like: Tensor) -> Tensor:
         """First rows of W, as many as a chunk has."""
-        key = ("basis", like.dtype, like.device)
-        if key not in self._tables:
-            size = min(self.chunk_size(), self.n_labels)
-            rows = fourier_matrix(self.n_labels, self.max_active, stop=size)
-            self._tables[key] = torch.as_tensor(rows, dtype=like.dtype, device=like.device)
-        return self._tables[key]
+        size = min(self.chunk_size(), self.n_labels)
+        return self._table(
+            "basis", like, lambda: fourier_matrix(self.n_labels, self.max_active, stop=size)
+        )
 
     def _phase(self, shift: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine and sine of the angle by which each frequency turns over `shift` labels."""
-        key = (shift, like.dtype, like.device)
-        if key not in self._tables:
+
+        def make() -> np.ndarray:
             # f * shift modulo n is exact in integers, so that high frequencies lose no digits.
             turns = np.arange(1, self.max_active + 1) * shift % self.n_labels
             angles = 2 * np.pi / self.n_labels * turns
-            table = np.stack([np.cos(angles), np.sin(angles)])
-            self._tables[key] = torch.as_tensor(table, dtype=like.dtype, device=like.device)
-        return self._tables[key][0], self._tables[key][1]
+            return np.stack([np.cos(angles), np.sin(angles)])
+
+        cosines, sines = self._table(shift, like, make)
+        return cosines, sines
+
+    def _table(self, name: Any, like: Tensor, make: Callable[[], np.ndarray]) -> Tensor:
+        """A constant, made once for each type and device; it is not part of the state."""
+        key = (name, like.dtype, like.device)
+        if key not in self._tables:
+            # Made in prediction, it must also serve in training.
+            with torch.inference_mode(False):
+                self._tables[key] = torch.tensor(make(), dtype=like.dtype, device=like.device)
+        return self._tables[key]
 
 
 def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:

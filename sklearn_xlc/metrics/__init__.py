@@ -23,6 +23,7 @@ For predicted label sets use scikit-learn's own metrics, which accept CSR indica
 `accuracy_score` (subset accuracy) and `jaccard_score` with ``average="samples"`` (set IoU).
 """
 
+from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
 from sklearn_xlc.metrics._propensity import propensities, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -35,6 +36,7 @@ from sklearn_xlc.metrics._ranking import (
 from sklearn_xlc.metrics._scorer import cross_val_topk, topk_scorer
 
 __all__ = [
+    "aggregated_precision_at_k",
     "coverage_at_k",
     "cross_val_topk",
     "f1_at_k",

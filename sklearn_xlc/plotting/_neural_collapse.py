@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ class NeuralCollapseDisplay:
         return cls(points=points, sets=sets, corners=plane @ basis.T).plot_features(**kwargs)
 
     def plot(self, ax: Any = None) -> NeuralCollapseDisplay:
-        """Draw the measures over the epochs, but for those that are zero in all of them.
+        """Draw the measures over the epochs, where they are defined and not zero throughout.
 
         Parameters
         ----------
@@ -156,14 +157,16 @@ class NeuralCollapseDisplay:
         if not self.history:
             raise ValueError("there are no curves to draw: history is empty")
         ax = new_axes(ax)
-        for marker, (name, values) in zip("os^vDPX<>*", self.history.items()):
-            if np.max(values) < COLLAPSED:
-                continue  # the weights of a fixed classifier: zero but for rounding
+        for marker, (name, values) in zip(cycle("os^vDPX<>*"), self.history.items()):
+            finite = np.isfinite(values)
+            if not finite.any() or np.max(np.asarray(values)[finite]) < COLLAPSED:
+                continue  # not defined; or zero but for rounding, as of a fixed classifier
             label = MEASURES.get(name, f"NCm, {name.removeprefix('ncm_')} labels")
             epochs = np.arange(1, len(values) + 1)
             ax.plot(epochs, values, label=label, marker=marker, markevery=0.1, markersize=4)
         ax.set(xlabel="epoch", ylabel="distance from collapse", yscale="log")
-        ax.legend()
+        if ax.lines:
+            ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -126,7 +126,8 @@ class CollapseMonitor(Callback):
 
     They go into the history of the net, as ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3`` and
     ``ncm_2``, ``ncm_3``, ... for every number of labels that rows have. ``nc2_weights`` and ``nc3``
-    need a head that has one row of weights per label.
+    are those of :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`, and NaN for other classifiers.
+    The rows are not saved with a model.
 
     Parameters
     ----------
@@ -154,8 +155,16 @@ class CollapseMonitor(Callback):
     def __init__(self, X: Any, y: Any) -> None:
         self.X, self.y = X, y
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> CollapseMonitor:
+        return CollapseMonitor(self.X, self.y)  # the data are only read
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"X": None, "y": None}
+
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Measure."""
+        """Measure; a monitor that was saved and loaded has nothing to measure on."""
+        if self.X is None:
+            return
         head = net.module_.head
         parameter = next(net.module_.parameters())
         is_sparse = sp.issparse(self.X)
@@ -167,16 +176,11 @@ class CollapseMonitor(Callback):
         with torch.inference_mode():
             batches = BatchIterator(rows, net.batch_size, None, parameter.device)
             features = torch.cat([inputs(net.features(batch)) for batch in batches])
-            weights = _row_weights(head, features)
+            weights = head.classifier(features) if hasattr(head, "classifier") else None
+        if weights is not None:
+            weights = weights.detach().cpu().numpy()
         report = neural_collapse(features.cpu().numpy(), self.y, weights)
         for m, value in report.pop("ncm").items():
             report[f"ncm_{m}"] = value
         for name, value in report.items():
             net.history.record(name, float(value))
-
-
-def _row_weights(head: Any, features: torch.Tensor) -> np.ndarray | None:
-    """Rows of the classifier, or None where there are none."""
-    weights = head.classifier(features) if hasattr(head, "classifier") else None
-    weights = getattr(head, "weight", None) if weights is None else weights
-    return None if weights is None else weights.detach().cpu().numpy()

@@ -1,0 +1,333 @@
+"""Label embeddings from group labels: group-robust label representation (GRLR) and its contrast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from scipy import sparse
+
+from sklearn_xlc.aggregation._background import Background
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs, make_pairs
+from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
+from sklearn_xlc.aggregation._start import start_pairs
+
+MEMORY_LIMIT = 2**29
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Unit label vectors, kept as sums over rows so that sparse rows stay sparse.
+
+    Without a background the vector of a label is its normalised sum; with one, mean and directions
+    are taken off first. :meth:`block` does it, for the labels that are asked for.
+    """
+
+    sums: Any  # (n_labels, n_features), CSR or ndarray
+    weights: FloatArray  # (n_labels,): summed weights of the rows in each sum
+    low_rank: FloatArray | None  # (n_labels, n_components): the same sums over background.rows
+    background: Background | None
+
+    def block(self, first: int, last: int) -> FloatArray:
+        """Vectors of the labels ``first, ..., last - 1`` as an ndarray (n, n_features)."""
+        part = slice(first, last)
+        if self.background is None or self.low_rank is None:
+            sums = self.sums[part]
+            dense = sums.toarray() if sparse.issparse(sums) else sums.copy()
+        else:
+            dense = self.background.vectors(
+                self.sums[part], self.weights[part], self.low_rank[part]
+            )
+        lengths = np.linalg.norm(dense, axis=1, keepdims=True)
+        return np.divide(dense, lengths, out=dense, where=lengths > 0)
+
+    def without_rows(self) -> Embeddings:
+        """The same without what grows with the number of rows and only learning needs."""
+        if self.background is None:
+            return self
+        return replace(self, background=self.background.without_rows())
+
+
+def learn_embeddings(
+    X: Any,
+    data: Aggregation,
+    *,
+    background: Background | None = None,
+    n_iter: int = 20,
+    step_size: float | None = 0.1,
+    temperature: float = 0.0,
+    targets: FloatArray | None = None,
+    use_counts: bool = False,
+    seed: int = 0,
+    memory_limit: int = MEMORY_LIMIT,
+    n_jobs: int | None = None,
+) -> Embeddings:
+    r"""Label embeddings of Algorithm 1 (GRLR) in [1]_, and variants that discount a background.
+
+    A label starts from the sum of all rows of its groups. Each iteration gives every row of such a
+    group a weight, 1 for the row most similar to the embedding and 0 for the others, and moves
+    the embedding towards the weighted sum g: ``e = Proj(e + step_size * g)``.
+
+    Parameters
+    ----------
+    X : {ndarray, csr_array} of shape (n_samples, n_features)
+        Rows of unit length, or empty.
+    data : Aggregation
+        Groups and their labels.
+    background : Background, default=None
+        What is discounted in sums and similarities. None: nothing, as in the paper.
+    n_iter : int, default=20
+        Number of iterations T; 0 is EAGLE-0.
+    step_size : float, default=0.1
+        The :math:`\lambda` of the paper; None replaces e by g.
+    temperature : float, default=0
+        0: the row of largest similarity, all of them on ties. Above: weights are a softmax of the
+        similarities in each group, in units of `temperature` times their spread in the label.
+    targets : ndarray of shape (n_labels,), default=None
+        Number of rows expected to carry each label in one of its groups: multiplies the soft
+        weights, which never exceed 1. None: one row a group.
+    use_counts : bool, default=False
+        Whether a group that holds the label several times counts as often, at the start and as a
+        target.
+    seed : int, default=0
+        Of the rows from which labels start whose sum is zero.
+    memory_limit : int, default=2**29
+        Bytes that all jobs together may use for working storage, about.
+    n_jobs : int, default=None
+        Label blocks computed at once.
+
+    Returns
+    -------
+    Embeddings
+        Zero for labels without a group and for labels all of whose rows are empty.
+
+    Notes
+    -----
+    The result depends neither on `n_jobs` nor on `memory_limit`.
+
+    References
+    ----------
+    .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
+       Aggregated Labels. ICML 2020. Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.aggregation import aggregation, learn_embeddings
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])
+    >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [1]])
+    >>> learn_embeddings(X, data, n_iter=0).block(0, 1)
+    array([[0.707..., 0.707...]])
+    >>> learn_embeddings(X, data, n_iter=1, step_size=None).block(0, 1).round(3)
+    array([[0.894, 0.447]])
+    """
+    n_extra = 4 if background is None else 4 + len(background.directions)
+    blocks = split_labels(data, X, n_extra, max(1, memory_limit // effective_n_jobs(n_jobs)))
+    settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)
+    parts = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(_embed_block)(X, data, background, settings, first, last) for first, last in blocks
+    )
+    sums, weights, low_rank = zip(*parts)
+    return Embeddings(
+        sums=sparse.vstack(sums, format="csr") if sparse.issparse(X) else np.concatenate(sums),
+        weights=np.concatenate(weights),
+        low_rank=None if background is None else np.concatenate(low_rank),
+        background=background,
+    )
+
+
+@dataclass(frozen=True)
+class _Settings:
+    n_iter: int
+    step_size: float | None
+    temperature: float
+    targets: FloatArray | None
+    use_counts: bool
+    seed: int
+
+
+class _Kernel:
+    """Similarities of the pairs to weighted sums of the pairs' own rows."""
+
+    def __init__(self, X: Any, pairs: Pairs, background: Background | None) -> None:
+        self.pairs, self.background = pairs, background
+        self.gathered = Gathered(X, pairs)
+        if background is not None:
+            self.rows = background.rows[pairs.rows]
+            self.offsets = background.offsets[pairs.rows]
+
+    def __call__(self, weights: FloatArray) -> FloatArray:
+        """Inner products of each pair's row with the sum of its label's weighted rows."""
+        scores = self.gathered.scores(self.gathered.sums(weights))
+        if self.background is None:
+            return scores
+        pairs = self.pairs
+        low_rank = pairs.weighting(weights) @ self.rows
+        total = pairs.label_sum(weights).astype(scores.dtype)
+        scores -= np.einsum("ij,ij->i", self.rows, low_rank[pairs.labels])
+        scores -= total[pairs.labels] * self.offsets
+        return scores
+
+    def square(self, weights: FloatArray, scores: FloatArray) -> FloatArray:
+        """Squared length of each label's sum, from its similarities to its own rows."""
+        square = self.pairs.label_sum(weights * scores)
+        if self.background is not None:
+            total = self.pairs.label_sum(weights)
+            offset = self.pairs.label_sum(weights * self.offsets)
+            square -= total * (offset - total * self.background.mean_length)
+        return np.maximum(square, 0)
+
+
+def _embed_block(
+    X: Any,
+    data: Aggregation,
+    background: Background | None,
+    settings: _Settings,
+    first: int,
+    last: int,
+) -> tuple[Any, ...]:
+    """Sums, weights and low-rank sums of a range of labels."""
+    pairs = make_pairs(data, first, last)
+    kernel = _Kernel(X, pairs, background)
+    counts = pairs.counts[pairs.segment_of] if settings.use_counts else 1.0
+    weights = np.full(len(pairs.rows), counts).astype(X.dtype)
+    scores = kernel(weights)
+    lost = _without_direction(kernel, weights, scores)
+    if len(lost):
+        weights[np.isin(pairs.labels, lost)] = 0
+        weights[start_pairs(X, data, pairs, lost, settings.seed)] = 1
+        scores = kernel(weights)
+    weights, scores = _iterate(kernel, weights, scores, settings)
+    return _label_vectors(kernel, weights)
+
+
+def _without_direction(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntArray:
+    """Labels whose sum is zero but for rounding.
+
+    It is what is left of opposite rows, or of the rows of all groups once their mean is taken off.
+    """
+    pairs, background = kernel.pairs, kernel.background
+    total, precision = pairs.label_sum(weights), np.finfo(scores.dtype).eps
+    # The square is cheap but loses half of the digits: it says which sums need a closer look.
+    doubtful = np.flatnonzero(kernel.square(weights, scores) <= 1e4 * precision * total**2)
+    if not len(doubtful):
+        return doubtful
+    sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))[doubtful]
+    sums = sums.toarray() if sparse.issparse(sums) else sums
+    if background is not None:
+        sums = sums - total[doubtful, None].astype(sums.dtype) * background.mean
+    lengths = np.linalg.norm(sums, axis=1)
+    return doubtful[lengths <= 100 * precision * total[doubtful]]
+
+
+def _iterate(
+    kernel: _Kernel, weights: FloatArray, scores: FloatArray, settings: _Settings
+) -> tuple[FloatArray, FloatArray]:
+    """Weights of the rows in each label's embedding after all steps, and the similarities to it.
+
+    The embedding is linear in the weights of its rows, so its steps are steps of the weights.
+    """
+    pairs = kernel.pairs
+    targets = _segment_targets(pairs, settings)
+    weights, scores = _project(kernel, weights, scores)
+    chosen = None
+    for _ in range(settings.n_iter):
+        before, chosen = chosen, _choose(pairs, scores, settings.temperature, targets)
+        if before is None or not np.array_equal(before, chosen):
+            direction, direction_scores = _project(kernel, chosen, kernel(chosen))
+        if settings.step_size is None:
+            weights, scores = direction, direction_scores
+            continue
+        step = weights.dtype.type(settings.step_size)
+        weights = weights + step * direction  # Algorithm 1: e = Proj(e + lambda g)
+        scores = scores + step * direction_scores
+        weights, scores = _project(kernel, weights, scores)
+    return weights, scores
+
+
+def _project(
+    kernel: _Kernel, weights: FloatArray, scores: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Both, divided by the length of the label's sum; Proj(0) = 0."""
+    length = np.sqrt(kernel.square(weights, scores))
+    scale = np.divide(1, length, out=np.zeros_like(length), where=length > 0)
+    scale = scale.astype(scores.dtype)[kernel.pairs.labels]
+    return weights * scale, scores * scale
+
+
+def _segment_targets(pairs: Pairs, settings: _Settings) -> FloatArray | None:
+    """Rows that should carry the label, for each segment."""
+    if settings.use_counts:
+        return pairs.counts
+    if settings.targets is None:
+        return None
+    return settings.targets[pairs.first + pairs.label_of_segment]
+
+
+def _choose(
+    pairs: Pairs, scores: FloatArray, temperature: float, targets: FloatArray | None
+) -> FloatArray:
+    """Weight of each row in the next direction."""
+    if temperature == 0:
+        bound = tie_bound(pairs.segment_max(scores))
+        return (scores >= bound[pairs.segment_of]).astype(scores.dtype)
+    sizes = np.diff(pairs.segments, append=len(scores))
+    centred = scores - (pairs.segment_sum(scores) / sizes).astype(scores.dtype)[pairs.segment_of]
+    n_pairs = np.maximum(np.diff(pairs.ends), 1)
+    spread = np.sqrt(pairs.label_sum(centred**2) / n_pairs)
+    scale = np.divide(1 / temperature, spread, out=np.zeros_like(spread), where=spread > 0)
+    # Spreads of rounding errors must not overflow; no softmax tells 1e30 from 1e20.
+    centred *= np.minimum(scale, 1e30).astype(scores.dtype)[pairs.labels]
+    centred -= pairs.segment_max(centred)[pairs.segment_of]
+    soft = np.exp(centred)
+    soft /= pairs.segment_sum(soft)[pairs.segment_of]
+    if targets is not None:
+        soft = np.minimum(1, soft * targets.astype(soft.dtype)[pairs.segment_of])
+    return soft
+
+
+def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
+    """What :class:`Embeddings` keeps of a block."""
+    sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))
+    total = kernel.pairs.label_sum(weights).astype(sums.dtype)
+    low_rank = None
+    if kernel.background is not None:
+        low_rank = kernel.pairs.weighting(weights) @ kernel.rows
+    return sums, total, low_rank
+
+
+def expected_rows(data: Aggregation) -> FloatArray:
+    r"""Expected number of (row, group) memberships that carry each label, of shape (n_labels,).
+
+    If rows carry a label independently with probability p, a group of g rows has it with
+    probability :math:`q = 1 - (1 - p)^g`; p is solved for from the share q of the groups that have
+    it and their mean size. Never fewer than one row in each of the label's groups. Groups of
+    similar rows hold more, groups of unequal sizes about as many.
+
+    Parameters
+    ----------
+    data : Aggregation
+        Groups and their labels.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        Expected numbers.
+
+    Examples
+    --------
+    Half of the pairs of rows have the label, so 29% of the rows do:
+
+    >>> from sklearn_xlc.aggregation import aggregation, expected_rows
+    >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
+    >>> expected_rows(data)
+    array([1.171...])
+    """
+    n_groups = np.diff(data.group_ends).astype(np.float64)
+    filled = max(1, np.count_nonzero(data.sizes))
+    # A label of all groups could be a label of all rows; half a group without it keeps p below 1.
+    share = np.minimum(n_groups / filled, 1 - 0.5 / filled)
+    mean_size = max(1.0, data.sizes.sum() / filled)
+    return np.maximum(n_groups, len(data.rows) * (1 - (1 - share) ** (1 / mean_size)))

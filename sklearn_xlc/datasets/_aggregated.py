@@ -1,0 +1,155 @@
+"""Aggregated labels from a data set whose rows have their own: groups, and the groups' labels."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import normalize
+from sklearn.utils import check_array, check_random_state
+
+from sklearn_xlc.codes._label_order import _balanced_split, _rows
+
+
+def make_aggregated(
+    Y,
+    group_size=4,
+    X=None,
+    method="random",
+    merge="set",
+    *,
+    depth=None,
+    noise=0.0,
+    random_state=None,
+):
+    """Put rows into groups and give every row the labels of its group.
+
+    Parameters
+    ----------
+    Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+        Labels of the rows: any non-zero entry is a label.
+    group_size : int, default=4
+        Rows of a group. With "random", the last group may be smaller; with "cluster" it is the
+        upper bound from which `depth` follows.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+        Rows, needed by "cluster".
+    method : {"random", "cluster"}, default="random"
+        - "random": any rows.
+        - "cluster": similar rows, by hierarchical k-means: all rows are split in two halves by
+          spherical 2-means, each half in two, and so on. Halves differ by one row at most.
+    merge : {"set", "list"}, default="set"
+        "set": a group has a label or not. "list": it counts its rows with the label.
+    depth : int, default=None
+        How often "cluster" splits: ``2 ** depth`` groups. None: as often as `group_size` needs.
+    noise : float in [0, 1], default=0
+        Share of the rows which, after clustering, swap places at random: 0 keeps the clusters and
+        1 makes random groups of the same sizes.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+
+    Returns
+    -------
+    Y_grouped : csr_matrix of shape (n_samples, n_labels) and dtype int32
+        Row i holds the labels of the group of row i.
+    groups : ndarray of shape (n_samples,) and dtype int64
+        Group ids ``0, 1, ...``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is out of its range or of the wrong type, or "cluster" is asked for without
+        `X`.
+
+    References
+    ----------
+    .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
+       Aggregated Labels. ICML 2020. Section 7.2 and Appendix B.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.datasets import make_aggregated
+    >>> Y = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 0]])
+    >>> Y_grouped, groups = make_aggregated(Y, group_size=2, random_state=1)
+    >>> groups
+    array([1, 1, 0, 0])
+    >>> Y_grouped.toarray()
+    array([[1, 1, 0],
+           [1, 1, 0],
+           [0, 1, 1],
+           [0, 1, 1]], dtype=int32)
+    """
+    Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
+    Y = sparse.csr_array(Y != 0).astype(np.int32)
+    _check_parameters(group_size, method, merge, depth, noise)
+    random = check_random_state(random_state)
+    if method == "random":
+        groups = _random_groups(Y.shape[0], group_size, random)
+    else:
+        groups = _clustered_groups(X, Y.shape[0], group_size, depth, random)
+        moved = np.flatnonzero(random.random_sample(len(groups)) < noise)
+        groups[moved] = groups[random.permutation(moved)]
+    parts = (np.ones(len(groups), dtype=np.int32), groups, np.arange(len(groups) + 1))
+    membership = sparse.csr_array(parts, shape=(len(groups), groups.max() + 1))
+    of_group = membership.T.tocsr() @ Y
+    if merge == "set":
+        of_group.data[:] = 1
+    grouped = sparse.csr_matrix(of_group[groups])
+    grouped.sort_indices()
+    return grouped, groups
+
+
+def _random_groups(n_samples, group_size, random):
+    """Group ids of rows in random order."""
+    groups = np.empty(n_samples, dtype=np.int64)
+    groups[random.permutation(n_samples)] = np.arange(n_samples) // group_size
+    return groups
+
+
+def _clustered_groups(X, n_samples, group_size, depth, random):
+    """Group ids from repeated balanced 2-means, neighbouring ids for neighbouring clusters."""
+    if X is None:
+        raise ValueError('method="cluster" needs X, the rows')
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    if X.shape[0] != n_samples:
+        raise ValueError(f"X and Y must have as many rows: got {X.shape[0]} and {n_samples}")
+    if depth is None:
+        depth = int(np.ceil(np.log2(max(1, n_samples / group_size))))
+    elif 2**depth > n_samples:
+        raise ValueError(f"depth={depth} needs at least {2**depth} rows, got {n_samples}")
+    X = normalize(X)
+    clusters = [(np.arange(n_samples), X)]
+    for _ in range(depth):
+        clusters = [half for cluster in clusters for half in _halves(*cluster, random)]
+    groups = np.empty(n_samples, dtype=np.int64)
+    for group, (rows, _) in enumerate(clusters):
+        groups[rows] = group
+    return groups
+
+
+def _halves(rows, vectors, random):
+    """Both halves of a cluster, each as row numbers and vectors; a single row stays one."""
+    if len(rows) == 1:
+        return [(rows, vectors)]
+    left = _balanced_split(vectors, len(rows) // 2, random)
+    return [(rows[left], _rows(vectors, left)), (rows[~left], _rows(vectors, ~left))]
+
+
+def _check_parameters(group_size, method, merge, depth, noise):
+    """Refuse parameters out of range."""
+    for name, value, low in (("group_size", group_size, 1), ("depth", depth, 0)):
+        if name == "depth" and value is None:
+            continue
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise TypeError(f"{name} must be an int, got {value!r}")
+        if value < low:
+            raise ValueError(f"{name} must be at least {low}, got {value}")
+    for name, value, choices in (
+        ("method", method, ("random", "cluster")),
+        ("merge", merge, ("set", "list")),
+    ):
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+    if not isinstance(noise, Real) or isinstance(noise, bool):
+        raise TypeError(f"noise must be a number, got {noise!r}")
+    if not 0 <= noise <= 1:
+        raise ValueError(f"noise must be in [0, 1], got {noise}")

@@ -1,0 +1,170 @@
+"""Assignment against plain enumeration, and what it promises."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sklearn_xlc.aggregation import (
+    aggregation,
+    assign_labels,
+    expected_rows,
+    learn_embeddings,
+    make_background,
+    unit_rows,
+)
+
+SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
+
+
+def problem(seed, n_rows=24, n_groups=7, n_labels=6):
+    rng = np.random.default_rng(seed)
+    X = unit_rows(rng.normal(size=(n_rows, 5)))
+    X[rng.integers(n_rows)] = 0
+    membership = (rng.random((n_rows, n_groups)) < 0.25).astype(int)
+    labels = rng.integers(1, 4, size=(n_groups, n_labels)) * (
+        rng.random((n_groups, n_labels)) < 0.4
+    )
+    return X, membership, labels
+
+
+def brute(scores, membership, labels, counts):
+    out = np.zeros(scores.shape, dtype=int)
+    for group, label in zip(*np.nonzero(labels)):
+        rows = np.flatnonzero(membership[:, group])
+        order = rows[np.argsort(-scores[rows, label], kind="stable")]
+        out[order[: labels[group, label] if counts else 1], label] = 1
+    return out
+
+
+@SETTINGS
+@given(st.integers(0, 10**6), st.booleans())
+def test_every_group_gives_each_label_to_its_best_rows(seed, counts):
+    X, membership, labels = problem(seed)
+    data = aggregation(membership, labels)
+    embeddings = learn_embeddings(X, data, n_iter=3)
+    # Rounding is cut off, so that rows that tie in theory tie in the enumeration as well.
+    scores = np.round(X @ embeddings.block(0, 6).T, 12)
+    found = assign_labels(X, data, embeddings, use_counts=counts)
+    assert found.dtype == np.int8
+    ties = any(
+        len(np.unique(scores[membership[:, j] > 0, k])) < (membership[:, j] > 0).sum()
+        for j, k in zip(*np.nonzero(labels))
+    )
+    if not (counts and ties):
+        np.testing.assert_array_equal(found.toarray(), brute(scores, membership, labels, counts))
+    candidates = membership @ labels > 0
+    assert not (found.toarray() > candidates).any()
+
+
+def test_groups_of_one_give_y_back(rng):
+    X = unit_rows(rng.normal(size=(30, 6)))
+    Y = (rng.random((30, 8)) < 0.3).astype(int)
+    data = aggregation(np.eye(30), Y)
+    background = make_background(X, 3, 0.01, np.random.RandomState(0))
+    for kwargs in ({}, {"background": background, "temperature": 0.3, "step_size": None}):
+        embeddings = learn_embeddings(X, data, **kwargs)
+        for sharing in (
+            {},
+            {"totals": expected_rows(data)},
+            {"quantile": 0.0},
+            {"use_counts": True},
+        ):
+            found = assign_labels(X, data, embeddings, **sharing)
+            np.testing.assert_array_equal(found.toarray(), Y)
+
+
+def test_first_row_wins_a_tie():
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    data = aggregation(np.ones((3, 1)), [[1]])
+    embeddings = learn_embeddings(X, data, n_iter=5)
+    assert assign_labels(X, data, embeddings).toarray().ravel().tolist() == [0, 1, 0]
+    # Two rows of one group are equally like their sum, whatever rounding says.
+    for seed in range(20):
+        X = unit_rows(np.random.default_rng(seed).normal(size=(2, 7)))
+        data = aggregation(np.ones((2, 1)), [[1]])
+        found = assign_labels(X, data, learn_embeddings(X, data, n_iter=0))
+        assert found.toarray().ravel().tolist() == [1, 0]
+
+
+def test_empty_rows_are_chosen_only_where_there_is_nothing_else():
+    X = np.array([[0.0, 0.0], [0.6, 0.8], [0.0, 0.0], [0.0, 0.0]])
+    data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1, 0], [1, 1]])
+    found = assign_labels(X, data, learn_embeddings(X, data))
+    assert found.toarray().tolist() == [[0, 0], [1, 0], [1, 1], [0, 0]]
+
+
+def test_a_row_in_several_groups_keeps_the_union():
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
+    data = aggregation([[1, 1], [1, 0], [0, 1]], [[1, 1, 0], [1, 0, 1]])
+    found = assign_labels(X, data, learn_embeddings(X, data)).toarray()
+    assert found[0, 0] == 1
+    np.testing.assert_array_equal(found.sum(axis=0) > 0, True)
+    assert set(np.unique(found)) <= {0, 1}
+
+
+@pytest.mark.parametrize("total", [0, 5, 9.4, 1000])
+def test_totals_go_to_the_next_best_rows(rng, total):
+    X = unit_rows(rng.normal(size=(40, 4)))
+    membership = np.kron(np.eye(10), np.ones((4, 1)))
+    labels = np.zeros((10, 2), dtype=int)
+    labels[:6, 0] = labels[4:, 1] = 1
+    data = aggregation(membership, labels)
+    embeddings = learn_embeddings(X, data)
+    scores = X @ embeddings.block(0, 2).T
+    best = assign_labels(X, data, embeddings).toarray()
+    found = assign_labels(X, data, embeddings, totals=np.full(2, float(total))).toarray()
+    candidates = membership @ labels > 0
+    for label in range(2):
+        n_more = max(0, round(min(total, 24)) - 6)
+        rest = np.flatnonzero(candidates[:, label] & (best[:, label] == 0))
+        expected = best[:, label].copy()
+        expected[rest[np.argsort(-scores[rest, label])[:n_more]]] = 1
+        np.testing.assert_array_equal(found[:, label], expected)
+
+
+@pytest.mark.parametrize("quantile", [0.0, 0.5, 1.0])
+def test_quantile_shares_with_rows_as_similar(rng, quantile):
+    X = unit_rows(rng.normal(size=(40, 4)))
+    membership = np.kron(np.eye(10), np.ones((4, 1)))
+    labels = (rng.random((10, 3)) < 0.6).astype(int)
+    data = aggregation(membership, labels)
+    embeddings = learn_embeddings(X, data)
+    scores = X @ embeddings.block(0, 3).T
+    best = assign_labels(X, data, embeddings).toarray()
+    found = assign_labels(X, data, embeddings, quantile=quantile).toarray()
+    for label in range(3):
+        winners = np.sort(scores[best[:, label] > 0, label])
+        bound = winners[min(int(quantile * len(winners)), len(winners) - 1)]
+        candidates = (membership @ labels)[:, label] > 0
+        expected = (best[:, label] > 0) | (candidates & (scores[:, label] >= bound - 1e-12))
+        np.testing.assert_array_equal(found[:, label], expected)
+    assert (found >= best).all()
+    if quantile == 1:
+        np.testing.assert_array_equal(found, best)
+
+
+@pytest.mark.parametrize("sharing", [{}, {"quantile": 0.5}, {"use_counts": True}, {"totals": 9.0}])
+def test_same_in_any_block_storage_and_number_of_jobs(sharing):
+    X, membership, labels = problem(2, n_rows=60, n_groups=15, n_labels=9)
+    if "totals" in sharing:
+        sharing = {"totals": np.full(9, sharing["totals"])}
+    data = aggregation(membership, labels)
+    expected = assign_labels(X, data, learn_embeddings(X, data), **sharing).toarray()
+    for rows in (X, sparse.csr_array(X)):
+        embeddings = learn_embeddings(rows, data)
+        for limit, n_jobs in ((1, None), (2000, 2), (10**8, 2)):
+            found = assign_labels(
+                rows, data, embeddings, memory_limit=limit, n_jobs=n_jobs, **sharing
+            )
+            np.testing.assert_array_equal(found.toarray(), expected)
+
+
+def test_nothing_to_assign():
+    X = np.eye(3)
+    data = aggregation(np.zeros((3, 2)), np.ones((2, 4)))
+    for sharing in ({}, {"quantile": 0.5}, {"totals": expected_rows(data)}, {"use_counts": True}):
+        found = assign_labels(X, data, learn_embeddings(X, data), **sharing)
+        assert found.shape == (3, 4)
+        assert found.nnz == 0

@@ -1,0 +1,283 @@
+"""GRLR against a literal Algorithm 1, its invariances, and the variants with a background."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from joblib import parallel_config
+from scipy import sparse
+from sklearn.preprocessing import normalize
+
+from sklearn_xlc.aggregation import _products as products
+from sklearn_xlc.aggregation import (
+    aggregation,
+    expected_rows,
+    learn_embeddings,
+    make_background,
+    unit_rows,
+)
+
+SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
+
+
+def proj(x):
+    length = np.linalg.norm(x)
+    return x / length if length > 0 else x
+
+
+def grlr(X, membership, group_labels, n_iter, step):
+    """Algorithm 1 of the paper, label by label and group by group."""
+    embeddings = []
+    for label in range(group_labels.shape[1]):
+        groups = [np.flatnonzero(membership[:, j]) for j in np.flatnonzero(group_labels[:, label])]
+        e = proj(sum((X[rows].sum(axis=0) for rows in groups), np.zeros(X.shape[1])))
+        for _ in range(n_iter):
+            g = np.zeros(X.shape[1])
+            for rows in groups:
+                if len(rows):
+                    scores = X[rows] @ e
+                    g += X[rows[scores >= scores.max() - 1e-14]].sum(axis=0)
+            e = proj(e + step * proj(g))
+        embeddings.append(e)
+    return np.array(embeddings)
+
+
+def problem(seed, n_rows=20, n_features=5, n_groups=6, n_labels=7):
+    """Rows in any number of groups, empty rows, empty groups, labels without a group."""
+    rng = np.random.default_rng(seed)
+    X = unit_rows(rng.normal(size=(n_rows, n_features)) + 0.5)
+    X[rng.integers(n_rows)] = 0
+    membership = (rng.random((n_rows, n_groups)) < 0.3).astype(int)
+    membership[:, rng.integers(n_groups)] = 0
+    labels = (rng.random((n_groups, n_labels)) < 0.4).astype(int)
+    labels[:, rng.integers(n_labels)] = 0
+    return X, membership, labels
+
+
+def dense(embeddings):
+    return embeddings.block(0, len(embeddings.weights))
+
+
+def variants(X):
+    """Settings of every kind, as keyword arguments."""
+    background = make_background(X, 3, 0.05, np.random.RandomState(0))
+    soft = {"step_size": None, "temperature": 0.3, "n_iter": 2}
+    return [
+        {"n_iter": 20},
+        {"n_iter": 3, "background": background},
+        {"background": background, **soft},
+        {"background": background, "use_counts": True, **soft},
+    ]
+
+
+@SETTINGS
+@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 1.0]))
+def test_algorithm_1(seed, n_iter, step):
+    X, membership, labels = problem(seed)
+    data = aggregation(membership, labels)
+    found = learn_embeddings(X, data, n_iter=n_iter, step_size=step)
+    np.testing.assert_allclose(dense(found), grlr(X, membership, labels, n_iter, step), atol=1e-12)
+
+
+def test_all_rows_of_a_tie_count():
+    X = np.eye(3)[[0, 1, 0, 2]]
+    data = aggregation(np.array([[1, 0], [1, 0], [0, 1], [0, 1]]), [[1], [1]])
+    e0 = np.array([2, 1, 1]) / np.sqrt(6)
+    both = dense(learn_embeddings(X, data, n_iter=1, step_size=None))
+    np.testing.assert_allclose(both, [[1, 0, 0]], atol=1e-15)
+    # Rows 1 and 3 alone tie with nothing; two equal groups of e1 and e2 tie throughout.
+    tied = aggregation([[0], [1], [0], [1]], [[1]])
+    once = dense(learn_embeddings(X, tied, n_iter=1, step_size=None))
+    np.testing.assert_allclose(once, [[0, np.sqrt(0.5), np.sqrt(0.5)]], atol=1e-15)
+    np.testing.assert_allclose(dense(learn_embeddings(X, data, n_iter=0)), [e0], atol=1e-15)
+
+
+@pytest.mark.parametrize("n_iter", [0, 1, 20])
+def test_groups_of_one_are_parabels_embedding(rng, n_iter):
+    X = unit_rows(rng.random((30, 8)))
+    Y = (rng.random((30, 5)) < 0.3).astype(int)
+    found = dense(learn_embeddings(X, aggregation(np.eye(30), Y), n_iter=n_iter))
+    np.testing.assert_allclose(found, normalize(Y.T @ X), atol=1e-13)
+
+
+@SETTINGS
+@given(st.integers(0, 10**6))
+def test_the_objective_does_not_fall(seed):
+    X, membership, labels = problem(seed)
+    X[~X.any(axis=1)] = np.eye(5)[0]
+    data = aggregation(membership, labels)
+
+    def objective(e):  # Eq. 2
+        return [
+            sum((X[membership[:, j] > 0] @ vector).max(initial=-2) for j in groups if sizes[j])
+            for vector, groups in zip(e, (np.flatnonzero(column) for column in labels.T))
+        ]
+
+    sizes = membership.sum(axis=0)
+    values = [objective(dense(learn_embeddings(X, data, n_iter=t))) for t in range(8)]
+    assert (np.diff(values, axis=0) > -1e-12).all()
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_result_is_the_same_in_any_block_and_any_number_of_jobs(number):
+    X, membership, labels = problem(3, n_rows=60, n_groups=15, n_labels=12)
+    data = aggregation(membership, labels)
+    for rows in (X, sparse.csr_array(X)):
+        settings = variants(rows)[number]
+        expected = dense(learn_embeddings(rows, data, **settings))
+        for limit, n_jobs in ((1, None), (1, 2), (3000, None), (10**8, 2)):
+            found = learn_embeddings(rows, data, memory_limit=limit, n_jobs=n_jobs, **settings)
+            np.testing.assert_array_equal(dense(found), expected)
+
+
+def test_joblib_backend_of_the_context(monkeypatch):
+    X, membership, labels = problem(5)
+    data = aggregation(membership, labels)
+    expected = dense(learn_embeddings(X, data, memory_limit=1))
+    with parallel_config("sequential"):
+        found = dense(learn_embeddings(X, data, memory_limit=1, n_jobs=2))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_labels_in_pieces(monkeypatch):
+    X, membership, labels = problem(4)
+    data = aggregation(membership, labels)
+    for rows in (X, sparse.csr_array(X)):
+        for kwargs in variants(rows):
+            expected = dense(learn_embeddings(rows, data, **kwargs))
+            with monkeypatch.context() as patch:
+                patch.setattr(products, "PIECE", 11)
+                found = [learn_embeddings(rows, data, memory_limit=m, **kwargs) for m in (1, 10**9)]
+            np.testing.assert_allclose(dense(found[0]), expected, atol=1e-12)
+            np.testing.assert_array_equal(dense(found[0]), dense(found[1]))
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dense_equals_sparse(number, dtype):
+    X, membership, labels = problem(8)
+    X = X.astype(dtype)
+    data = aggregation(membership, labels)
+    settings = variants(X)[number]
+    found = [dense(learn_embeddings(rows, data, **settings)) for rows in (X, sparse.csr_array(X))]
+    assert found[0].dtype == found[1].dtype == dtype
+    np.testing.assert_allclose(*found, atol=1e-4 if dtype == np.float32 else 1e-11)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_order_of_rows_and_groups_and_rotation(number, rng):
+    X, membership, labels = problem(9)
+    labels *= rng.integers(1, 4, size=labels.shape)
+    expected = dense(learn_embeddings(X, aggregation(membership, labels), **variants(X)[number]))
+    rows, groups = rng.permutation(20), rng.permutation(6)
+    data = aggregation(membership[rows][:, groups], labels[groups])
+    found = dense(learn_embeddings(X[rows], data, **variants(X[rows])[number]))
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    turned = X @ rotation
+    data = aggregation(membership, labels)
+    found = dense(learn_embeddings(turned, data, **variants(turned)[number]))
+    np.testing.assert_allclose(found, expected @ rotation, atol=1e-9)
+
+
+def test_contrast_with_all_rows_is_contrast_with_the_other_groups(rng):
+    X = unit_rows(rng.random((40, 6)))
+    membership = np.kron(np.eye(10), np.ones((4, 1)))
+    labels = (rng.random((10, 5)) < 0.5).astype(int)
+    background = make_background(X, 0, 1.0, np.random.RandomState(0))
+    found = dense(
+        learn_embeddings(X, aggregation(membership, labels), background=background, n_iter=0)
+    )
+    candidates = (membership @ labels).T > 0
+    differences = [X[mask].mean(axis=0) - X[~mask].mean(axis=0) for mask in candidates]
+    np.testing.assert_allclose(found, normalize(differences), atol=1e-12)
+
+
+def test_soft_weights_by_hand():
+    X = np.eye(4)[[0, 1, 2, 3]]
+    data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[3], [1]])
+    # Start from counts: e0 ~ (3, 3, 1, 1), all similarities of a group equal, so weights 1/2 each;
+    # times the counts, and never above 1.
+    background = make_background(X, 0, 1.0, np.random.RandomState(0))
+    found = learn_embeddings(
+        X, data, background=background, n_iter=1, step_size=None, temperature=1.0, use_counts=True
+    )
+    expected = np.array([1, 1, 0.5, 0.5]) - 3 * 0.25
+    np.testing.assert_allclose(dense(found), [expected / np.linalg.norm(expected)], atol=1e-12)
+
+
+def test_temperature_near_zero_is_the_best_row(rng):
+    X = unit_rows(rng.normal(size=(24, 5)))
+    data = aggregation(np.kron(np.eye(6), np.ones((4, 1))), np.ones((6, 1)))
+    hard, cold, warm = (
+        dense(learn_embeddings(X, data, n_iter=3, step_size=1.0, temperature=t))
+        for t in (0, 1e-6, 1.0)
+    )
+    np.testing.assert_allclose(cold, hard, atol=1e-12)
+    assert np.abs(warm - hard).max() > 0.01
+
+
+def test_targets_multiply_soft_weights(rng):
+    X = unit_rows(rng.normal(size=(24, 5)))
+    data = aggregation(np.kron(np.eye(6), np.ones((4, 1))), np.eye(6)[:, :2])
+    settings = {"n_iter": 1, "step_size": None, "temperature": 0.5}
+    plain = dense(learn_embeddings(X, data, **settings))
+    # One group: three rows of four is nearly a plain sum, and one row a group changes nothing.
+    ones = dense(learn_embeddings(X, data, targets=np.ones(2), **settings))
+    np.testing.assert_array_equal(ones, plain)
+    all_rows = dense(learn_embeddings(X, data, targets=np.full(2, 1e9), **settings))
+    start = dense(learn_embeddings(X, data, n_iter=0))
+    np.testing.assert_allclose(all_rows, start, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_degenerate_labels(dtype):
+    X = np.array([[1.0, 0], [0, 0], [0, 0], [-1.0, 0]], dtype=dtype)
+    membership = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 1]]
+    # No group; an empty group; empty rows only; x and -x; one row.
+    labels = [[0, 0, 0, 1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]
+    for rows in (X, sparse.csr_array(X)):
+        for n_iter in (0, 5):
+            found = dense(learn_embeddings(rows, aggregation(membership, labels), n_iter=n_iter))
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found[:3], 0)
+            assert np.abs(found[3]).tolist() == [1, 0]
+            np.testing.assert_array_equal(found[4], [-1, 0])
+
+
+def test_a_label_of_all_groups_is_no_contrast():
+    """Its sum less the mean is rounding; it starts from one row, as after a sum of zero."""
+    rng = np.random.default_rng(0)
+    X = unit_rows(rng.random((400, 30)).astype(np.float32))
+    data = aggregation(np.kron(np.eye(100), np.ones((4, 1))), np.ones((100, 1)))
+    background = make_background(X, 0, 1.0, np.random.RandomState(0))
+    found = dense(learn_embeddings(X, data, background=background, n_iter=0))[0]
+    assert np.linalg.norm(found) == pytest.approx(1, rel=1e-5)
+    centred = normalize(X - X.mean(axis=0))
+    assert (centred @ found).max() == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.2, 0.5])
+def test_expected_rows_of_independent_labels(rate):
+    rng = np.random.default_rng(0)
+    Y = rng.random((40_000, 4)) < rate
+    membership = sparse.kron(sparse.eye_array(10_000), np.ones((4, 1))).tocsr()
+    labels = Y.reshape(10_000, 4, 4).any(axis=1)
+    np.testing.assert_allclose(
+        expected_rows(aggregation(membership, labels)), Y.sum(axis=0), rtol=0.05
+    )
+
+
+def test_expected_rows_of_groups_of_one_are_the_groups(rng):
+    Y = rng.random((50, 4)) < [0.1, 0.5, 1.0, 0.0]
+    np.testing.assert_allclose(expected_rows(aggregation(np.eye(50), Y)), Y.sum(axis=0), rtol=1e-12)
+
+
+def test_unit_length(rng):
+    X, membership, labels = problem(1)
+    for kwargs in variants(X):
+        lengths = np.linalg.norm(
+            dense(learn_embeddings(X, aggregation(membership, labels), **kwargs)), axis=1
+        )
+        has_rows = ((membership[X.any(axis=1)] @ labels) > 0).any(axis=0)
+        np.testing.assert_allclose(lengths, has_rows, atol=1e-9)

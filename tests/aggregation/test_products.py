@@ -1,0 +1,98 @@
+"""Gathered products equal dense ones, whatever the block, the piece and the storage."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklearn_xlc.aggregation import _products as module
+from sklearn_xlc.aggregation import aggregation, unit_rows
+from sklearn_xlc.aggregation._pairs import make_pairs
+from sklearn_xlc.aggregation._products import Gathered, split_labels
+
+
+@pytest.fixture
+def problem(rng):
+    X = rng.normal(size=(30, 12)) * (rng.random((30, 12)) < 0.3)
+    X[4] = 0
+    membership = np.eye(6)[rng.integers(6, size=30)]
+    return X, aggregation(membership, rng.random((6, 5)) < 0.5)
+
+
+@pytest.mark.parametrize("sparsity", [0, 10**9])
+@pytest.mark.parametrize("piece", [7, 2**23])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_and_scores(problem, rng, monkeypatch, sparsity, piece, convert, dtype):
+    monkeypatch.setattr(module, "SPARSITY", sparsity)
+    monkeypatch.setattr(module, "PIECE", piece)
+    X, data = problem
+    tolerance = (
+        {"rtol": 1e-5, "atol": 1e-6} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-14}
+    )
+    for first, last in ((0, 1), (1, 5), (0, 5)):
+        pairs = make_pairs(data, first, last)
+        gathered = Gathered(convert(X.astype(dtype)), pairs)
+        weights = rng.random(len(pairs.rows)).astype(dtype)
+        expected = np.zeros((last - first, 12))
+        np.add.at(expected, pairs.labels, weights[:, None] * X[pairs.rows])
+        flat = gathered.sums(weights)
+        table = gathered.to_rows(flat)
+        assert table.dtype == dtype
+        assert sparse.issparse(table) == (convert is sparse.csr_array)
+        np.testing.assert_allclose(
+            table.toarray() if sparse.issparse(table) else table, expected, **tolerance
+        )
+        wanted = (X[pairs.rows] * expected[pairs.labels]).sum(axis=1)
+        for vectors in (flat, expected.astype(dtype).ravel()):
+            scores = gathered.scores(vectors)
+            assert scores.dtype == dtype
+            np.testing.assert_allclose(scores, wanted, **tolerance)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_bits_do_not_depend_on_the_block(problem, rng, convert):
+    X, data = problem
+    X = convert(X)
+    whole = make_pairs(data, 0, 5)
+    weights = rng.random(len(whole.rows))
+    scores = Gathered(X, whole)
+    expected = scores.scores(scores.sums(weights))
+    for first in range(5):
+        pairs = make_pairs(data, first, first + 1)
+        part = slice(whole.ends[first], whole.ends[first + 1])
+        gathered = Gathered(X, pairs)
+        np.testing.assert_array_equal(gathered.scores(gathered.sums(weights[part])), expected[part])
+
+
+@pytest.mark.parametrize("limit", [1, 3000, 10**9])
+@pytest.mark.parametrize("piece", [20, 2**23])
+def test_ranges_cover_all_labels_and_part_large_ones(problem, monkeypatch, limit, piece):
+    monkeypatch.setattr(module, "PIECE", piece)
+    X, data = problem
+    X = sparse.csr_array(X)
+    ranges = split_labels(data, X, 4, limit)
+    assert [first for first, _ in ranges] == [0, *[last for _, last in ranges[:-1]]]
+    assert ranges[-1][1] == 5
+    if limit == 1:
+        assert len(ranges) == 5
+    elif limit == 10**9 and piece > 20:
+        assert len(ranges) == 1
+    entries = np.diff(X.indptr)
+    for first, last in ranges:
+        if last - first > 1:
+            pairs = make_pairs(data, first, last)
+            assert pairs.label_sum(entries[pairs.rows]).max() <= piece
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_unit_rows(rng, dtype):
+    X = (rng.normal(size=(20, 6)) * (rng.random((20, 6)) < 0.4)).astype(dtype)
+    X[3] = 0
+    X[5] *= 1e15
+    before = X.copy()
+    units, csr = unit_rows(X), unit_rows(sparse.csc_matrix(X))
+    assert units.dtype == csr.dtype == dtype
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_allclose(csr.toarray(), units, rtol=1e-6)
+    lengths = np.linalg.norm(units, axis=1)
+    np.testing.assert_allclose(lengths, X.any(axis=1), rtol=1e-6)
