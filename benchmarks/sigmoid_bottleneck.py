@@ -9,7 +9,8 @@ not have: with biases that start at the label frequencies, as the Fourier layer 
 Measured: precision and F1 at k on the test rows, trainable parameters of the output layer, the
 loss on validation rows after every epoch, and how many of the distinct test label sets are
 argmaxable, not argmaxable, or undecided (for bottlenecks of a seeded sample of them).
-Writes ``NAME.json``, ``NAME.md`` and, where matplotlib is installed, ``NAME.png``.
+Writes ``NAME.json``, ``NAME.md`` and, where matplotlib is installed, ``NAME.png``. A run that was
+interrupted goes on where it stopped: rows measured with the same options are read back.
 """
 
 import argparse
@@ -123,6 +124,17 @@ def distinct_rows(Y):
     return Y[sorted(sets.values())]
 
 
+def measured_before(path, arguments):
+    """Rows of an earlier run with the same options, whatever seeds and widths it was asked for."""
+    if not path.exists():
+        return []
+    report = json.loads(path.read_text())
+    asked = json.loads(json.dumps(vars(arguments), default=str))
+    free = {"folder", "out", "seeds", "widths", "outputs"}
+    same = all(report["options"].get(key) == asked[key] for key in asked if key not in free)
+    return report["rows"] if same else []
+
+
 def table(rows, k):
     """Means over seeds, and spreads, as Markdown."""
     lines = [
@@ -209,10 +221,13 @@ def main():
     data = X, Y, X_test, Y_test, distinct_rows(Y_test)
     arguments.out.mkdir(parents=True, exist_ok=True)
     stem = arguments.out / f"bottleneck_{arguments.folder.resolve().name}"
-    rows = []
+    rows = measured_before(stem.with_suffix(".json"), arguments)
+    done = {(row["seed"], row["width"], row["output"]) for row in rows}
     for seed in arguments.seeds:
         for width in arguments.widths:
             for output in arguments.outputs:
+                if (seed, width, output) in done:
+                    continue
                 rows.append(measure(output, width, seed, data, arguments))
                 print({key: rows[-1][key] for key in rows[-1] if key != "valid_loss"}, flush=True)
                 report = {"machine": describe_machine(1), "options": vars(arguments), "rows": rows}

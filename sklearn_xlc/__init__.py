@@ -12,16 +12,20 @@ from sklearn_xlc._show_versions import show_versions
 from sklearn_xlc._version import __version__
 
 _ESTIMATORS = {
+    "AggregatedLabelClassifier": "sklearn_xlc._aggregated_classifier",
     "DFTSigmoidClassifier": "sklearn_xlc._dft_sigmoid",
     "EAGLETransformer": "sklearn_xlc._aggregated",
     "ETFNeuralCollapseClassifier": "sklearn_xlc._neural_collapse",
+    "MIMLClassifier": "sklearn_xlc._miml",
     "MultiHeadClassifier": "sklearn_xlc._multi_head",
 }
 
 __all__ = [
+    "AggregatedLabelClassifier",
     "DFTSigmoidClassifier",
     "EAGLETransformer",
     "ETFNeuralCollapseClassifier",
+    "MIMLClassifier",
     "MultiHeadClassifier",
     "__version__",
     "config_context",

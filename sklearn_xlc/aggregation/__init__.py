@@ -12,12 +12,14 @@ from sklearn_xlc.aggregation._background import Background, make_background
 from sklearn_xlc.aggregation._embeddings import Embeddings, expected_rows, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._products import unit_rows
+from sklearn_xlc.aggregation._scored import assign_by_scores
 
 __all__ = [
     "Aggregation",
     "Background",
     "Embeddings",
     "aggregation",
+    "assign_by_scores",
     "assign_labels",
     "expected_rows",
     "learn_embeddings",

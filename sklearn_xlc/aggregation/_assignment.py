@@ -98,7 +98,7 @@ def _assign_block(
     scores = Gathered(X, pairs).scores(embeddings.block(first, last).ravel())
     chosen = best_of_segments(pairs, scores, pairs.counts if use_counts else None)
     if totals is not None:
-        chosen |= _next_best(pairs, scores, chosen, totals[first:last])
+        chosen |= next_best(pairs, scores, chosen, totals[first:last])
     if quantile is not None:
         chosen |= _above_quantile(pairs, scores, chosen, quantile)
     return pairs.rows[chosen], pairs.labels[chosen] + first
@@ -108,7 +108,8 @@ def best_of_segments(pairs: Pairs, scores: FloatArray, counts: FloatArray | None
     """Mask of the best pair of each segment, or of as many as `counts` says; ties: first ones."""
     if counts is None or (counts <= 1).all():
         bound = tie_bound(pairs.segment_max(scores))
-        order, n_best = np.flatnonzero(scores >= bound[pairs.segment_of]), 1
+        order = np.flatnonzero(scores >= bound[pairs.segment_of])
+        n_best = np.ones(len(order))
     else:
         order = np.lexsort((-scores, pairs.segment_of))
         n_best = np.ceil(counts)[pairs.segment_of[order]]
@@ -119,10 +120,12 @@ def best_of_segments(pairs: Pairs, scores: FloatArray, counts: FloatArray | None
     return chosen
 
 
-def _next_best(pairs: Pairs, scores: FloatArray, chosen: Any, totals: FloatArray) -> Any:
-    """Mask of the best pairs not chosen yet, as many as each label lacks to its total."""
-    missing = np.round(totals - pairs.label_sum(chosen))
-    rest = np.flatnonzero(~chosen & (missing > 0)[pairs.labels])
+def next_best(pairs: Pairs, scores: FloatArray, chosen: Any, totals: FloatArray) -> Any:
+    """Mask of the best pairs not chosen yet, as many rows as each label lacks to its total."""
+    held = pairs.once(np.flatnonzero(chosen))
+    missing = np.round(totals - np.bincount(pairs.labels[held], minlength=pairs.n_labels))
+    rest = pairs.once(np.concatenate([held, np.flatnonzero(~chosen)]))[len(held) :]
+    rest = rest[(missing > 0)[pairs.labels[rest]]]
     order = rest[np.lexsort((-scores[rest], pairs.labels[rest]))]
     labels = pairs.labels[order]
     place = np.arange(len(order)) - np.searchsorted(labels, labels)

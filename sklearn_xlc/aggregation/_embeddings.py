@@ -326,7 +326,7 @@ def expected_rows(data: Aggregation) -> FloatArray:
     array([1.171...])
     """
     n_groups = np.diff(data.group_ends).astype(np.float64)
-    filled = max(1, np.count_nonzero(data.sizes))
+    filled = max(1, int(np.count_nonzero(data.sizes)))
     # A label of all groups could be a label of all rows; half a group without it keeps p below 1.
     share = np.minimum(n_groups / filled, 1 - 0.5 / filled)
     mean_size = max(1.0, data.sizes.sum() / filled)

@@ -38,6 +38,11 @@ class Aggregation:
         """Rows of each group."""
         return np.diff(self.row_ends)
 
+    @cached_property
+    def overlapping(self) -> bool:
+        """Whether a row is in several groups."""
+        return len(self.rows) > 0 and bool(np.bincount(self.rows).max() > 1)
+
     def per_label(self, of_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sum of a quantity of groups over the groups of each label."""
         cumulated = np.concatenate([[0], np.cumsum(of_group[self.groups])])
@@ -127,10 +132,18 @@ class Pairs:
     segment_of: IntArray  # (n_pairs,)
     label_of_segment: IntArray  # (n_segments,)
     counts: FloatArray  # (n_segments,)
+    overlapping: bool  # whether a (row, label) may occur in several segments
 
     @property
     def n_labels(self) -> int:
         return len(self.ends) - 1
+
+    def once(self, which: IntArray) -> IntArray:
+        """One pair for each distinct (row, label) of some pairs."""
+        if not self.overlapping or not len(which):
+            return which
+        keys = self.labels[which] * (int(self.rows.max()) + 1) + self.rows[which]
+        return which[np.sort(np.unique(keys, return_index=True)[1])]
 
     def label_sum(self, values: FloatArray) -> FloatArray:
         """Sum over the pairs of each label, in double precision, of shape (n_labels,)."""
@@ -168,4 +181,5 @@ def make_pairs(data: Aggregation, first: int, last: int) -> Pairs:
         segment_of=np.repeat(np.arange(len(groups)), lengths),
         label_of_segment=label_of_segment,
         counts=data.counts[data.group_ends[first] : data.group_ends[last]],
+        overlapping=data.overlapping,
     )

@@ -8,6 +8,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
@@ -19,6 +20,7 @@ from sklearn_xlc.metrics._ranking import (
 from sklearn_xlc.metrics._validation import canonical_csr, check_k, rank_scores
 
 _METRICS = {
+    "aggregated_precision": aggregated_precision_at_k,
     "coverage": coverage_at_k,
     "f1": f1_at_k,
     "ndcg": ndcg_at_k,
@@ -41,7 +43,8 @@ def topk_scorer(metric, k=5, **metric_params):
 
     Parameters
     ----------
-    metric : {"precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg"} or callable
+    metric : {"precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg", \
+            "aggregated_precision"} or callable
         Metric of this module by name or as a function; or a function of your own that takes
         ``(y_true, y_pred, k=...)`` where `y_pred` is an integer array of label ids. Greater is
         better.
@@ -54,8 +57,9 @@ def topk_scorer(metric, k=5, **metric_params):
     Returns
     -------
     callable
-        Scorer with the signature ``(estimator, X, y, sample_weight=None)``. Under metadata routing,
-        ``set_score_request(sample_weight=True)`` asks for the weights.
+        Scorer with the signature ``(estimator, X, y, sample_weight=None, groups=None)``. Under
+        metadata routing, ``set_score_request(sample_weight=True)`` asks for the weights. Metrics
+        that have a parameter `groups`, as "aggregated_precision" does, ask for the groups.
 
     Raises
     ------
@@ -91,7 +95,9 @@ def topk_scorer(metric, k=5, **metric_params):
         raise TypeError(f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}.")
     k = check_k(k)
     try:
-        inspect.signature(metric).bind(None, None, k=k, **metric_params)
+        parameters = inspect.signature(metric).parameters
+        given = {"groups": None} if "groups" in parameters else {}
+        inspect.signature(metric).bind(None, None, k=k, **given, **metric_params)
     except TypeError as error:
         raise TypeError(
             f"{_name(metric)} cannot be called with these parameters: {error}"
@@ -168,9 +174,9 @@ class _TopKScorer:
         self.metric = metric
         self.k = k
         self.metric_params = metric_params
-        self._requests = {}
+        self._requests = {"groups": True} if self._accepts("groups") else {}
 
-    def __call__(self, estimator, X, y, sample_weight=None):
+    def __call__(self, estimator, X, y, sample_weight=None, groups=None):
         estimator, X = _innermost(estimator, X)
         y = y if issparse(y) else np.asarray(y)
         if y.ndim == 1:
@@ -179,8 +185,15 @@ class _TopKScorer:
         else:
             classes, y_true, n_labels = None, y, y.shape[1]
         y_pred = _predicted_ids(estimator, X, self.k, classes, n_labels)
-        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.metric(y_true, y_pred, k=self.k, **weight, **self.metric_params)
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if self._accepts("groups"):
+            if groups is None:
+                raise TypeError(
+                    f"{self!r} needs the groups of the rows; pass groups=, and in a search enable "
+                    "metadata routing: sklearn.set_config(enable_metadata_routing=True)"
+                )
+            metadata["groups"] = groups
+        return self.metric(y_true, y_pred, k=self.k, **metadata, **self.metric_params)
 
     def __repr__(self):
         params = "".join(f", {key}={_brief(value)}" for key, value in self.metric_params.items())
@@ -188,7 +201,7 @@ class _TopKScorer:
 
     def set_score_request(self, **requests):
         """Ask for metadata (`sample_weight=True`) where scikit-learn's routing is enabled."""
-        self._requests = requests
+        self._requests = {**self._requests, **requests}
         return self
 
     def get_metadata_routing(self):
@@ -200,7 +213,11 @@ class _TopKScorer:
 
     def _accept_sample_weight(self):
         """Asked by scikit-learn's multi-metric scoring while routing is disabled."""
-        return "sample_weight" in inspect.signature(self.metric).parameters
+        return self._accepts("sample_weight")
+
+    def _accepts(self, name):
+        """Whether the metric has a parameter of this name."""
+        return name in inspect.signature(self.metric).parameters
 
 
 def _innermost(estimator, X):
@@ -261,11 +278,11 @@ def _predicted_ids(estimator, X, k, classes, n_labels):
             )
         ids = np.where(scores == -np.inf, -1, ids)[:, :k]
     else:
-        ids = rank_scores(_all_scores(estimator, X, classes is None, n_labels), k)
+        ids = rank_scores(all_scores(estimator, X, classes is None, n_labels), k)
     return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
 
 
-def _all_scores(estimator, X, multilabel, n_labels):
+def all_scores(estimator, X, multilabel, n_labels):
     """Scores (n_samples, n_labels) of a classifier that has no `predict_topk`."""
     name = type(estimator).__name__
     for method in ("decision_function", "predict_proba"):

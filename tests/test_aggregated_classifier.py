@@ -1,0 +1,409 @@
+"""AggregatedLabelClassifier: every kind of classifier, refinement, routing, checks, bad input."""
+
+import io
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks, get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    DFTSigmoidClassifier,
+    EAGLETransformer,
+    MultiHeadClassifier,
+)
+from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.datasets import make_aggregated, make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.metrics import precision_at_k, topk_scorer
+
+LINEAR = OneVsRestClassifier(LogisticRegression(C=100.0))
+QUICK = {"hidden_layer_sizes": (32,), "max_epochs": 30, "random_state": 0}
+SMALL = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression()))
+#: Checks that scikit-learn runs on its own estimators only.
+MORE_CHECKS = [
+    "check_dataframe_column_names_consistency",
+    "check_n_features_in_after_fitting",
+    "check_param_validation",
+]
+
+
+# OneVsRestClassifier warns where y has one class.
+@pytest.mark.filterwarnings("ignore:Label not:UserWarning")
+@parametrize_with_checks(
+    [SMALL, clone(SMALL).set_params(n_rounds=2), AggregatedLabelClassifier(LogisticRegression())]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", MORE_CHECKS)
+def test_checks_that_scikit_learn_keeps_for_itself(name):
+    getattr(estimator_checks, name)("AggregatedLabelClassifier", clone(SMALL))
+
+
+def test_tags_are_those_of_the_classifier():
+    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat"))
+    assert get_tags(clf).classifier_tags.multi_label
+    assert get_tags(clf).input_tags.sparse
+    assert not get_tags(AggregatedLabelClassifier(LogisticRegression())).classifier_tags.multi_label
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Rows, their labels, those of their groups, ids; and rows to test on."""
+    X, Y = make_extreme_multilabel(900, 300, 20, random_state=0)
+    grouped, groups = make_aggregated(Y[:600], group_size=4, random_state=0)
+    return X[:600], Y[:600], grouped, groups, X[600:], Y[600:]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LINEAR,
+        MultiHeadClassifier("flat", **QUICK),
+        MultiHeadClassifier("cascade", embedding_dim=16, **QUICK),
+        DFTSigmoidClassifier(n_slack=16, **QUICK),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+@pytest.mark.parametrize("dense", [False, True])
+def test_better_than_to_give_all_labels_to_all_rows(problem, estimator, dense):
+    X, _, grouped, groups, X_test, Y_test = problem
+    y = grouped.toarray() if dense else grouped
+    aware = AggregatedLabelClassifier(clone(estimator)).fit(X, y, groups)
+    naive = clone(estimator).fit(X, y)
+    scorer = topk_scorer("precision", k=1)
+    assert scorer(aware, X_test, Y_test) > scorer(naive, X_test, Y_test) + 0.02
+    predicted = aware.predict(X_test)
+    assert predicted.shape == Y_test.shape
+    if not dense:
+        assert sparse.issparse(predicted)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_assigned_labels_are_of_the_group_and_each_is_carried(problem, n_rounds):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR, n_rounds=n_rounds).fit(X, grouped, groups)
+    assigned = clf.assigned_.toarray()
+    allowed = grouped.toarray() != 0
+    assert (assigned <= allowed).all()
+    for group in np.unique(groups):
+        rows = groups == group
+        np.testing.assert_array_equal(assigned[rows].any(axis=0), allowed[rows][0])
+
+
+def test_a_second_round_finds_more_of_the_truth(problem):
+    X, Y, grouped, groups, _, _ = problem
+    assigner = EAGLETransformer(contrast=None)  # leaves much to find
+
+    def share_found(n_rounds):
+        clf = AggregatedLabelClassifier(LINEAR, assigner, n_rounds=n_rounds)
+        assigned = clf.fit(X, grouped, groups).assigned_
+        return assigned.multiply(Y).sum() / assigned.sum()
+
+    once, twice, often = share_found(1), share_found(2), share_found(3)
+    assert once + 0.02 < twice <= often
+
+
+def test_rounds_keep_the_number_of_rows_of_each_label(problem):
+    X, _, grouped, groups, _, _ = problem
+    first = AggregatedLabelClassifier(LINEAR).fit(X, grouped, groups).assigned_
+    second = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, grouped, groups).assigned_
+    assert (first != second).nnz > 0
+    n_groups = np.array([len(np.unique(groups[grouped.toarray()[:, k] > 0])) for k in range(20)])
+    # As many rows as before, unless some group needs one more so that the label is carried in it.
+    assert (second.sum(axis=0) >= np.maximum(n_groups, 0)).all()
+    assert np.abs(second.sum(axis=0) - first.sum(axis=0)).max() <= n_groups.max() // 10
+
+
+def test_classifiers_never_score_groups_that_they_were_trained_on(problem):
+    X, _, grouped, groups, _, _ = problem
+    marked = sparse.hstack([X, sparse.csr_array(groups[:, None].astype(float))], format="csr")
+
+    class Watch(ClassifierMixin, BaseEstimator):
+        """Remembers its groups and refuses to score them."""
+
+        def fit(self, X, y):
+            self.groups_ = set(np.asarray(X[:, [-1]].todense()).ravel())
+            self.classes_ = np.arange(y.shape[1])
+            return self
+
+        def decision_function(self, X):
+            asked = set(np.asarray(X[:, [-1]].todense()).ravel())
+            assert not asked & self.groups_
+            return np.zeros((X.shape[0], len(self.classes_)))
+
+        def predict(self, X):
+            return self.decision_function(X) > 0
+
+    clf = AggregatedLabelClassifier(Watch(), n_rounds=2, n_folds=3).fit(marked, grouped, groups)
+    assert clf.estimator_.groups_ == set(groups)
+
+
+def test_groups_of_one_row_give_back_y(problem):
+    X, Y, _, _, X_test, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR, n_rounds=3).fit(X, Y)
+    assert (clf.assigned_ != Y).nnz == 0
+    np.testing.assert_allclose(
+        clf.decision_function(X_test), clone(LINEAR).fit(X, Y).decision_function(X_test)
+    )
+
+
+def test_membership_matrix_says_the_same_as_ids(problem):
+    X, _, grouped, groups, X_test, _ = problem
+    membership = sparse.csr_array((np.ones(600), (np.arange(600), groups)))
+    of_groups = grouped[np.unique(groups, return_index=True)[1]]
+    ids = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, grouped, groups)
+    matrix = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, of_groups, membership)
+    np.testing.assert_array_equal(ids.decision_function(X_test), matrix.decision_function(X_test))
+
+
+def test_rows_of_many_groups(problem):
+    X, _, grouped, groups, _, _ = problem
+    membership = sparse.lil_array((600, groups.max() + 1))
+    membership[np.arange(600), groups] = 1
+    membership[0, :3] = 1  # row 0 connects groups
+    membership[5, :] = 0  # row 5 has none
+    of_groups = grouped[np.unique(groups, return_index=True)[1]]
+    clf = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, of_groups, membership.tocsr())
+    assert clf.assigned_[[5]].nnz == 0
+
+
+def test_counts_are_carried_through_rounds():
+    X, Y = make_extreme_multilabel(400, 200, 10, random_state=0)
+    grouped, groups = make_aggregated(Y, group_size=5, merge="list", random_state=0)
+    assert grouped.max() > 1
+    assigner = EAGLETransformer(multiplicity="top")
+    clf = AggregatedLabelClassifier(LINEAR, assigner, n_rounds=2).fit(X, grouped, groups)
+    membership = sparse.csr_array((np.ones(400, int), (np.arange(400), groups)))
+    of_groups = grouped[np.unique(groups, return_index=True)[1]]
+    assert ((membership.T @ clf.assigned_.astype(int)) != of_groups).nnz == 0
+
+
+@pytest.mark.parametrize("names", [np.arange(5), np.array(list("abcde"))], ids=["numbers", "names"])
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_one_class_a_group(names, n_rounds):
+    X, y = make_extreme_multiclass(400, 100, 5, random_state=0)
+    groups = y * 100 + np.arange(400) % 40  # rows of a group have one class
+    clf = AggregatedLabelClassifier(LogisticRegression(), n_rounds=n_rounds)
+    clf.fit(X[:300], names[y[:300]], groups[:300])
+    np.testing.assert_array_equal(clf.classes_, names)
+    assert clf.score(X[300:], names[y[300:]]) > 0.8
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_lists_of_probabilities_and_frames(n_rounds):
+    X, Y = make_extreme_multilabel(200, 30, 6, random_state=0)
+    frame = pd.DataFrame(X.toarray(), columns=[f"f{i}" for i in range(30)])
+    grouped, groups = make_aggregated(Y, group_size=2, random_state=0)
+    forest = RandomForestClassifier(n_estimators=10, random_state=0)
+    clf = AggregatedLabelClassifier(forest, n_rounds=n_rounds)
+    clf.fit(frame, grouped.toarray(), groups)
+    assert list(clf.feature_names_in_) == list(frame.columns)
+    assert clf.predict(frame).shape == (200, 6)
+    assert not hasattr(clf, "decision_function")
+
+
+# --- in scikit-learn --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def text_problem(n=240, seed=0):
+    """Sentences about topics, the labels of groups of four, ids, and labels of the sentences."""
+    rng = np.random.default_rng(seed)
+    topics = rng.integers(6, size=(n, 2))
+    texts = [
+        " ".join(f"topic{t}word{w}" for t in set(row) for w in rng.integers(8, size=6))
+        for row in topics
+    ]
+    Y = np.zeros((n, 6), dtype=int)
+    Y[np.arange(n)[:, None], topics] = 1
+    groups = rng.permutation(n) // 4
+    grouped = np.array([Y[groups == group].any(axis=0) for group in groups]).astype(int)
+    return np.array(texts), grouped, groups, Y
+
+
+def test_pipeline_without_routing():
+    texts, grouped, groups, Y = text_problem()
+    pipeline = make_pipeline(TfidfVectorizer(), AggregatedLabelClassifier(LINEAR))
+    pipeline.fit(texts, grouped, aggregatedlabelclassifier__groups=groups)
+    assert (pipeline.predict(texts) == Y).mean() > 0.95
+
+
+def test_search_over_the_assigner_with_groups_routed(routing):
+    texts, grouped, groups, Y = text_problem()
+    clf = AggregatedLabelClassifier(LINEAR, EAGLETransformer()).set_fit_request(groups=True)
+    pipeline = make_pipeline(TfidfVectorizer(), clf)
+    search = GridSearchCV(
+        pipeline,
+        {"aggregatedlabelclassifier__assigner__n_iter": [0, 2]},
+        cv=GroupKFold(3),
+        scoring=topk_scorer("aggregated_precision", k=2),
+        error_score="raise",
+    )
+    search.fit(texts, grouped, groups=groups)
+    assert search.best_score_ > 0.8
+    assert precision_at_k(Y, search.predict_proba(texts), k=1) > 0.95
+    assert search.best_estimator_[-1].assigned_.shape == (240, 6)
+    result = cross_validate(
+        pipeline,
+        texts,
+        grouped,
+        params={"groups": groups},
+        cv=GroupKFold(3),
+        scoring=topk_scorer("aggregated_precision", k=2),
+        error_score="raise",
+    )
+    assert len(result["test_score"]) == 3
+
+
+def test_other_metadata_goes_to_the_classifier(problem, routing):
+    X, _, grouped, groups, _, _ = problem
+    inner = MultiHeadClassifier("flat", **QUICK).set_fit_request(sample_weight=True)
+    weight = np.ones(600)
+    weight[:300] = 0
+    clf = AggregatedLabelClassifier(inner).fit(X, grouped, groups, sample_weight=weight)
+    expected = clone(inner).fit(X, sparse.csr_matrix(clf.assigned_), sample_weight=weight)
+    np.testing.assert_array_equal(clf.decision_function(X), expected.decision_function(X))
+    with pytest.raises(TypeError, match="sample_wait"):
+        clf.fit(X, grouped, groups, sample_wait=weight)
+
+
+def test_weights_are_cut_to_the_folds(problem):
+    X, _, grouped, groups, _, _ = problem
+    inner = MultiHeadClassifier("flat", **QUICK)
+    clf = AggregatedLabelClassifier(inner, n_rounds=2)
+    clf.fit(X, grouped, groups, sample_weight=np.linspace(0.5, 1, 600))
+    assert clf.predict_topk(X, k=3)[0].shape == (600, 3)
+    assert clf.predict_topk_sparse(X, k=3).nnz == 1800
+
+
+def test_scorer_says_that_it_lacks_groups(problem):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR).fit(X, grouped, groups)
+    scorer = topk_scorer("aggregated_precision", k=1)
+    with pytest.raises(TypeError, match="needs the groups of the rows"):
+        scorer(clf, X, grouped)
+    assert scorer(clf, X, grouped, groups=groups) > 0.9
+
+
+def test_saved_and_loaded(problem):
+    X, _, grouped, groups, X_test, _ = problem
+    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat", **QUICK)).fit(X, grouped, groups)
+    file = io.BytesIO()
+    joblib.dump(clf, file)
+    file.seek(0)
+    loaded = joblib.load(file)
+    np.testing.assert_array_equal(loaded.decision_function(X_test), clf.decision_function(X_test))
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+def spoiled(problem, what):
+    X, _, grouped, groups, _, _ = problem
+    y, ids = grouped.toarray(), groups.astype(float)
+    if what == "length":
+        ids = ids[:-1]
+    elif what == "labels":
+        y[7] = 1 - y[7]
+    elif what == "nan":
+        ids[11] = np.nan
+    elif what == "negative":
+        y[13] = -2
+    return X, y, ids
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("length", r"one id for each of the 600 rows.*\(599,\)"),
+        ("labels", "but row .* differs from row"),
+        ("nan", "nan for row 11"),
+        ("negative", "-2 in row 13"),
+    ],
+)
+def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, message):
+    X, _, grouped, groups, X_test, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR).fit(X, grouped, groups)
+    before = clf.decision_function(X_test)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(*spoiled(problem, what))
+    np.testing.assert_array_equal(clf.decision_function(X_test), before)
+
+
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"estimator": object()}, "estimator"),
+        ({"assigner": LINEAR}, "assigner"),
+        ({"n_rounds": 0}, "n_rounds"),
+        ({"n_folds": 1}, "n_folds"),
+    ],
+)
+def test_bad_parameters(problem, parameters, message):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR)
+    for name, value in parameters.items():
+        setattr(clf, name, value)
+    with pytest.raises(ValueError, match=f"'{message}' parameter"):
+        clf.fit(X, grouped, groups)
+
+
+def test_too_few_groups_for_the_folds(problem):
+    X, _, grouped, _, _, _ = problem
+    y = sparse.csr_array(np.ones((600, 20), dtype=int))
+    with pytest.raises(ValueError, match="n_folds=2 that share no row, got 1; use n_rounds=1"):
+        AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, y, np.zeros(600))
+
+
+# --- the kernel -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_assignment_by_scores_is_a_loop(seed):
+    rng = np.random.default_rng(seed)
+    membership = rng.random((30, 8)) < 0.2
+    of_groups = (rng.random((8, 5)) < 0.5).astype(int)
+    open_pairs = (membership.astype(int) @ of_groups) > 0
+    dense = np.where(open_pairs, rng.normal(size=(30, 5)), 0)
+    scores = sparse.csr_array((dense[open_pairs], np.nonzero(open_pairs)), shape=(30, 5))
+    expected = np.zeros((30, 5), dtype=np.int8)
+    for group in range(8):
+        rows = np.flatnonzero(membership[:, group])
+        for label in np.flatnonzero(of_groups[group]):
+            if len(rows):
+                expected[rows[dense[rows, label].argmax()], label] = 1
+    data = aggregation(membership, of_groups)
+    np.testing.assert_array_equal(assign_by_scores(data, scores).toarray(), expected)
+    totals = expected.sum(axis=0) + 2
+    more = assign_by_scores(data, scores, totals=totals).toarray()
+    for label in range(5):
+        rest = np.flatnonzero(open_pairs[:, label] & (expected[:, label] == 0))
+        added = rest[np.argsort(-dense[rest, label])[:2]]
+        column = expected[:, label].copy()
+        column[added] = 1
+        np.testing.assert_array_equal(more[:, label], column)
+
+
+def test_assignment_by_scores_misses_none():
+    data = aggregation([[1], [1]], [[1]])
+    with pytest.raises(ValueError, match="none for label 0 of row 1"):
+        assign_by_scores(data, sparse.csr_array([[1.0], [0.0]]))
