@@ -27,7 +27,9 @@ from sklearn_xlc.metrics import soft_label_mass
 from sklearn_xlc.training import CollapseMonitor
 
 HELD_OUT = [(0, 1), (2, 7), (3, 8), (4, 9), (5, 6)]
-SIDE = 56
+SIDE, HIDDEN = 56, 512
+#: Features of each kind of network: those of a fixed simplex need no more than there are labels.
+WIDTHS = {"learned": 64, "etf": 10, "one-vs-all": 64}
 N_WATCHED = 2000
 
 
@@ -38,31 +40,30 @@ def parse_arguments():
     parser.add_argument("--per-class", type=int, default=600)
     parser.add_argument("--per-pair", type=int, default=133)
     parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--weight-decay", type=float, default=1.0)
+    parser.add_argument("--feature-decay", type=float, default=3e-4)
     parser.add_argument("--out", type=Path, default=Path("results"))
     return parser.parse_args()
 
 
 class Encoder(nn.Module):
-    """Three convolutions and a linear layer, on rows of pixels."""
+    """Four convolutions, the maximum over places, and a hidden layer, on rows of pixels.
 
-    n_outputs = 64
+    Two digits on one canvas are two patterns in two places: with the maximum over places the
+    features of a pair come from those of its digits, also where the pair was never seen.
+    """
 
-    def __init__(self):
+    def __init__(self, n_outputs):
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(1, 16, 5, stride=2, padding=2),
-            nn.BatchNorm2d(16),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, stride=2, padding=1),
-            nn.BatchNorm2d(32),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3, stride=2, padding=1),
-            nn.BatchNorm2d(64),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(4),
-            nn.Flatten(),
-            nn.Linear(1024, self.n_outputs),
-        )
+        self.n_outputs = n_outputs
+        layers, width = [], 1
+        for wider, kernel in ((16, 5), (32, 3), (64, 3), (128, 3)):
+            convolution = nn.Conv2d(width, wider, kernel, stride=2, padding=kernel // 2)
+            layers += [convolution, nn.BatchNorm2d(wider), nn.ReLU()]
+            width = wider
+        layers += [nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width, HIDDEN)]
+        layers += [nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, n_outputs)]
+        self.layers = nn.Sequential(*layers)
 
     def forward(self, rows):
         return self.layers(rows.view(-1, 1, SIDE, SIDE))
@@ -96,9 +97,11 @@ def fit(kind, data, seed, arguments):
     X, Y = data["train"]
     torch.manual_seed(seed)
     common = {
-        "encoder": lambda n_features: Encoder(),
+        "encoder": lambda n_features: Encoder(WIDTHS[kind]),
         "max_epochs": arguments.epochs,
         "batch_size": 64,
+        "learning_rate": 4e-3,
+        "weight_decay": arguments.weight_decay,
         "device": "cpu",
         "random_state": seed,
     }
@@ -106,7 +109,12 @@ def fit(kind, data, seed, arguments):
         return MultiHeadClassifier("flat", **common).fit(X, Y)
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
     classifier = ETFNeuralCollapseClassifier(
-        kind, feature_decay=1e-3, fit_intercept=False, callbacks=[monitor], **common
+        kind,
+        competition=1.0,  # the paper's loss
+        feature_decay=arguments.feature_decay,
+        fit_intercept=False,
+        callbacks=[monitor],
+        **common,
     )
     return classifier.fit(X, Y)
 
@@ -142,16 +150,18 @@ def decoded(kind, data, seed, arguments):
         start = time.process_time()
         sets[decoder] = classifier.predict(X_test)
         record["predict_cpu_s"][decoder] = time.process_time() - start
-        record["flops"][decoder] = decoding_flops(decoder, data["train"][1])
+        record["flops"][decoder] = decoding_flops(decoder, data["train"][1], WIDTHS[kind])
     return record, sets
 
 
-def decoding_flops(decoder, Y):
+def decoding_flops(decoder, Y, width):
     """Operations a row from features to a label set: products, and comparisons of a sort."""
-    n_labels, width = Y.shape[1], Encoder.n_outputs
+    n_labels = Y.shape[1]
     if decoder == "seen":
         return 2 * len(np.unique(Y, axis=0)) * width
-    return 2 * n_labels * width + int(n_labels * np.log2(n_labels))
+    # A simplex of as many features as labels needs a mean and a difference, no products.
+    logits = 3 * n_labels if width == n_labels else 2 * n_labels * width
+    return logits + int(n_labels * np.log2(n_labels))
 
 
 def _micro(truth, predicted):
@@ -210,7 +220,7 @@ def tables(records):
             seconds = own[0]["predict_cpu_s"].get(
                 decoder, own[0]["predict_cpu_s"].get("thresholds")
             )
-            flops = own[0].get("flops", {}).get(decoder, 2 * 10 * Encoder.n_outputs)
+            flops = own[0].get("flops", {}).get(decoder, 2 * 10 * WIDTHS[kind])
             cells += [f"{flops:,}", f"{seconds:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -111,6 +111,28 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     Comparing with the groups *without* the label is the same as comparing with all rows, if each
     row has one group: the two differences differ by a factor.
 
+    Measured: P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in random
+    groups of 10, mean of three seeds (starred: one). "Oracle" knows the labels of the rows.
+
+    =====================================  ==================  ===================
+    setting                                bibtex              debtags
+    =====================================  ==================  ===================
+    oracle                                 63.6 / 38.6 / 28.0  81.6 / 58.3 / 44.7
+    all rows get all labels of the group   33.3 / 19.7 / 15.1  39.2 / 35.6 / 29.8*
+    ``contrast=None, n_iter=0`` (EAGLE-0)  30.6 / 17.8 / 13.6  37.8 / 30.0 / 24.5
+    ``contrast=None`` (EAGLE)              27.0 / 15.8 / 12.2  32.5 / 24.5 / 19.1
+    default                                60.3 / 35.8 / 26.0  74.3 / 55.2 / 42.2
+    default, but ``sharing=None``          58.1 / 35.2 / 25.5  68.8 / 50.6 / 38.6
+    default, but ``sharing=0.9``           58.1 / 35.2 / 25.5  68.7 / 50.4 / 38.7
+    default, but ``sharing=0.5``           58.5 / 35.4 / 25.6  69.1 / 50.6 / 38.9
+    default, but ``n_iter=0``              58.5 / 34.4 / 24.8  68.8 / 51.9 / 40.5
+    default, but ``n_components=0``        53.1 / 29.6 / 21.4  65.6 / 51.2 / 38.8
+    default, but ``temperature=0``         59.9 / 35.4 / 25.5  73.6 / 54.9 / 42.0
+    =====================================  ==================  ===================
+
+    On 45 000 EU laws with 4 000 labels (EURLEX57K) the default has 89.4 / 79.4 / 66.4 (two seeds),
+    the oracle 90.1 / 80.6 / 67.8, EAGLE-0 65.3 / 51.2 / 40.3 and EAGLE 53.2 / 41.5 / 32.5 (one).
+
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from

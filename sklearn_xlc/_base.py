@@ -225,8 +225,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         code: LabelCode | None,
         reset: bool = True,
     ) -> _Data:
-        dtype = DTYPES if reset else numpy_dtype(self.net_.module_)
-        X = canonical(validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset))
+        X = self._validate_X(X, reset)
         checked = check_y(y)
         check_consistent_length(X, checked)
         if sample_weight is not None:
@@ -234,12 +233,19 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
                 sample_weight, X, dtype=X.dtype, ensure_non_negative=True
             )
         code = code or code_of(y, checked)
-        Y = code.encode(checked)
-        self._check_task(code, Y)
+        rows = Rows(X, code.encode(checked), sample_weight)
+        self._check_task(code, rows.Y)
+        return self._placed(rows, code)
+
+    def _validate_X(self, X: Any, reset: bool) -> Any:
+        dtype = DTYPES if reset else numpy_dtype(self.net_.module_)
+        return canonical(validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset))
+
+    def _placed(self, rows: Rows, code: LabelCode) -> _Data:
+        """Samples of positive weight, with labels in the places of a net that is there already."""
         order = getattr(self, "label_order_", None)
-        rows = Rows(X, Y, sample_weight)
-        if sample_weight is not None and not sample_weight.all():
-            rows = rows.take(np.flatnonzero(sample_weight))
+        if rows.sample_weight is not None and not rows.sample_weight.all():
+            rows = rows.take(np.flatnonzero(rows.sample_weight))
         if code is getattr(self, "_code", None) and order is not None:
             rows.Y = move_columns(rows.Y, order)
             rows.sparse = self._sparse_inputs

@@ -12,7 +12,7 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_scalar
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._arrays import DTYPES, canonical, numpy_dtype
 from sklearn_xlc._compat import validate_data
@@ -46,11 +46,14 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     _score_cut: float = 0.0
 
     def _features(self, X: Any) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Features of validated rows, batch by batch."""
+        """Features of validated samples (rows of an array, or :class:`Rows`), batch by batch."""
         net = self.net_
-        rows = Rows(X.astype(numpy_dtype(net.module_), copy=False), sparse=self._sparse_inputs)
+        rows = X if isinstance(X, Rows) else Rows(X)
+        X = rows.X.astype(numpy_dtype(net.module_), copy=False)
+        rows = Rows(X, sparse=self._sparse_inputs, bags=rows.bags)
+        batch_size = max(1, PREDICT_BATCH * len(rows) // max(1, X.shape[0]))
         start = 0
-        for batch in BatchIterator(rows, PREDICT_BATCH, None, torch.device(net.device)):
+        for batch in BatchIterator(rows, batch_size, None, torch.device(net.device)):
             stop = start + len(batch)
             yield slice(start, stop), net.features(batch)
             start = stop
@@ -62,8 +65,8 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Label ids and scores of validated rows, both (n_samples, k)."""
         dtype = numpy_dtype(self.net_.module_)
-        ids = np.empty((X.shape[0], k), dtype=np.int64)
-        scores = np.empty((X.shape[0], k), dtype=dtype)
+        ids = np.empty((_num_samples(X), k), dtype=np.int64)
+        scores = np.empty((_num_samples(X), k), dtype=dtype)
         for rows, features in self._features(X):
             with torch.inference_mode():
                 best, places = self.net_.module_.head.topk(features, k)
@@ -142,7 +145,7 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         X = self._validate_predict(X)
         if not self._code.multilabel:
             return self.classes_[self._topk(X, 1)[0][:, 0]]
-        n_rows, n_labels = X.shape[0], len(self.classes_)
+        n_rows, n_labels = _num_samples(X), len(self.classes_)
         if not self._code.sparse_output:
             self._check_dense(n_rows, n_labels, np.dtype(self._code.dtype), "a sparse y in fit")
         kept, counts = [], np.zeros(n_rows, dtype=np.int64)
@@ -250,10 +253,11 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return out
 
     def _dense_scores(self, X: Any, link: Any) -> np.ndarray:
-        n_labels, dtype = len(self.classes_), numpy_dtype(self.net_.module_)
-        self._check_dense(X.shape[0], n_labels, dtype, "predict_topk, which gives the best labels")
+        n_rows, n_labels = _num_samples(X), len(self.classes_)
+        dtype = numpy_dtype(self.net_.module_)
+        self._check_dense(n_rows, n_labels, dtype, "predict_topk, which gives the best labels")
         places = torch.as_tensor(self.label_order_)
-        out = np.empty((X.shape[0], n_labels), dtype=dtype)
+        out = np.empty((n_rows, n_labels), dtype=dtype)
         for rows, features in self._features(X):
             with torch.inference_mode():
                 scores = self.net_.module_.head.scores(features)

@@ -42,7 +42,20 @@ MORE_CHECKS = [
 # OneVsRestClassifier warns where y has one class.
 @pytest.mark.filterwarnings("ignore:Label not:UserWarning")
 @parametrize_with_checks(
-    [SMALL, clone(SMALL).set_params(n_rounds=2), AggregatedLabelClassifier(LogisticRegression())]
+    [
+        SMALL,
+        clone(SMALL).set_params(n_rounds=2),
+        AggregatedLabelClassifier(LogisticRegression()),
+        AggregatedLabelClassifier(
+            MultiHeadClassifier(
+                "flat",
+                hidden_layer_sizes=(16,),
+                max_epochs=20,
+                learning_rate=0.03,
+                random_state=0,
+            )
+        ),
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

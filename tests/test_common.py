@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn_xlc import (
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
+    MIMLClassifier,
     MultiHeadClassifier,
 )
 
@@ -26,6 +27,9 @@ ESTIMATORS = [
     ETFNeuralCollapseClassifier(decoder="nearest", **QUICK),
     ETFNeuralCollapseClassifier("learned", decoder="seen", **QUICK),
     ETFNeuralCollapseClassifier(decoder="threshold", **QUICK),
+    MIMLClassifier(**QUICK),
+    MIMLClassifier("mean", mask="multiply", **QUICK),
+    MIMLClassifier(None, **QUICK),
 ]
 #: Checks that scikit-learn runs on its own estimators only.
 MORE_CHECKS = [
@@ -44,7 +48,12 @@ MORE_CHECKS = [
 ]
 
 
-DEFAULTS = [MultiHeadClassifier(), DFTSigmoidClassifier(), ETFNeuralCollapseClassifier()]
+DEFAULTS = [
+    MultiHeadClassifier(),
+    DFTSigmoidClassifier(),
+    ETFNeuralCollapseClassifier(),
+    MIMLClassifier(),
+]
 
 
 @parametrize_with_checks([*ESTIMATORS, *DEFAULTS])
@@ -54,7 +63,7 @@ def test_scikit_learn_checks(estimator, check):
 
 # The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
-@pytest.mark.parametrize("number", [1, 2, 6, 8])
+@pytest.mark.parametrize("number", [1, 2, 6, 8, 12])
 @pytest.mark.parametrize("name", MORE_CHECKS)
 def test_checks_that_scikit_learn_keeps_for_itself(name, number):
     check, estimator = getattr(estimator_checks, name), ESTIMATORS[number]

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn_xlc import (
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
+    MIMLClassifier,
     MultiHeadClassifier,
 )
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
@@ -35,6 +36,8 @@ MULTI_CLASS = {
     "etf": ETFNeuralCollapseClassifier(),
     "etf-frame": ETFNeuralCollapseClassifier(feature_dim=12),
     "pick-all": ETFNeuralCollapseClassifier("learned", feature_dim=16),
+    "bags": MIMLClassifier(),
+    "bags-multiply": MIMLClassifier(None, mask="multiply"),
 }
 MULTI_LABEL = {
     "flat": MULTI_CLASS["flat"],
@@ -46,6 +49,8 @@ MULTI_LABEL = {
     "etf": MULTI_CLASS["etf"],
     "etf-frame": MULTI_CLASS["etf-frame"],
     "pick-all": MULTI_CLASS["pick-all"],
+    "bags": MULTI_CLASS["bags"],
+    "bags-multiply": MULTI_CLASS["bags-multiply"],
 }
 #: What a row's labels share one probability in, and are not decided one by one.
 SHARED = ("etf", "etf-frame", "pick-all")
@@ -223,7 +228,7 @@ def test_integer_weights_repeat_rows(name, multilabel):
         rest.fit(X[repeated], y[repeated])
     else:  # rows of weight zero count for nothing, but they name their class
         rows, ones = np.r_[repeated, np.arange(90)], np.r_[np.ones(len(repeated)), np.zeros(90)]
-        rest.fit(X[rows], y[rows], ones)
+        rest.fit(X[rows], y[rows], sample_weight=ones)
     np.testing.assert_allclose(
         weighted.decision_function(X), rest.decision_function(X), rtol=1e-6, atol=1e-6
     )

@@ -114,6 +114,19 @@ def test_label_set_decoding(no_matplotlib):
     assert f1[0] > max(f1[1:]) + 0.1
 
 
+def test_label_embeddings_of_images():
+    shown = run("plot_label_embeddings_of_images")
+    right = shown["right"]
+    assert right["contrast=None"][0] > right["mean of the groups"][0] + 0.05
+    assert right["default"][0] > max(right["contrast=None"][0], 0.9)
+    # The embeddings of the paper look like the digits; the means of groups look like one another.
+    known, of_groups, paper, _ = (np.asarray(images) for images in shown["pictures"].values())
+    alike = [np.corrcoef(images, known)[:10, 10:] for images in (of_groups, paper)]
+    assert np.diag(alike[1]).min() > 0.9
+    assert (alike[1].argmax(axis=1) == np.arange(10)).all()
+    assert np.corrcoef(of_groups)[np.triu_indices(10, 1)].min() > 0.8
+
+
 def test_the_code_of_the_user_guide_runs():
     text = (EXAMPLES.parent / "docs" / "user_guide.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)

@@ -6,16 +6,19 @@ from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.etf import ETFHead
 from sklearn_xlc.heads.flat import FlatHead
 from sklearn_xlc.heads.fourier import FourierHead
+from sklearn_xlc.heads.miml import Bags, MIMLHead
 from sklearn_xlc.heads.product import ProductHead
 from sklearn_xlc.heads.sampling import SamplingHead
 
 __all__ = [
+    "Bags",
     "CascadeHead",
     "ChunkedHead",
     "ETFHead",
     "FlatHead",
     "FourierHead",
     "Head",
+    "MIMLHead",
     "ProductHead",
     "SamplingHead",
     "Targets",

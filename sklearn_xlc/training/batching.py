@@ -12,38 +12,47 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc.encoders import SparseRows
-from sklearn_xlc.heads import Targets
+from sklearn_xlc.heads import Bags, Targets
 
 
 @dataclass
 class Rows:
     """Samples with, where they are known, their labels and weights.
 
+    A sample is a row of X or, with `bags`, several: they travel together.
+
     Parameters
     ----------
-    X : CSR matrix or ndarray of shape (n_samples, n_features)
+    X : CSR matrix or ndarray of shape (n_samples, n_features), or of (n_instances, n_features)
     Y : CSR matrix of shape (n_samples, n_labels), or None
         Indicator of the places of the labels.
     sample_weight : ndarray of shape (n_samples,), or None
     sparse : bool
         Whether batches of X are handed on as :class:`~sklearn_xlc.encoders.SparseRows`, or dense.
+    bags : ndarray of shape (n_samples + 1,), or None
+        Sample i owns the rows ``bags[i], ..., bags[i + 1] - 1`` of X, at least one.
     """
 
     X: Any
     Y: Any = None
     sample_weight: np.ndarray | None = None
     sparse: bool = False
+    bags: np.ndarray | None = None
 
     def __len__(self) -> int:
-        return self.X.shape[0]
+        return self.X.shape[0] if self.bags is None else len(self.bags) - 1
 
     def take(self, index: np.ndarray | slice) -> Rows:
-        """Rows of `index`."""
+        """Samples of `index`."""
+        rows, bags = index, None
+        if self.bags is not None:
+            rows, bags = _rows_of_bags(self.bags, index)
         return Rows(
-            self.X[index],
+            self.X[rows],
             None if self.Y is None else self.Y[index],
             None if self.sample_weight is None else self.sample_weight[index],
             self.sparse,
+            bags,
         )
 
 
@@ -51,7 +60,7 @@ class Rows:
 class Batch:
     """What a training step sees: inputs, targets, weights."""
 
-    inputs: Tensor | SparseRows
+    inputs: Tensor | SparseRows | Bags
     targets: Targets | None
     sample_weight: Tensor | None
 
@@ -104,13 +113,22 @@ class BatchIterator:
 
 def make_batch(rows: Rows) -> Batch:
     """Tensors of a few rows."""
-    inputs = _sparse_inputs(rows.X) if rows.sparse else _dense_inputs(rows.X)
+    inputs: Any = _sparse_inputs(rows.X) if rows.sparse else _dense_inputs(rows.X)
+    if rows.bags is not None:
+        inputs = Bags(inputs, torch.from_numpy(rows.bags.astype(np.int64)))
     targets = None
     if rows.Y is not None:
         indptr = torch.from_numpy(rows.Y.indptr.astype(np.int64))
         targets = Targets(indptr, torch.from_numpy(rows.Y.indices.astype(np.int64)))
     weight = None if rows.sample_weight is None else torch.from_numpy(rows.sample_weight)
     return Batch(inputs, targets, weight)
+
+
+def _rows_of_bags(bags: np.ndarray, index: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the bags of `index`, bag after bag, and the pointers of these bags into them."""
+    starts, sizes = bags[:-1][index], np.diff(bags)[index]
+    pointers = np.concatenate([[0], np.cumsum(sizes)])
+    return np.repeat(starts - pointers[:-1], sizes) + np.arange(pointers[-1]), pointers
 
 
 def _dense_inputs(X: Any) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from skorch.callbacks import EarlyStopping
 from torch import Tensor, nn
 
 from sklearn_xlc.encoders import SparseRows
-from sklearn_xlc.heads import Head
+from sklearn_xlc.heads import Bags, Head
 from sklearn_xlc.training.batching import Batch, BatchIterator, Rows
 from sklearn_xlc.training.optimizer import RULES, RowOptimizer
 
@@ -36,8 +37,10 @@ class EncoderHead(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def forward(self, inputs: Tensor | SparseRows) -> Tensor:
-        """Features of the inputs."""
+    def forward(self, inputs: Tensor | SparseRows | Bags) -> Any:
+        """Features of the inputs; of bags, those of their instances, beside them."""
+        if isinstance(inputs, Bags):
+            return replace(inputs, features=self.encoder(inputs.instances))
         return self.encoder(inputs)
 
 

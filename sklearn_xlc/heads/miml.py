@@ -1,0 +1,305 @@
+"""Bags of instances: concepts, attention between labels and instances, and pooling over bags."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from sklearn_xlc.heads._base import Head, Targets, Update, merge_topk, row_weights
+
+#: The highest probability with which a label starts in an instance.
+MAX_PRIOR = 0.5
+
+
+@dataclass
+class Bags:
+    """A batch of bags: their instances one after the other, however many each has.
+
+    Parameters
+    ----------
+    instances : tensor of shape (n_instances, n_columns), or CSR batch of as many
+        What the encoder reads.
+    indptr : tensor of shape (n_bags + 1,), int64
+        Bag i owns the instances ``indptr[i], ..., indptr[i + 1] - 1``, at least one.
+    features : tensor of shape (n_instances, n_features), default=None
+        What the encoder made of them.
+    """
+
+    instances: Any
+    indptr: Tensor
+    features: Any = None
+
+    def __len__(self) -> int:
+        return self.indptr.shape[0] - 1
+
+    def to(self, target: torch.device | torch.dtype) -> Bags:
+        """Copy to a device, or with features of a dtype."""
+        features = None if self.features is None else self.features.to(target)
+        if isinstance(target, torch.dtype):
+            return replace(self, features=features)
+        return Bags(self.instances.to(target), self.indptr.to(target), features)
+
+    @property
+    def owner(self) -> Tensor:
+        """Bag of each instance, of shape (n_instances,)."""
+        numbers = torch.arange(len(self), device=self.indptr.device)
+        n_instances = len(self.instances)
+        return torch.repeat_interleave(numbers, self.indptr.diff(), output_size=n_instances)
+
+
+class MIMLHead(Head):
+    r"""Multi-instance multi-label head: the labels of a bag from those of its instances.
+
+    Each label has `n_concepts` linear units, of which the largest is the logit :math:`v_{ik}` of
+    label k in instance i. One instance of the bag decides on a label: the one of largest logit
+    (Deep-MIML [1]_), or, given label embeddings, the one of largest logit *and* attention, which
+    is the co-attention of [2]_.
+
+    Parameters
+    ----------
+    n_features, n_labels, multilabel
+        See :class:`~sklearn_xlc.heads.Head`. Multi-label trains the binary cross-entropy of bags,
+        summed over labels, multi-class the softmax cross-entropy.
+    n_concepts : int, default=5
+        Units of each label.
+    temperature : float, default=1.0
+        The :math:`\tau` of the attention.
+    mask : {"select", "multiply"}, default="select"
+        What the attention does. "multiply" is [2]_: it multiplies the logits (after a ReLU; labels
+        have a bias after pooling). "select" adds its logarithm, but only to decide which instance
+        counts: the logit stays that of the instance.
+    counts : bool, default=False
+        Whether a target that names a label c times says that it holds in exactly c instances.
+    memory_limit : int, default=2**30
+        Bytes that the logits of a batch may take, about; more labels than fit are computed in
+        chunks, and twice.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (n_labels, n_concepts, n_features)
+    concept_bias : Parameter of shape (n_labels, n_concepts)
+    bias : Parameter of shape (n_labels,), or None
+        After pooling; "multiply" only.
+    label_embeddings : buffer of shape (n_columns, n_labels), or None
+        Set by :meth:`attend`.
+
+    References
+    ----------
+    .. [1] J. Feng, Z.-H. Zhou. Deep MIML Network. AAAI 2017.
+    .. [2] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
+       Aggregated Labels. ICML 2020. Section 6.
+
+    Examples
+    --------
+    Three bags of one, two and one instances:
+
+    >>> import torch
+    >>> from sklearn_xlc.heads.miml import Bags, MIMLHead
+    >>> features = torch.zeros(4, 8)
+    >>> bags = Bags(features, torch.tensor([0, 1, 3, 4]), features)
+    >>> MIMLHead(n_features=8, n_labels=5, multilabel=True).scores(bags).shape
+    torch.Size([3, 5])
+    """
+
+    label_embeddings: Tensor | None
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        n_concepts: int = 5,
+        temperature: float = 1.0,
+        mask: str = "select",
+        counts: bool = False,
+        memory_limit: int = 2**30,
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel)
+        self.link = "sigmoid" if multilabel else "softmax"
+        self.temperature, self.mask, self.counts = temperature, mask, counts
+        self.memory_limit = memory_limit
+        self.weight = nn.Parameter(torch.empty(n_labels, n_concepts, n_features))
+        self.concept_bias = nn.Parameter(torch.zeros(n_labels, n_concepts))
+        self.bias = nn.Parameter(torch.zeros(n_labels)) if mask == "multiply" else None
+        self.register_buffer("label_embeddings", None)
+        nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
+
+    def attend(self, label_embeddings: Tensor) -> None:
+        """Attend to instances by their cosine with these vectors, of shape (n_labels, n_columns).
+
+        The vectors are constants; zero ones attend to all instances alike.
+        """
+        rows = F.normalize(label_embeddings, dim=1)
+        self.label_embeddings = rows.T.contiguous().to(self.weight)
+
+    def set_prior(self, frequency: Tensor) -> None:  # noqa: D102
+        with torch.no_grad():
+            prior = torch.logit(frequency.clamp(1e-7, MAX_PRIOR))
+            if self.bias is not None:
+                self.bias.copy_(prior)
+            else:
+                self.concept_bias.copy_(prior[:, None])
+
+    def loss(  # noqa: D102
+        self,
+        features: Bags,  # type: ignore[override]
+        targets: Targets,
+        sample_weight: Tensor | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        weights = row_weights(sample_weight, self.weight.new_empty(len(features)))
+        chunks = self._chunks(features)
+        compute = self._label_losses if self.multilabel else self._softmax_terms
+        terms = [
+            checkpoint(compute, features, targets, chunk, use_reentrant=False)
+            if len(chunks) > 1 and torch.is_grad_enabled()
+            else compute(features, targets, chunk)
+            for chunk in chunks
+        ]
+        if self.multilabel:
+            return weights @ torch.stack(terms).sum(0)
+        totals, positives = torch.stack(terms).unbind(1)
+        return weights @ (totals.logsumexp(0) - positives.sum(0))
+
+    def topk(self, features: Bags, k: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]  # noqa: D102
+        best = None
+        for chunk in self._chunks(features):
+            best = merge_topk(best, self._bag_logits(features, chunk), chunk.start, k)
+        assert best is not None
+        return best
+
+    def scores(self, features: Bags) -> Tensor:  # type: ignore[override]  # noqa: D102
+        chunks = self._chunks(features)
+        return torch.cat([self._bag_logits(features, chunk) for chunk in chunks], dim=1)
+
+    # --- instances ------------------------------------------------------------------------
+
+    def instance_logits(self, bags: Bags, chunk: slice) -> Tensor:
+        """Largest concept of each label of a chunk, of shape (n_instances, chunk)."""
+        weight, bias = self.weight[chunk], self.concept_bias[chunk]
+        concepts = F.linear(bags.features, weight.flatten(0, 1), bias.flatten())
+        return concepts.unflatten(1, bias.shape).amax(2)  # (n_instances, chunk, n_concepts)
+
+    def log_mask(self, bags: Bags, chunk: slice) -> Tensor | None:
+        """Logarithm of the attention mask M, of shape (n_instances, chunk); None if all ones.
+
+        ``M = g softmax(temperature * cosine)`` over the g instances of a bag (Section 6 of the
+        paper): the mean of each of its columns over a bag is one.
+        """
+        if self.label_embeddings is None or self.temperature == 0:
+            return None
+        with torch.no_grad():
+            owner = bags.owner
+            affinity = self.temperature * _cosines(bags.instances, self.label_embeddings[:, chunk])
+            affinity = affinity - segment_max(affinity, owner, len(bags))[owner]
+            total = affinity.new_zeros(len(bags), affinity.shape[1])
+            total.index_add_(0, owner, affinity.exp())
+            mean = total / bags.indptr.diff()[:, None]
+            return affinity - mean.log()[owner]
+
+    def _keys_and_values(self, bags: Bags, chunk: slice) -> tuple[Tensor, Tensor]:
+        """By what instances are ranked for each label, and their logits for the bag."""
+        logits, log_mask = self.instance_logits(bags, chunk), self.log_mask(bags, chunk)
+        if self.bias is None:
+            return logits.detach() if log_mask is None else logits.detach() + log_mask, logits
+        # A negative logit times a small weight would be a large one: the ReLU comes first. A
+        # sigmoid of what is positive never falls below one half: the bias comes last.
+        masked = F.relu(logits)
+        if log_mask is not None:
+            masked = masked * log_mask.exp()
+        return masked.detach(), masked + self.bias[chunk]
+
+    # --- bags -----------------------------------------------------------------------------
+
+    def _bag_logits(self, bags: Bags, chunk: slice) -> Tensor:
+        """Logits of bags, of shape (n_bags, chunk): those of the instances that rank first."""
+        keys, values = self._keys_and_values(bags, chunk)
+        return values.gather(0, first_of_segments(keys, bags.owner, len(bags)))
+
+    def _label_losses(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
+        """Loss of each bag, summed over the labels of a chunk."""
+        counts = self._target_counts(targets, chunk)
+        if not self.counts:
+            logits = self._bag_logits(bags, chunk)
+            return F.binary_cross_entropy_with_logits(
+                logits, counts.clamp(max=1), reduction="none"
+            ).sum(1)
+        keys, values = self._keys_and_values(bags, chunk)
+        # Exactly c instances hold a label: the c-th in rank does, the next one does not.
+        order = sort_segments(keys, bags.owner)
+        start, size = bags.indptr[:-1, None], bags.indptr.diff()[:, None]
+        rank = start + counts.long()
+        held = values.gather(0, order.gather(0, (rank - 1).clamp(min=0)))
+        not_held = values.gather(0, order.gather(0, rank.clamp(max=len(keys) - 1)))
+        losses = (counts > 0) * F.softplus(-held) + (counts < size) * F.softplus(not_held)
+        return losses.sum(1)
+
+    def _softmax_terms(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
+        """Log-sum-exp of the logits of a chunk, and logit of the label if it is in it: (2, n)."""
+        logits = self._bag_logits(bags, chunk)
+        positives = (logits * self._target_counts(targets, chunk)).sum(1)
+        return torch.stack([logits.logsumexp(1), positives])
+
+    def _target_counts(self, targets: Targets, chunk: slice) -> Tensor:
+        """How often each bag names each label of a chunk, of shape (n_bags, chunk)."""
+        counts = self.weight.new_zeros(len(targets), chunk.stop - chunk.start)
+        inside = (targets.ids >= chunk.start) & (targets.ids < chunk.stop)
+        place = (targets.rows[inside], targets.ids[inside] - chunk.start)
+        return counts.index_put_(place, counts.new_ones(()), accumulate=True)
+
+    def _chunks(self, bags: Bags) -> list[slice]:
+        """Slices of labels whose concepts fit the memory limit, with what is made of them."""
+        n_concepts = self.weight.shape[1]
+        size = 2 * len(bags.instances) * (n_concepts + 4) * self.weight.element_size()
+        step = max(1, min(self.n_labels, self.memory_limit // max(1, size)))
+        n_chunks = math.ceil(self.n_labels / step)
+        step = math.ceil(self.n_labels / n_chunks)
+        starts = range(0, self.n_labels, step)
+        return [slice(start, min(start + step, self.n_labels)) for start in starts]
+
+
+def segment_max(values: Tensor, owner: Tensor, n_segments: int) -> Tensor:
+    """Largest value of each segment and column, of shape (n_segments, n_columns)."""
+    lowest = values.new_full((n_segments, values.shape[1]), float("-inf"))
+    return lowest.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax")
+
+
+def first_of_segments(keys: Tensor, owner: Tensor, n_segments: int) -> Tensor:
+    """Row of the largest key of each segment and column; of the first one on ties."""
+    is_largest = keys == segment_max(keys, owner, n_segments)[owner]
+    numbers = torch.arange(len(keys), device=keys.device)[:, None].expand_as(keys)
+    numbers = torch.where(is_largest, numbers, len(keys))
+    none = numbers.new_full((n_segments, keys.shape[1]), len(keys))
+    first = none.scatter_reduce(0, owner[:, None].expand_as(keys), numbers, "amin")
+    return first.clamp(max=len(keys) - 1)  # a NaN is not equal to itself
+
+
+def sort_segments(keys: Tensor, owner: Tensor) -> Tensor:
+    """Rows by falling keys within each segment, segment after segment; ties in their order."""
+    order = keys.argsort(dim=0, descending=True, stable=True)
+    return order.gather(0, owner[order].argsort(dim=0, stable=True))
+
+
+def _cosines(instances: Any, vectors: Tensor) -> Tensor:
+    """Cosines of instances with unit vectors (n_columns, n_vectors); 0 for empty instances."""
+    if isinstance(instances, Tensor):
+        return F.normalize(instances, dim=1) @ vectors
+    products = F.embedding_bag(
+        instances.indices,
+        vectors.contiguous(),
+        instances.indptr,
+        mode="sum",
+        per_sample_weights=instances.data,
+        include_last_offset=True,
+    )
+    squares = products.new_zeros(len(instances))
+    sizes = instances.indptr.diff()
+    rows = torch.repeat_interleave(sizes, output_size=len(instances.indices))
+    squares.index_add_(0, rows, instances.data.square())
+    return products / squares.sqrt().clamp(min=1e-12)[:, None]

@@ -1,0 +1,525 @@
+"""MIMLClassifier: bags in every form, attention, counts, going on, scikit-learn, bad input."""
+
+import io
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_xlc import EAGLETransformer, MIMLClassifier
+from sklearn_xlc.aggregation import unit_rows
+from sklearn_xlc.metrics import precision_at_k, topk_scorer
+
+N_LABELS, N_COLUMNS = 5, 12
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 40, "learning_rate": 0.02, "random_state": 0}
+
+
+def quick(**params):
+    return MIMLClassifier(**{**QUICK, **params})
+
+
+def make_rows(n_rows, seed=0, noise=0.5):
+    """Rows near the centre of their class, and the classes."""
+    centres = np.random.default_rng(99).normal(size=(N_LABELS, N_COLUMNS))
+    rng = np.random.default_rng(seed)
+    y = rng.integers(N_LABELS, size=n_rows)
+    return centres[y] + noise * rng.normal(size=(n_rows, N_COLUMNS)), y
+
+
+def make_bags(n_rows=240, size=3, seed=0):
+    """Rows in no order, counts of labels of the bags (one row a bag), ids, classes of rows."""
+    X, y = make_rows(n_rows, seed)
+    groups = 10 * (np.random.default_rng(seed + 1).permutation(n_rows) // size)
+    counts = np.zeros((n_rows // size, N_LABELS), dtype=int)
+    np.add.at(counts, (groups // 10, y), 1)
+    return X, counts, groups, y
+
+
+def membership_of(groups):
+    """Membership matrix whose columns are in the order of the sorted ids."""
+    place = np.unique(groups, return_inverse=True)[1]
+    return sparse.csr_array((np.ones(len(groups)), (np.arange(len(groups)), place)))
+
+
+@pytest.fixture(scope="module")
+def bags():
+    X, counts, groups, y = make_bags()
+    return X, (counts > 0).astype(int), groups, y
+
+
+# --- what it is for ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"attention": "mean"},
+        {"attention": None},
+        {"attention": EAGLETransformer(contrast=None)},
+        {"mask": "multiply", "attention": "mean"},
+        {"n_concepts": 1},
+    ],
+    ids=str,
+)
+def test_rows_are_told_apart_by_the_labels_of_their_bags(bags, params):
+    X, Y, groups, _ = bags
+    X_test, y_test = make_rows(200, seed=5)
+    clf = quick(**params).fit(X, Y, groups)
+    naive = quick(**params).fit(X, Y[groups // 10])
+    assert np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test) > 0.9
+    predicted = clf.predict(X_test)
+    assert np.mean((predicted == np.eye(N_LABELS)[y_test]).all(axis=1)) > 0.6
+    assert naive.predict(X_test).sum() > 1.3 * predicted.sum()  # all labels of bags for all rows
+    assert clf.score(X, Y, groups) > 0.9
+
+
+def test_counts_teach_what_sets_cannot():
+    """Where bags have nearly all labels, how often they occur is all there is to learn from."""
+    X, counts, groups, _ = make_bags(600, size=20)
+    assert (counts > 0).mean() > 0.98
+    X_test, y_test = make_rows(200, seed=5)
+    accuracy = {}
+    for multiplicity in ("top", "ignore"):
+        clf = quick(multiplicity=multiplicity, max_epochs=100)
+        clf.fit(X, counts, groups)
+        accuracy[multiplicity] = np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test)
+    assert accuracy["top"] > 0.95
+    assert accuracy["top"] > accuracy["ignore"] + 0.2
+
+
+def test_co_attention_finds_the_way_sooner():
+    X, counts, groups, _ = make_bags(600, size=20)
+    X_test, y_test = make_rows(200, seed=5)
+    accuracy = {}
+    for attention in ("eagle", "mean", None):
+        clf = quick(attention=attention, max_epochs=10).fit(X, counts, groups)
+        accuracy[attention] = np.mean(clf.predict_topk(X_test, 1)[0][:, 0] == y_test)
+    assert min(accuracy["eagle"], accuracy["mean"]) > accuracy[None] + 0.1
+
+
+# --- forms of bags and of y ---------------------------------------------------------------------
+
+
+def test_ids_matrices_and_repeated_labels_say_the_same(bags):
+    X, Y, groups, _ = bags
+    expected = quick().fit(X, Y, groups)
+    scores = expected.decision_function(X, groups)
+    matrix = membership_of(groups)
+    names = np.array([f"bag {group:05}" for group in groups])
+    for y, form in [
+        (Y[groups // 10], groups),
+        (Y, names),
+        (Y, names.tolist()),
+        (Y, matrix),
+        (Y, matrix.toarray()),
+        (Y.astype(bool), matrix),
+        (sparse.csr_matrix(Y), groups),
+        (sparse.csc_array(Y[groups // 10]), groups),
+        (pd.DataFrame(Y), pd.Series(groups)),
+    ]:
+        clf = quick().fit(X, y, form)
+        np.testing.assert_array_equal(clf.decision_function(X, form), scores)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(N_COLUMNS)])
+    named = quick().fit(frame, Y, groups)
+    assert list(named.feature_names_in_) == list(frame.columns)
+    np.testing.assert_array_equal(named.decision_function(frame, groups), scores)
+
+
+def test_order_of_rows_does_not_matter(bags):
+    X, Y, groups, _ = bags
+    order = np.random.default_rng(3).permutation(len(X))
+    one, other = quick().fit(X, Y, groups), quick().fit(X[order], Y, groups[order])
+    expected = one.decision_function(X, groups)
+    np.testing.assert_allclose(one.decision_function(X[order], groups[order]), expected, rtol=1e-9)
+    np.testing.assert_allclose(other.decision_function(X, groups), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_sparse_rows_are_like_dense_ones(bags):
+    X, Y, groups, _ = bags
+    X = np.where(np.abs(X) > 1.2, X, 0)
+    dense = quick().fit(X, Y, groups)
+    other = quick().fit(sparse.coo_array(X), Y, groups)
+    np.testing.assert_allclose(
+        other.decision_function(sparse.csr_matrix(X), groups),
+        dense.decision_function(X, groups),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [np.arange(5) * 7, np.array(list("edcba"))], ids=["numbers", "names"]
+)
+def test_one_class_a_bag(names):
+    X, y = make_rows(300, noise=1.5)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    groups = np.arange(300) // 3  # a bag at a border belongs to its first row's class
+    of_bags = names[y[::3]]
+    clf = quick().fit(X, of_bags, groups)
+    np.testing.assert_array_equal(clf.classes_, np.sort(names))
+    assert clf.score(X, of_bags, groups) > 0.9
+    assert clf.score(X, of_bags[groups], groups) == clf.score(X, of_bags, groups)
+    np.testing.assert_allclose(clf.predict_proba(X, groups).sum(axis=1), 1)
+    assert clf.predict(X, groups).shape == (100,)
+    assert clf.predict(X).shape == (300,)
+    again = quick().fit(X, of_bags[groups], groups)
+    np.testing.assert_array_equal(
+        again.decision_function(X, groups), clf.decision_function(X, groups)
+    )
+
+
+def test_rows_in_many_bags_or_none(bags):
+    X, Y, groups, _ = bags
+    matrix = membership_of(groups).tolil()
+    matrix[0, :4] = 1
+    matrix[7, :] = 0
+    matrix = matrix.tocsr()
+    clf = quick().fit(X, Y, matrix)
+    scores = clf.decision_function(X, matrix)
+    bag = matrix[:, [2]].nonzero()[0]
+    np.testing.assert_allclose(
+        scores[2], clf.decision_function(X[bag], np.zeros(len(bag)))[0], rtol=1e-9
+    )
+
+
+def test_without_groups_every_row_is_a_bag(bags):
+    X, _, _, y = bags
+    own, none = quick().fit(X, y, np.arange(len(X))), quick().fit(X, y)
+    np.testing.assert_array_equal(own.decision_function(X), none.decision_function(X))
+    assert none.score(X, y) > 0.95
+
+
+def test_bags_of_weight_zero_are_dropped(bags):
+    X, Y, groups, _ = bags
+    weight = (np.arange(len(Y)) % 4 > 0).astype(float)
+    kept = weight[groups // 10] > 0
+    of_bags = quick().fit(X, Y, groups, weight)
+    of_rows = quick().fit(X, Y, groups, weight[groups // 10])
+    fewer = quick().fit(X[kept], Y[weight > 0], groups[kept])
+    expected = fewer.decision_function(X, groups)
+    np.testing.assert_array_equal(of_bags.decision_function(X, groups), expected)
+    np.testing.assert_array_equal(of_rows.decision_function(X, groups), expected)
+    heavy = quick(attention=None).fit(X, Y, groups, np.full(len(Y), 3.0))
+    light = quick(attention=None).fit(X, Y, groups)
+    np.testing.assert_allclose(
+        heavy.decision_function(X), light.decision_function(X), rtol=1e-6, atol=1e-6
+    )
+
+
+# --- attention ----------------------------------------------------------------------------------
+
+
+def test_mean_embeddings_are_means(bags):
+    X, Y, groups, _ = bags
+    clf = quick(attention="mean").fit(X, Y, groups)
+    unit, rows_with = unit_rows(X), Y[groups // 10] > 0
+    means = np.array([unit[has].mean(axis=0) for has in rows_with.T]) - unit.mean(axis=0)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    np.testing.assert_allclose(clf.label_embeddings_, means, rtol=1e-6, atol=1e-9)
+
+
+def test_embeddings_are_those_of_the_transformer(bags):
+    X, Y, groups, _ = bags
+    eagle = EAGLETransformer(contrast=None, n_iter=3, random_state=0)
+    clf = quick(attention=eagle).fit(X, Y, groups)
+    assert not hasattr(eagle, "classes_")
+    expected = clone(eagle).fit(X, Y[groups // 10], groups).label_embeddings_
+    np.testing.assert_allclose(clf.label_embeddings_, expected, rtol=1e-6, atol=1e-9)
+    assert quick(attention=None).fit(X, Y, groups).label_embeddings_ is None
+
+
+def test_embeddings_may_count_where_the_network_does_not():
+    X, counts, groups, _ = make_bags(600, size=20)
+    eagle = EAGLETransformer(multiplicity="top", random_state=0)
+    clf = quick(attention=eagle, multiplicity="ignore").fit(X, counts, groups)
+    expected = clone(eagle).fit(X, counts[groups // 10], groups).label_embeddings_
+    np.testing.assert_allclose(clf.label_embeddings_, expected, rtol=1e-6, atol=1e-9)
+    plain = [
+        quick(attention=None, multiplicity="ignore").fit(X, y, groups).predict_topk(X, 1)[0]
+        for y in (counts, np.minimum(counts, 1))
+    ]
+    np.testing.assert_array_equal(*plain)
+
+
+def test_no_temperature_is_no_attention(bags):
+    X, Y, groups, _ = bags
+    plain = quick(attention=None).fit(X, Y, groups)
+    cold = quick(temperature=0).fit(X, Y, groups)
+    warm = quick(temperature=5.0).fit(X, Y, groups)
+    scores = [clf.decision_function(X) for clf in (plain, cold, warm)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
+    assert np.abs(scores[0] - scores[2]).max() > 0.1
+
+
+def test_labels_of_no_bag_are_never_predicted(bags):
+    X, Y, groups, _ = bags
+    Y = np.insert(Y, 2, 0, axis=1)
+    clf = quick().fit(X, Y, groups)
+    assert not clf.label_embeddings_[2].any()
+    assert not clf.predict(X, groups)[:, 2].any()
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_model_and_dtype_is_kept(bags):
+    X, Y, groups, _ = bags
+    params = {"batch_size": 16, "dropout": 0.2}
+    one, other = (quick(**params).fit(X, Y, groups) for _ in range(2))
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
+    assert one.decision_function(X).dtype == np.float64
+    third = quick(**params, random_state=1)
+    assert (third.fit(X, Y, groups).decision_function(X) != one.decision_function(X)).any()
+    single = quick().fit(X.astype(np.float32), Y, groups)
+    assert single.decision_function(X, groups).dtype == single.label_embeddings_.dtype == np.float32
+
+
+def test_partial_fit_sees_parts_of_the_bags(bags):
+    X, Y, groups, _ = bags
+    clf = quick()
+    for _ in range(15):
+        for part in range(3):
+            rows = groups // 10 % 3 == part
+            clf.partial_fit(X[rows], Y[part::3], groups=groups[rows])
+    assert clf.score(X, Y, groups) > 0.8
+    X1, y1 = make_rows(60)
+    clf = quick().partial_fit(X1[:6], y1[:6], classes=np.arange(N_LABELS))
+    assert clf.predict(X1).shape == (60,)
+    with pytest.raises(ValueError, match="classes"):
+        quick().partial_fit(X1, y1)
+
+
+def test_meaning_of_numbers_is_that_of_the_first_call():
+    X, counts, groups, _ = make_bags(60, size=3)
+    sets = np.minimum(counts, 1)
+    counted = quick().partial_fit(X, counts, groups=groups)
+    assert counted.net_.module_.head.counts
+    assert counted.partial_fit(X, sets, groups=groups).net_.module_.head.counts
+    plain = quick().partial_fit(X, sets, groups=groups)
+    assert not plain.partial_fit(X, counts, groups=groups).net_.module_.head.counts
+    again = clone(plain).partial_fit(X, sets, groups=groups).partial_fit(X, sets, groups=groups)
+    np.testing.assert_array_equal(again.decision_function(X), plain.decision_function(X))
+
+
+def test_warm_start_goes_on(bags):
+    X, Y, groups, _ = bags
+    clf = quick(max_epochs=5, warm_start=True).fit(X, Y, groups)
+    embeddings = clf.label_embeddings_
+    assert clf.fit(X, Y, groups).n_iter_ == 10
+    np.testing.assert_array_equal(clf.label_embeddings_, embeddings)
+    assert clf.loss_curve_[-1] < clf.loss_curve_[0]
+    assert len(clf.loss_curve_) == 10
+
+
+def test_early_stopping_holds_out_bags(bags):
+    X, Y, groups, _ = bags
+    clf = quick(early_stopping=True, validation_fraction=0.25, max_epochs=300).fit(X, Y, groups)
+    assert clf.n_iter_ < 300
+    assert "valid_loss" in clf.net_.history[-1]
+    rows = np.isin(groups, (0, 10))
+    with pytest.raises(ValueError, match="validation_fraction=0.9 leaves no"):
+        quick(early_stopping=True, validation_fraction=0.9).fit(X[rows], Y[:2], groups[rows])
+
+
+@pytest.mark.parametrize("average_weights", ["swa", "ema"])
+def test_averages_of_weights(bags, average_weights):
+    X, Y, groups, _ = bags
+    assert quick(average_weights=average_weights).fit(X, Y, groups).score(X, Y, groups) > 0.8
+
+
+@pytest.mark.parametrize("sizes", [(4,) * 500, (1,) * 1000 + (200,) * 5], ids=["equal", "ragged"])
+def test_automatic_batches_hold_about_256_rows(sizes):
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    X, y = make_rows(len(groups))
+    Y = np.zeros((len(sizes), N_LABELS), dtype=int)
+    Y[groups, y] = 1
+    clf = quick(max_epochs=1).fit(X, Y, groups)
+    n_steps = clf.net_.history[0, "train_batch_count"]
+    assert n_steps == -(-len(sizes) // int(256 * len(sizes) / len(groups)))
+    assert quick(batch_size=100, max_epochs=1).fit(X, Y, groups).net_.batch_size == 100
+
+
+@pytest.mark.parametrize("attention", ["eagle", None])
+def test_saved_and_loaded(bags, attention, tmp_path):
+    X, Y, groups, _ = bags
+    clf = quick(attention=attention).fit(X, Y, groups)
+    file = io.BytesIO()
+    joblib.dump(clf, file)
+    file.seek(0)
+    joblib.dump(clf, tmp_path / "clf")
+    for loaded in (joblib.load(file), joblib.load(tmp_path / "clf", mmap_mode="r")):
+        np.testing.assert_array_equal(
+            loaded.decision_function(X, groups), clf.decision_function(X, groups)
+        )
+        if attention:
+            np.testing.assert_array_equal(loaded.label_embeddings_, clf.label_embeddings_)
+        loaded.partial_fit(X, Y, groups=groups)
+        assert loaded.t_ == clf.t_ + 1
+
+
+# --- in scikit-learn ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def test_pipeline_without_routing(bags):
+    X, Y, groups, _ = bags
+    pipeline = make_pipeline(StandardScaler(), quick())
+    pipeline.fit(X, Y[groups // 10], mimlclassifier__groups=groups)
+    assert pipeline.predict(X).shape == (240, N_LABELS)
+    assert pipeline.predict(X, groups=groups).shape == (80, N_LABELS)
+    assert precision_at_k(Y[groups // 10], pipeline[-1].predict_topk(X, 1)[0], k=1) > 0.9
+
+
+def test_groups_are_routed_through_a_search(bags, routing):
+    X, Y, groups, y = bags
+    clf = quick(max_epochs=30).set_fit_request(groups=True).set_score_request(groups=True)
+    pipeline = make_pipeline(StandardScaler(), clf.set_predict_request(groups=True))
+    search = GridSearchCV(
+        pipeline,
+        {"mimlclassifier__temperature": [0.0, 1.0, 5.0]},
+        cv=GroupKFold(3),
+        error_score="raise",
+    )
+    search.fit(X, Y[groups // 10], groups=groups)
+    assert search.best_score_ > 0.6  # all labels of a bag that was not seen
+    assert search.best_estimator_.predict(X, groups=groups).shape == (80, N_LABELS)
+    assert search.score(X, Y, groups=groups) > 0.9
+    rows = search.best_estimator_[-1].predict_topk(search.best_estimator_[0].transform(X), 1)[0]
+    assert np.mean(rows[:, 0] == y) > 0.9
+
+
+def test_rows_are_scored_by_the_labels_of_their_bags(bags, routing):
+    X, Y, groups, _ = bags
+    result = cross_validate(
+        quick(max_epochs=30).set_fit_request(groups=True),
+        X,
+        Y[groups // 10],
+        params={"groups": groups},
+        cv=GroupKFold(3),
+        scoring=topk_scorer("aggregated_precision", k=1),
+        error_score="raise",
+    )
+    assert result["test_score"].min() > 0.8
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+def spoiled(bags, what):
+    X, Y, groups, _ = bags
+    X, counts, groups = X, Y[groups // 10].copy(), groups.astype(float)
+    matrix = membership_of(groups).toarray()
+    if what == "length":
+        groups = groups[:-1]
+    elif what == "labels":
+        counts[7] = 1 - counts[7]
+    elif what == "nan":
+        groups[11] = np.nan
+    elif what == "none":
+        groups = groups.astype(object)
+        groups[11] = None
+    elif what == "negative":
+        counts[13] = -2
+    elif what == "negative and counts":
+        counts[:] = 2
+        counts[13, 1] = -2
+    elif what == "fractions":
+        counts = counts + 1.5
+    elif what == "too many":
+        counts[groups == groups[0], 0] = 4
+    elif what == "y":
+        counts = counts[:100]
+    elif what == "y of a matrix":
+        counts, groups = counts[:100], matrix
+    elif what == "rows of a matrix":
+        groups = matrix[:-1]
+    elif what == "empty bag":
+        groups = np.insert(matrix, 5, 0, axis=1)
+    elif what == "weighted matrix":
+        groups = 0.5 * matrix
+    return X, counts, groups
+
+
+@pytest.mark.parametrize(
+    "what, message",
+    [
+        ("length", r"groups must hold one id for each of the 240 rows.*\(239,\)"),
+        ("labels", "y must hold the labels of the group.* but row .* differs from row"),
+        ("nan", "groups holds nan for row 11"),
+        ("none", "groups holds None for row 11"),
+        ("negative", "row 13 holds -2"),
+        ("negative and counts", "y must hold how often.*row 13 holds -2"),
+        ("fractions", "y must hold how often.*row 0 holds"),
+        ("too many", "label 0 occurs 4 times in the bag of row .*, which has 3 row"),
+        ("y", r"y must have length 240 \(the rows of X\) or 80 \(the bags\), got 100"),
+        ("y of a matrix", r"y must have length 80 \(the bags\), got 100"),
+        ("rows of a matrix", "groups as a membership matrix must have 240 rows"),
+        ("empty bag", "column 5 of groups is a bag without rows"),
+        ("weighted matrix", "groups as a membership matrix must hold 0 and 1 only, got 0.5"),
+    ],
+)
+def test_bad_input_is_named_and_the_fitted_classifier_kept(bags, what, message):
+    X, Y, groups, _ = bags
+    clf = quick(max_epochs=2).fit(X, Y, groups)
+    before = clf.decision_function(X, groups)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(*spoiled(bags, what))
+    np.testing.assert_array_equal(clf.decision_function(X, groups), before)
+
+
+def test_bad_weights_are_named(bags):
+    X, Y, groups, _ = bags
+    with pytest.raises(ValueError, match="sample_weight must have length 240 .* or 80 .*, got 79"):
+        quick().fit(X, Y, groups, np.ones(79))
+    weight = np.ones(240)
+    weight[np.flatnonzero(groups == groups[4])[-1]] = 2
+    with pytest.raises(ValueError, match="sample_weight must be the same in all rows of a bag"):
+        quick().fit(X, Y, groups, weight)
+    with pytest.raises(ValueError, match="[Nn]egative values"):
+        quick().fit(X, Y, groups, -np.ones(80))
+
+
+def test_classes_that_differ_inside_a_bag_are_named():
+    X, y = make_rows(30)
+    with pytest.raises(ValueError, match="row 1 differs from row 0 of the same group"):
+        quick().fit(X, np.array(["a", "b"] * 15), np.arange(30) // 2)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"attention": "other"},
+        {"attention": StandardScaler()},
+        {"temperature": -1},
+        {"mask": "add"},
+        {"n_concepts": 0},
+        {"multiplicity": "all"},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_named(bags, params):
+    X, Y, groups, _ = bags
+    with pytest.raises(ValueError, match=f"'{next(iter(params))}' parameter"):
+        quick(**params).fit(X, Y, groups)
+
+
+def test_embeddings_beyond_the_dense_limit_are_refused(bags):
+    X, Y, groups, _ = bags
+    from sklearn_xlc import config_context
+
+    with config_context(dense_limit=100), pytest.raises(MemoryError, match="attention=None"):
+        quick().fit(X, Y, groups)
