@@ -114,6 +114,24 @@ def test_label_set_decoding(no_matplotlib):
     assert f1[0] > max(f1[1:]) + 0.1
 
 
+def test_labels_of_groups():
+    shown = run("plot_labels_of_groups")
+    assert (shown["assigned"].sum(axis=1) == 1).all()  # the toy: one label a row
+    assert (shown["assigned"][::2] == shown["assigned"][0]).all()
+    for place in range(3):
+        p1 = {name: found[place][1] for name, found in shown["found"].items()}
+        assert shown["oracle"] > p1["default"] > max(p1.values()) - 1e-12
+    true, p1 = shown["found"]["default"][0]
+    assert true > 0.8
+    assert p1 > 0.9 * shown["oracle"]
+
+
+def test_paragraphs_from_pages():
+    scores = run("plot_paragraphs_from_pages")["scores"]
+    for pages, assigned, true in zip(*scores.values()):
+        assert 1.3 * pages < assigned > 0.85 * true
+
+
 def test_label_embeddings_of_images():
     shown = run("plot_label_embeddings_of_images")
     right = shown["right"]
