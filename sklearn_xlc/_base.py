@@ -249,6 +249,10 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         if code is getattr(self, "_code", None) and order is not None:
             rows.Y = move_columns(rows.Y, order)
             rows.sparse = self._sparse_inputs
+        elif rows.Y.nnz == 0:
+            raise ValueError(
+                "no row of y has a label: at least one row of an indicator must hold a one"
+            )
         return _Data(rows, code)
 
     def _split(self, data: _Data, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:

@@ -258,3 +258,16 @@ def test_text_in_a_pipeline():
         ]
         parameter = next(model[-1].net_.module_.parameters())
         assert parameter.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", MULTI_LABEL)
+def test_a_later_batch_may_hold_no_label(name):
+    X, Y = make_data(True)
+    classifier = quick(name, True)
+    with pytest.raises(ValueError, match="no row of y has a label"):
+        classifier.partial_fit(X, Y * 0)
+    classifier.partial_fit(X, Y)
+    before = classifier.predict_topk(X, k=1)[1]
+    classifier.partial_fit(X, Y * 0)
+    assert np.isfinite(classifier.predict_topk(X, k=1)[1]).all()
+    assert (classifier.predict_topk(X, k=1)[1] != before).any()
