@@ -37,11 +37,11 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, help="npz with X_train, y_train, X_test, y_test")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--per-class", type=int, default=600)
-    parser.add_argument("--per-pair", type=int, default=133)
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--weight-decay", type=float, default=1.0)
-    parser.add_argument("--feature-decay", type=float, default=3e-4)
+    parser.add_argument("--per-class", type=int, default=800)
+    parser.add_argument("--per-pair", type=int, default=178)
+    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--weight-decay", type=float, default=0.5)
+    parser.add_argument("--feature-decay", type=float, default=1e-3)
     parser.add_argument("--out", type=Path, default=Path("results"))
     return parser.parse_args()
 
@@ -99,8 +99,8 @@ def fit(kind, data, seed, arguments):
     common = {
         "encoder": lambda n_features: Encoder(WIDTHS[kind]),
         "max_epochs": arguments.epochs,
-        "batch_size": 64,
-        "learning_rate": 4e-3,
+        "batch_size": 128,
+        "learning_rate": 5e-3,
         "weight_decay": arguments.weight_decay,
         "device": "cpu",
         "random_state": seed,
