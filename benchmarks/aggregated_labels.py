@@ -8,7 +8,7 @@ on the result: "parabel", one tree of omikuji as in the paper, or "multihead", t
 `MultiHeadClassifier` with default parameters. Methods: "oracle" knows the labels of the rows (it is
 the same for all groups), "baseline" gives every row all labels of its group, "EAGLE-0" and "EAGLE"
 are the paper's, "ours" is `EAGLETransformer` with its defaults; the names after that change one
-of these.
+of these, or assign anew by cross-fitted `MultiHeadClassifier`s (`AggregatedLabelClassifier`).
 
 Measured: precision at k on the test rows, the share of assigned labels that are true, the share of
 true labels that are assigned, and CPU seconds. Writes ``NAME.json`` and ``NAME.md``. A run that was
@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from _measure import describe_machine, load_part
 from peers import Omikuji
 
-from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
+from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated
 from sklearn_xlc.metrics import precision_at_k
 
@@ -42,7 +42,8 @@ EAGLE = {
     "ours, n_components=0": {"n_components": 0},
     "ours, temperature=0": {"temperature": 0.0},
 }
-METHODS = ("oracle", "baseline", *EAGLE)
+ROUNDS = {"ours, 2 rounds": 2, "ours, 3 rounds": 3}
+METHODS = ("oracle", "baseline", *EAGLE, *ROUNDS)
 KEYS = ("downstream", "grouping", "size", "method", "seed")
 
 
@@ -111,7 +112,11 @@ def assigned_labels(method, X, Y, grouping, size, seed, threads):
     grouped, groups = make_aggregated(Y, size, X, grouping, random_state=seed)
     if method == "baseline":
         return grouped
-    eagle = EAGLETransformer(**EAGLE[method], n_jobs=threads, random_state=seed)
+    eagle = EAGLETransformer(**EAGLE.get(method, {}), n_jobs=threads, random_state=seed)
+    if method in ROUNDS:
+        scorer = MultiHeadClassifier(device="cpu", random_state=seed)
+        wrapped = AggregatedLabelClassifier(scorer, eagle, n_rounds=ROUNDS[method])
+        return wrapped.fit(X, grouped, groups).assigned_
     return eagle.fit(X, grouped, groups).assign(X, grouped, groups)
 
 
