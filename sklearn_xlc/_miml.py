@@ -125,7 +125,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     ----------
     classes_ : ndarray of shape (n_labels,)
         Class labels, or the column numbers of the indicator.
-    label_embeddings_ : ndarray of shape (n_labels, n_features_in_) or None
+    label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
         Unit vectors that the attention compares rows with; zero for labels without a bag.
     n_features_in_ : int
         Number of columns of X.
