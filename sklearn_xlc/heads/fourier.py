@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.fft import next_fast_len
 from torch import Tensor, nn
 
 from sklearn_xlc.geometry import fourier_matrix
@@ -16,6 +17,11 @@ from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead
 #: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
 #: sweep_fourier.py); beyond, chunks of labels share one small basis.
 MATRIX_LIMIT = 10_000
+#: A fast transform beats products with 2 k + 1 columns for so many active labels, between so many
+#: labels, if their number has small prime factors only: with a large one it is five times slower.
+FFT_ACTIVE, FFT_LABELS = 64, (2_000, 200_000)
+#: Rows whose logits must fit the memory limit: a transform makes those of all labels at once.
+FFT_ROWS = 256
 #: Size of a Fourier column's entries as the optimiser sees them. Of columns of norm one they would
 #: fall with the number of labels, and with them the effect of a step; 0.05 to 0.2 are equally good
 #: on 1 000 to 17 000 labels, 0.7 is worse.
@@ -44,7 +50,9 @@ class FourierHead(ChunkedHead):
     method : {"auto", "matrix", "fft", "chunk"}, default="auto"
         Way to the same product with W: the matrix; a fast Fourier transform; or chunks of labels,
         for which the coefficients are turned by the phase of the chunk's first label and then
-        multiplied with one basis. "auto": "matrix" up to 10 000 labels, "chunk" beyond.
+        multiplied with one basis. "auto": the fastest, which is "matrix" up to 10 000 labels and
+        "chunk" beyond, but "fft" for 64 active labels or more, between 2000 and 200 000 labels
+        whose number has no prime factor above 11.
 
     Attributes
     ----------
@@ -85,7 +93,7 @@ class FourierHead(ChunkedHead):
                 f"n_labels={n_labels}: a flat layer already represents every assignment"
             )
         if method == "auto":
-            method = "matrix" if n_labels <= MATRIX_LIMIT else "chunk"
+            method = _fastest(n_labels, max_active, memory_limit)
         self.max_active, self.n_slack, self.method = max_active, n_slack, method
         self.width = 2 * max_active + 1
         self.gain = ENTRY * n_labels**0.5
@@ -207,6 +215,15 @@ def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     turned[:, 1::2] = even * cosines + odd * sines
     turned[:, 2::2] = odd * cosines - even * sines
     return turned
+
+
+def _fastest(n_labels: int, max_active: int, memory_limit: int) -> str:
+    """Way to the product with W that took least time in benchmarks/sweep_fourier.py."""
+    fits = 8 * FFT_ROWS * n_labels <= memory_limit
+    smooth = next_fast_len(n_labels) == n_labels
+    if max_active >= FFT_ACTIVE and FFT_LABELS[0] <= n_labels <= FFT_LABELS[1] and smooth and fits:
+        return "fft"
+    return "matrix" if n_labels <= MATRIX_LIMIT else "chunk"
 
 
 def _inverse_transform(coefficients: Tensor, n_labels: int) -> Tensor:

@@ -171,3 +171,21 @@ def test_single_precision_at_a_million_labels_is_close():
         exact = fourier_forward(head.inputs(features)[0].double().numpy(), 1_000_000)
     assert np.abs(scores.numpy() - exact).max() < 1e-5 * np.abs(exact).max()
     assert chunked.CHUNK < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "n_labels, max_active, memory_limit, way",
+    [
+        (1_000, 80, 2**30, "matrix"),
+        (4_000, 80, 2**30, "fft"),
+        (4_001, 80, 2**30, "matrix"),  # a prime
+        (4_000, 30, 2**30, "matrix"),
+        (30_000, 30, 2**30, "chunk"),
+        (30_000, 80, 2**30, "fft"),
+        (30_000, 80, 2**24, "chunk"),  # its logits would not fit
+        (1_000_000, 80, 2**30, "chunk"),
+    ],
+)
+def test_the_fastest_way_is_chosen(n_labels, max_active, memory_limit, way):
+    head = FourierHead(3, n_labels, True, max_active, memory_limit=memory_limit)
+    assert head.method == way

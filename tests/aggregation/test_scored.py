@@ -1,0 +1,39 @@
+"""Assignment by given scores: against a loop over groups."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklearn_xlc.aggregation import aggregation, assign_by_scores
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_assignment_by_scores_is_a_loop(seed):
+    rng = np.random.default_rng(seed)
+    membership = rng.random((30, 8)) < 0.2
+    of_groups = (rng.random((8, 5)) < 0.5).astype(int)
+    open_pairs = (membership.astype(int) @ of_groups) > 0
+    dense = np.where(open_pairs, rng.normal(size=(30, 5)), 0)
+    scores = sparse.csr_array((dense[open_pairs], np.nonzero(open_pairs)), shape=(30, 5))
+    expected = np.zeros((30, 5), dtype=np.int8)
+    for group in range(8):
+        rows = np.flatnonzero(membership[:, group])
+        for label in np.flatnonzero(of_groups[group]):
+            if len(rows):
+                expected[rows[dense[rows, label].argmax()], label] = 1
+    data = aggregation(membership, of_groups)
+    np.testing.assert_array_equal(assign_by_scores(data, scores).toarray(), expected)
+    totals = expected.sum(axis=0) + 2
+    more = assign_by_scores(data, scores, totals=totals).toarray()
+    for label in range(5):
+        rest = np.flatnonzero(open_pairs[:, label] & (expected[:, label] == 0))
+        added = rest[np.argsort(-dense[rest, label])[:2]]
+        column = expected[:, label].copy()
+        column[added] = 1
+        np.testing.assert_array_equal(more[:, label], column)
+
+
+def test_assignment_by_scores_misses_none():
+    data = aggregation([[1], [1]], [[1]])
+    with pytest.raises(ValueError, match="none for label 0 of row 1"):
+        assign_by_scores(data, sparse.csr_array([[1.0], [0.0]]))
