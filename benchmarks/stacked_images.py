@@ -41,7 +41,14 @@ def parse_arguments():
     parser.add_argument("--per-pair", type=int, default=178)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--weight-decay", type=float, default=0.5)
-    parser.add_argument("--feature-decay", type=float, default=1e-3)
+    parser.add_argument("--feature-decay", type=float, default=1e-3, help="of the learnt layer")
+    parser.add_argument(
+        "--fixed-feature-decay",
+        type=float,
+        default=3e-4,
+        help="of the fixed layer, whose weights do not grow to make up for short features",
+    )
+    parser.add_argument("--kinds", nargs="+", choices=WIDTHS, default=list(WIDTHS))
     parser.add_argument("--out", type=Path, default=Path("results"))
     return parser.parse_args()
 
@@ -107,11 +114,12 @@ def fit(kind, data, seed, arguments):
     }
     if kind == "one-vs-all":
         return MultiHeadClassifier("flat", **common).fit(X, Y)
+    decay = arguments.fixed_feature_decay if kind == "etf" else arguments.feature_decay
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
     classifier = ETFNeuralCollapseClassifier(
         kind,
         competition=1.0,  # the paper's loss
-        feature_decay=arguments.feature_decay,
+        feature_decay=decay,
         fit_intercept=False,
         callbacks=[monitor],
         **common,
@@ -193,6 +201,8 @@ def tables(records):
     ]
     for kind in ("learned", "etf"):
         own = [record for record in records if record["kind"] == kind]
+        if not own:
+            continue
         cells = [kind, f"{own[0]['n_parameters']:,}"]
         cells.append(f"{100 * np.mean([record['soft_iou'] for record in own]):.2f}")
         for name in ("nc1", "nc2_means", "nc3", "ncm_2"):
@@ -209,7 +219,7 @@ def tables(records):
     ]
     for kind in ("one-vs-all", "learned", "etf"):
         own = [record for record in records if record["kind"] == kind]
-        for decoder in own[0]["scores"]:
+        for decoder in own[0]["scores"] if own else ():
             cells = [kind, decoder]
             for part in parts:
                 values = [
@@ -229,22 +239,26 @@ def tables(records):
 def main():
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    stem = arguments.out / "stacked_images"
     records = []
+    if stem.with_suffix(".json").exists():
+        records = json.loads(stem.with_suffix(".json").read_text())["records"]
+    done = {(record["kind"], record["seed"]) for record in records}
     for seed in arguments.seeds:
         data = make_data(arguments, seed)
-        for kind in ("learned", "etf", "one-vs-all"):
+        for kind in arguments.kinds:
+            if (kind, seed) in done:
+                continue
             start = time.process_time()
             record, sets = decoded(kind, data, seed, arguments)
             record["cpu_s"] = time.process_time() - start
             record["scores"] = {name: score(data["test"][1], p) for name, p in sets.items()}
+            record["options"] = {name: str(value) for name, value in vars(arguments).items()}
             records.append(record)
             print(json.dumps(record), flush=True)
-    report = {"machine": describe_machine(torch.get_num_threads()), "records": records}
-    options = {name: str(value) for name, value in vars(arguments).items()}
-    Path(arguments.out, "stacked_images.json").write_text(
-        json.dumps({**report, "options": options}, indent=1) + "\n"
-    )
-    Path(arguments.out, "stacked_images.md").write_text(tables(records))
+            report = {"machine": describe_machine(torch.get_num_threads()), "records": records}
+            stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+            stem.with_suffix(".md").write_text(tables(records))
     print(tables(records))
 
 
