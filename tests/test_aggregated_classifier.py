@@ -28,6 +28,7 @@ from sklearn_xlc.datasets import make_aggregated, make_extreme_multiclass, make_
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
 LINEAR = OneVsRestClassifier(LogisticRegression(C=100.0))
+SEEDED = EAGLETransformer(random_state=0)
 QUICK = {"hidden_layer_sizes": (32,), "max_epochs": 30, "random_state": 0}
 SMALL = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression()))
 #: Checks that scikit-learn runs on its own estimators only.
@@ -94,7 +95,7 @@ def problem():
 def test_better_than_to_give_all_labels_to_all_rows(problem, estimator, dense):
     X, _, grouped, groups, X_test, Y_test = problem
     y = grouped.toarray() if dense else grouped
-    aware = AggregatedLabelClassifier(clone(estimator)).fit(X, y, groups)
+    aware = AggregatedLabelClassifier(clone(estimator), SEEDED).fit(X, y, groups)
     naive = clone(estimator).fit(X, y)
     scorer = topk_scorer("precision", k=1)
     assert scorer(aware, X_test, Y_test) > scorer(naive, X_test, Y_test) + 0.02
@@ -107,7 +108,7 @@ def test_better_than_to_give_all_labels_to_all_rows(problem, estimator, dense):
 @pytest.mark.parametrize("n_rounds", [1, 2])
 def test_assigned_labels_are_of_the_group_and_each_is_carried(problem, n_rounds):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, n_rounds=n_rounds).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=n_rounds).fit(X, grouped, groups)
     assigned = clf.assigned_.toarray()
     allowed = grouped.toarray() != 0
     assert (assigned <= allowed).all()
@@ -118,7 +119,7 @@ def test_assigned_labels_are_of_the_group_and_each_is_carried(problem, n_rounds)
 
 def test_a_second_round_finds_more_of_the_truth(problem):
     X, Y, grouped, groups, _, _ = problem
-    assigner = EAGLETransformer(contrast=None)  # leaves much to find
+    assigner = EAGLETransformer(contrast=None, random_state=0)  # leaves much to find
 
     def share_found(n_rounds):
         clf = AggregatedLabelClassifier(LINEAR, assigner, n_rounds=n_rounds)
@@ -131,8 +132,8 @@ def test_a_second_round_finds_more_of_the_truth(problem):
 
 def test_rounds_keep_the_number_of_rows_of_each_label(problem):
     X, _, grouped, groups, _, _ = problem
-    first = AggregatedLabelClassifier(LINEAR).fit(X, grouped, groups).assigned_
-    second = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, grouped, groups).assigned_
+    first = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups).assigned_
+    second = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, grouped, groups).assigned_
     assert (first != second).nnz > 0
     n_groups = np.array([len(np.unique(groups[grouped.toarray()[:, k] > 0])) for k in range(20)])
     # As many rows as before, unless some group needs one more so that the label is carried in it.
@@ -166,7 +167,7 @@ def test_classifiers_never_score_groups_that_they_were_trained_on(problem):
 
 def test_groups_of_one_row_give_back_y(problem):
     X, Y, _, _, X_test, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, n_rounds=3).fit(X, Y)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=3).fit(X, Y)
     assert (clf.assigned_ != Y).nnz == 0
     np.testing.assert_allclose(
         clf.decision_function(X_test), clone(LINEAR).fit(X, Y).decision_function(X_test)
@@ -177,8 +178,8 @@ def test_membership_matrix_says_the_same_as_ids(problem):
     X, _, grouped, groups, X_test, _ = problem
     membership = sparse.csr_array((np.ones(600), (np.arange(600), groups)))
     of_groups = grouped[np.unique(groups, return_index=True)[1]]
-    ids = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, grouped, groups)
-    matrix = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, of_groups, membership)
+    ids = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, grouped, groups)
+    matrix = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, of_groups, membership)
     np.testing.assert_array_equal(ids.decision_function(X_test), matrix.decision_function(X_test))
 
 
@@ -189,7 +190,9 @@ def test_rows_of_many_groups(problem):
     membership[0, :3] = 1  # row 0 connects groups
     membership[5, :] = 0  # row 5 has none
     of_groups = grouped[np.unique(groups, return_index=True)[1]]
-    clf = AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, of_groups, membership.tocsr())
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(
+        X, of_groups, membership.tocsr()
+    )
     assert clf.assigned_[[5]].nnz == 0
 
 
@@ -197,7 +200,7 @@ def test_counts_are_carried_through_rounds():
     X, Y = make_extreme_multilabel(400, 200, 10, random_state=0)
     grouped, groups = make_aggregated(Y, group_size=5, merge="list", random_state=0)
     assert grouped.max() > 1
-    assigner = EAGLETransformer(multiplicity="top")
+    assigner = EAGLETransformer(multiplicity="top", random_state=0)
     clf = AggregatedLabelClassifier(LINEAR, assigner, n_rounds=2).fit(X, grouped, groups)
     membership = sparse.csr_array((np.ones(400, int), (np.arange(400), groups)))
     of_groups = grouped[np.unique(groups, return_index=True)[1]]
@@ -221,7 +224,7 @@ def test_lists_of_probabilities_and_frames(n_rounds):
     frame = pd.DataFrame(X.toarray(), columns=[f"f{i}" for i in range(30)])
     grouped, groups = make_aggregated(Y, group_size=2, random_state=0)
     forest = RandomForestClassifier(n_estimators=10, random_state=0)
-    clf = AggregatedLabelClassifier(forest, n_rounds=n_rounds)
+    clf = AggregatedLabelClassifier(forest, SEEDED, n_rounds=n_rounds)
     clf.fit(frame, grouped.toarray(), groups)
     assert list(clf.feature_names_in_) == list(frame.columns)
     assert clf.predict(frame).shape == (200, 6)
@@ -254,14 +257,16 @@ def text_problem(n=240, seed=0):
 
 def test_pipeline_without_routing():
     texts, grouped, groups, Y = text_problem()
-    pipeline = make_pipeline(TfidfVectorizer(), AggregatedLabelClassifier(LINEAR))
+    pipeline = make_pipeline(TfidfVectorizer(), AggregatedLabelClassifier(LINEAR, SEEDED))
     pipeline.fit(texts, grouped, aggregatedlabelclassifier__groups=groups)
     assert (pipeline.predict(texts) == Y).mean() > 0.95
 
 
 def test_search_over_the_assigner_with_groups_routed(routing):
     texts, grouped, groups, Y = text_problem()
-    clf = AggregatedLabelClassifier(LINEAR, EAGLETransformer()).set_fit_request(groups=True)
+    clf = AggregatedLabelClassifier(LINEAR, EAGLETransformer(random_state=0)).set_fit_request(
+        groups=True
+    )
     pipeline = make_pipeline(TfidfVectorizer(), clf)
     search = GridSearchCV(
         pipeline,
@@ -291,7 +296,7 @@ def test_other_metadata_goes_to_the_classifier(problem, routing):
     inner = MultiHeadClassifier("flat", **QUICK).set_fit_request(sample_weight=True)
     weight = np.ones(600)
     weight[:300] = 0
-    clf = AggregatedLabelClassifier(inner).fit(X, grouped, groups, sample_weight=weight)
+    clf = AggregatedLabelClassifier(inner, SEEDED).fit(X, grouped, groups, sample_weight=weight)
     expected = clone(inner).fit(X, sparse.csr_matrix(clf.assigned_), sample_weight=weight)
     np.testing.assert_array_equal(clf.decision_function(X), expected.decision_function(X))
     with pytest.raises(TypeError, match="sample_wait"):
@@ -301,7 +306,7 @@ def test_other_metadata_goes_to_the_classifier(problem, routing):
 def test_weights_are_cut_to_the_folds(problem):
     X, _, grouped, groups, _, _ = problem
     inner = MultiHeadClassifier("flat", **QUICK)
-    clf = AggregatedLabelClassifier(inner, n_rounds=2)
+    clf = AggregatedLabelClassifier(inner, SEEDED, n_rounds=2)
     clf.fit(X, grouped, groups, sample_weight=np.linspace(0.5, 1, 600))
     assert clf.predict_topk(X, k=3)[0].shape == (600, 3)
     assert clf.predict_topk_sparse(X, k=3).nnz == 1800
@@ -309,7 +314,7 @@ def test_weights_are_cut_to_the_folds(problem):
 
 def test_scorer_says_that_it_lacks_groups(problem):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
     scorer = topk_scorer("aggregated_precision", k=1)
     with pytest.raises(TypeError, match="needs the groups of the rows"):
         scorer(clf, X, grouped)
@@ -318,7 +323,9 @@ def test_scorer_says_that_it_lacks_groups(problem):
 
 def test_saved_and_loaded(problem):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat", **QUICK)).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat", **QUICK), SEEDED).fit(
+        X, grouped, groups
+    )
     file = io.BytesIO()
     joblib.dump(clf, file)
     file.seek(0)
@@ -354,7 +361,7 @@ def spoiled(problem, what):
 )
 def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, message):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
     before = clf.decision_function(X_test)
     with pytest.raises(ValueError, match=message):
         clf.fit(*spoiled(problem, what))
@@ -372,7 +379,7 @@ def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, messag
 )
 def test_bad_parameters(problem, parameters, message):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED)
     for name, value in parameters.items():
         setattr(clf, name, value)
     with pytest.raises(ValueError, match=f"'{message}' parameter"):
@@ -383,4 +390,4 @@ def test_too_few_groups_for_the_folds(problem):
     X, _, grouped, _, _, _ = problem
     y = sparse.csr_array(np.ones((600, 20), dtype=int))
     with pytest.raises(ValueError, match="n_folds=2 that share no row, got 1; use n_rounds=1"):
-        AggregatedLabelClassifier(LINEAR, n_rounds=2).fit(X, y, np.zeros(600))
+        AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, y, np.zeros(600))

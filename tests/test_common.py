@@ -56,8 +56,14 @@ DEFAULTS = [
 ]
 
 
-@parametrize_with_checks([*ESTIMATORS, *DEFAULTS])
+@parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(DEFAULTS)
+def test_scikit_learn_checks_of_default_parameters(estimator, check):
     check(estimator)
 
 

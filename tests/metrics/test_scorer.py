@@ -304,7 +304,7 @@ def test_metric_of_ones_own(multilabel):
         (
             {"metric": "accuracy"},
             ValueError,
-            r"metric must be one of \['coverage', .* got 'accuracy'",
+            r"metric must be one of \[.*'coverage', .* got 'accuracy'",
         ),
         ({"metric": None}, TypeError, r"metric must be one of .* or a callable, got None"),
         ({"metric": "f1", "k": 0}, ValueError, r"k must be an integer >= 1, got 0"),
