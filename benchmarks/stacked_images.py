@@ -39,15 +39,9 @@ def parse_arguments():
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--per-class", type=int, default=800)
     parser.add_argument("--per-pair", type=int, default=178)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--weight-decay", type=float, default=0.5)
-    parser.add_argument("--feature-decay", type=float, default=1e-3, help="of the learnt layer")
-    parser.add_argument(
-        "--fixed-feature-decay",
-        type=float,
-        default=3e-4,
-        help="of the fixed layer, whose weights do not grow to make up for short features",
-    )
+    parser.add_argument("--feature-decay", type=float, default=3e-4)
     parser.add_argument("--kinds", nargs="+", choices=WIDTHS, default=list(WIDTHS))
     parser.add_argument("--out", type=Path, default=Path("results"))
     return parser.parse_args()
@@ -114,12 +108,11 @@ def fit(kind, data, seed, arguments):
     }
     if kind == "one-vs-all":
         return MultiHeadClassifier("flat", **common).fit(X, Y)
-    decay = arguments.fixed_feature_decay if kind == "etf" else arguments.feature_decay
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
     classifier = ETFNeuralCollapseClassifier(
         kind,
         competition=1.0,  # the paper's loss
-        feature_decay=decay,
+        feature_decay=arguments.feature_decay,
         fit_intercept=False,
         callbacks=[monitor],
         **common,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
@@ -82,8 +83,14 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     Notes
     -----
-    Rows that get no label stay in the training data as rows without labels; where y is 1-D, they
-    are left out, for a class is all that a classifier can be told of a row.
+    Rows that get no label stay in the training data as rows without labels. Where y is 1-D, a class
+    is all that a classifier can be told of a row: rows without one are left out, and a row of
+    several groups that gets several classes is there once for each.
+
+    A search over parameters of the assigner (``assigner__n_iter``) needs one to be given.
+
+    A saved classifier holds what it predicts with, `estimator_`. What belongs to the training rows,
+    `assigner_` and `assigned_`, is not saved.
 
     `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
     ``set_fit_request(groups=True)`` it finds its way through pipelines and searches; without
@@ -135,7 +142,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
             Labels of the groups: row i holds those of the group of row i, or, where `groups` is a
-            membership matrix, row j holds those of group j. A 1-D y holds one label a row.
+            membership matrix, row j holds those of group j. A 1-D y, or a dense column, holds one
+            class label a row; a single label that groups have or have not is a sparse column.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
             Ids of the rows' groups, or which row is in which groups. None: every row is a group.
@@ -156,16 +164,18 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         """
         if _routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
-        if y is not None and not is_indicator(y):
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but it is None")
+        if not is_indicator(y):
             y = column_or_1d(y, warn=True)
         assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
-        assigned = assigner.fit(X, y, groups).assign(X, y, groups)
-        rows = _Rows(X, y, assigner, fit_params)
+        assigned = sp.csr_array(assigner.fit(X, y, groups).assign(X, y, groups))
+        rows = _Rows(X, y, assigned, fit_params)
         for _ in range(1, self.n_rounds):
-            assigned = self._assign_anew(rows, y, groups, assigned)
+            assigned = self._assign_anew(rows, y, groups, assigner, assigned)
         estimator = rows.fit(self.estimator, assigned)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
-        self.classes_ = getattr(estimator, "classes_", assigner.classes_)
+        self.classes_ = getattr(estimator, "classes_", rows.classes)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(assigner, name):
                 setattr(self, name, getattr(assigner, name))
@@ -174,7 +184,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         return self
 
     def _assign_anew(
-        self, rows: _Rows, y: Any, groups: Any, assigned: sp.csr_array
+        self, rows: _Rows, y: Any, groups: Any, assigner: Any, assigned: sp.csr_array
     ) -> sp.csr_array:
         """Assignment by the scores of classifiers that have not seen the group."""
         membership, group_of = check_groups(groups, assigned.shape[0])
@@ -185,7 +195,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         for train, test in self._folds(membership):
             estimator = rows.fit(self.estimator, assigned[train], train)
             rows.score_pairs(estimator, scores, test, assigned, assigned[train])
-        counted = getattr(rows.assigner, "multiplicity", "ignore") == "top"
+        counted = getattr(assigner, "multiplicity", "ignore") == "top"
         return assign_by_scores(
             aggregation(membership, of_groups),
             scores,
@@ -193,18 +203,20 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
             totals=None if counted else assigned.sum(axis=0),
         )
 
-    def _folds(self, membership: sp.csr_array) -> Any:
+    def _folds(self, membership: sp.csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Splits of the rows that keep whole what groups connect."""
-        n_rows = membership.shape[0]
         graph = sp.block_array([[None, membership], [membership.T, None]], format="csr")
-        connected = connected_components(graph, directed=False)[1][:n_rows]
+        in_group = np.diff(membership.indptr) > 0
+        members, others = np.flatnonzero(in_group), np.flatnonzero(~in_group)
+        connected = connected_components(graph, directed=False)[1][members]
         n_parts = len(np.unique(connected))
         if n_parts < self.n_folds:
             raise ValueError(
                 f"groups must be at least n_folds={self.n_folds} that share no row, got {n_parts}; "
                 "use n_rounds=1"
             )
-        return GroupKFold(self.n_folds).split(np.empty(n_rows), groups=connected)
+        for train, test in GroupKFold(self.n_folds).split(members, groups=connected):
+            yield np.sort(np.concatenate([members[train], others])), members[test]
 
     # --- prediction: that of the classifier ---------------------------------------------------
 
@@ -327,6 +339,10 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return {key: state[key] for key in state if key not in ("assigner_", "assigned_")}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner, assigner = get_tags(self.estimator), get_tags(self.assigner or EAGLETransformer())
@@ -340,31 +356,36 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 class _Rows:
     """Training rows: fits classifiers on some of them, and scores others."""
 
-    def __init__(self, X: Any, y: Any, assigner: Any, fit_params: dict[str, Any]) -> None:
-        self.X = X if hasattr(X, "shape") else np.asarray(X)
-        if sp.issparse(X):
-            self.X = X.tocsr()
-        self.assigner, self.fit_params = assigner, fit_params
-        self.one_label, self.sparse = not sp.issparse(y) and np.ndim(y) == 1, sp.issparse(y)
+    def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
+        self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
+        self.fit_params = fit_params
+        self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
         self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
+        n_labels = np.shape(y)[-1]
+        self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
+        expected = (self.X.shape[0], len(self.classes))
+        if assigned.shape != expected:
+            raise ValueError(
+                f"the assigner must give labels of shape {expected}, got {assigned.shape}"
+            )
 
     def indicator(self, y: Any) -> sp.csr_array:
         """Labels of y as a matrix of numbers."""
         if not self.one_label:
-            Y = sp.csr_array(y)
+            Y = sp.csr_array(y, copy=True)
             Y.sum_duplicates()
             Y.eliminate_zeros()
             return Y
-        ids = np.searchsorted(self.assigner.classes_, y)
+        ids = np.searchsorted(self.classes, y)
         parts = (np.ones(len(ids)), ids, np.arange(len(ids) + 1))
-        return sp.csr_array(parts, shape=(len(ids), len(self.assigner.classes_)))
+        return sp.csr_array(parts, shape=(len(ids), len(self.classes)))
 
     def fit(self, estimator: Any, assigned: sp.csr_array, index: Any = None) -> Any:
         """Classifier fitted on rows and their labels, in the form that y had."""
         if self.one_label:
-            some = np.flatnonzero(np.diff(assigned.indptr))
-            labels = self.assigner.classes_[assigned.indices[assigned.indptr[some]]]
-            index = some if index is None else index[some]
+            rows = np.repeat(np.arange(assigned.shape[0]), np.diff(assigned.indptr))
+            labels = self.classes[assigned.indices]
+            index = rows if index is None else index[rows]
         elif self.sparse:
             labels = sp.csr_matrix(assigned, dtype=self.dtype)
         else:
@@ -406,7 +427,7 @@ class _Rows:
         """Label of each of the scores of a classifier."""
         if not self.one_label:
             return np.arange(n_labels)
-        return np.searchsorted(self.assigner.classes_, estimator.classes_)
+        return np.searchsorted(self.classes, estimator.classes_)
 
 
 def _candidates(membership: sp.csr_array, of_groups: sp.csr_array) -> sp.csr_array:

@@ -6,10 +6,8 @@ A classifier is an encoder, a head and a label code. Subclasses name their param
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -43,6 +41,7 @@ from sklearn_xlc._compat import (
     _fit_context,
     validate_data,
 )
+from sklearn_xlc._errors import unchanged_on_error
 from sklearn_xlc._label_code import LabelCode, check_y, code_of, is_indicator
 from sklearn_xlc._persistence import is_borrowed, load_module, save_module
 from sklearn_xlc._prediction import PredictionMixin
@@ -148,7 +147,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
             If a parameter, X, y or `sample_weight` is not valid. A classifier that was fitted
             before is then left as it was.
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
@@ -196,7 +195,7 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
         ValueError
             If `classes` is missing in the first call, or y holds other labels.
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             first = not hasattr(self, "net_")
             code = None if first else self._code
             if not is_indicator(y) and _check_partial_fit_first_call(self, classes):
@@ -381,16 +380,6 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
             net.optimizer_.state.clear()
         net.validation = None
         self.net_ = net
-
-    @contextlib.contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     # --- persistence and tags -----------------------------------------------------------------
 

@@ -50,14 +50,21 @@ def encode_groups(groups: Any, n_samples: int) -> np.ndarray:
             f"groups must hold one id for each of the {n_samples} rows, or be a membership matrix "
             f"of shape (n_samples, n_groups), got shape {ids.shape}"
         )
-    absent = np.array([value is None for value in ids]) if ids.dtype == object else False
-    wrong = np.flatnonzero(absent | (ids != ids))  # NaN is unlike itself
+    if ids.dtype == object:
+        wrong = np.flatnonzero([_is_missing(value) for value in ids])
+    else:
+        wrong = np.flatnonzero(ids != ids)  # NaN is unlike itself
     if len(wrong):
         raise ValueError(f"groups holds {ids[wrong[0]]} for row {wrong[0]}; every row needs an id")
     try:
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
         raise ValueError(f"groups must hold ids of one type that sort together: {error}") from error
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT or pandas' NA, which cannot be compared."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
@@ -70,6 +77,11 @@ def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
         )
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"groups must hold the numbers 0 and 1, got dtype {matrix.dtype}")
+    if matrix.shape[1] == 1 and not sp.issparse(matrix) and not matrix.all():
+        raise ValueError(
+            "groups is one dense column, and not of ones: give ids as a 1-D array; a membership "
+            "matrix of a single group as a sparse matrix"
+        )
     membership = sp.csr_array(matrix)
     wrong = np.flatnonzero((membership.data != 0) & (membership.data != 1))
     if len(wrong):

@@ -344,3 +344,12 @@ def test_bad_input(wrong, message):
 def test_bad_parameters(parameter, value):
     with pytest.raises(ValueError, match=f"'{parameter}' parameter of EAGLETransformer must be"):
         EAGLETransformer(**{parameter: value}).fit(np.eye(3), np.eye(3))
+
+
+def test_a_failed_fit_leaves_what_was_fitted():
+    X, _, y, groups = problem()
+    eagle = EAGLETransformer(random_state=0).fit(X, y, groups)
+    before = eagle.transform(X)
+    with pytest.raises(ValueError, match="one id for each"):
+        eagle.fit(X[:, :5], y, groups[:10])
+    np.testing.assert_array_equal(eagle.transform(X), before)

@@ -29,6 +29,7 @@ from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
 LINEAR = OneVsRestClassifier(LogisticRegression(C=100.0))
 SEEDED = EAGLETransformer(random_state=0)
+PAPER_START = EAGLETransformer(contrast=None, n_iter=0, random_state=0)
 QUICK = {"hidden_layer_sizes": (32,), "max_epochs": 30, "random_state": 0}
 SMALL = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression()))
 #: Checks that scikit-learn runs on its own estimators only.
@@ -391,3 +392,63 @@ def test_too_few_groups_for_the_folds(problem):
     y = sparse.csr_array(np.ones((600, 20), dtype=int))
     with pytest.raises(ValueError, match="n_folds=2 that share no row, got 1; use n_rounds=1"):
         AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, y, np.zeros(600))
+
+
+def test_read_only_labels_are_left_alone(problem):
+    X, _, grouped, groups, _, _ = problem
+    y = sparse.csr_array(grouped, copy=True)
+    for part in (y.data, y.indices, y.indptr):
+        part.flags.writeable = False
+    AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, y, groups)
+
+
+class Everyone(BaseEstimator):
+    """An assigner without `classes_`, whose labels come in another format."""
+
+    def fit(self, X, y, groups):
+        return self
+
+    def assign(self, X, y, groups):
+        return sparse.csc_matrix(y)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_an_assigner_needs_fit_and_assign_only(problem, n_rounds):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR, Everyone(), n_rounds=n_rounds).fit(X, grouped, groups)
+    np.testing.assert_array_equal(clf.classes_, np.arange(20))
+    if n_rounds == 1:
+        assert (clf.assigned_ != grouped).nnz == 0
+
+
+def test_rows_without_a_group_are_no_fold():
+    X, Y = make_extreme_multilabel(240, 60, 3, random_state=0)
+    membership = np.zeros((240, 2), dtype=int)
+    membership[:200, 0] = 1
+    membership[100:220, 1] = 1
+    y = np.array([[1, 0, 1], [0, 1, 1]])
+    with pytest.raises(ValueError, match="share no row, got 1"):
+        AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, y, membership)
+
+
+def test_a_row_of_several_classes_is_there_for_each():
+    X = np.array([[1, 0], [0, 0.1], [0.1, 0.9], [0, 1]])
+    groups = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 1]])
+    clf = AggregatedLabelClassifier(LogisticRegression(), PAPER_START)
+    clf.fit(X, np.array(["a", "b", "c"]), groups)
+    assert clf.assigned_[[0]].nnz == 2
+    np.testing.assert_array_equal(clf.estimator_.classes_, ["a", "b", "c"])
+
+
+def test_what_is_saved_holds_no_training_data(problem):
+    X, _, grouped, groups, X_test, _ = problem
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    file = io.BytesIO()
+    joblib.dump(clf, file)
+    inner = io.BytesIO()
+    joblib.dump(clf.estimator_, inner)
+    assert len(file.getvalue()) < 1.2 * len(inner.getvalue()) + 4000
+    file.seek(0)
+    loaded = joblib.load(file)
+    np.testing.assert_array_equal(loaded.decision_function(X_test), clf.decision_function(X_test))
+    assert hasattr(clf, "assigned_")

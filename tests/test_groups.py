@@ -113,3 +113,25 @@ def test_wrong_number_of_label_rows():
 
 def test_encoding_is_int64():
     assert encode_groups(["b", "a"], 2).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pd.Series(["a", pd.NA, "b"], dtype="string"),
+        np.array(["a", pd.NA, "b"], dtype=object),
+        np.array(["a", np.nan, "b"], dtype=object),
+        pd.Series([1, None, 2], dtype="Int64"),
+    ],
+    ids=["string", "object", "nan", "Int64"],
+)
+def test_missing_ids_of_every_kind_are_named(ids):
+    with pytest.raises(ValueError, match="for row 1; every row needs an id"):
+        check_groups(ids, 3)
+
+
+def test_a_column_of_ids_is_no_membership_matrix():
+    with pytest.raises(ValueError, match="give ids as a 1-D array"):
+        check_groups(pd.DataFrame({"page": [0, 1, 0]}), 3)
+    membership, _ = check_groups(sparse.csr_array([[0], [1], [0]]), 3)
+    assert membership.nnz == 1

@@ -6,7 +6,10 @@ import numpy as np
 from scipy import sparse
 
 from sklearn_xlc.aggregation._assignment import best_of_segments, next_best
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs, make_pairs
+
+#: Pairs of a row and a label that are looked at together.
+BLOCK = 2**22
 
 
 def assign_by_scores(
@@ -37,7 +40,7 @@ def assign_by_scores(
     Raises
     ------
     ValueError
-        If `scores` lacks a pair.
+        If `scores` lacks a pair, or holds NaN for one.
 
     Examples
     --------
@@ -51,32 +54,59 @@ def assign_by_scores(
            [0, 1],
            [1, 0]], dtype=int8)
     """
-    pairs = make_pairs(data, 0, data.n_labels)
-    values = _values_of_pairs(pairs, scores)
-    chosen = best_of_segments(pairs, values, pairs.counts if use_counts else None)
-    if totals is not None:
-        chosen |= next_best(pairs, values, chosen, totals)
-    parts = (np.ones(chosen.sum(), dtype=np.int8), (pairs.rows[chosen], pairs.labels[chosen]))
-    assigned = sparse.csr_array(parts, shape=scores.shape)
+    columns = sparse.csc_array(scores)
+    columns.sort_indices()
+    parts = [
+        _assign_range(data, columns, use_counts, totals, first, last)
+        for first, last in _label_ranges(data)
+    ]
+    rows, labels = (np.concatenate(part) for part in zip(*parts))
+    shape = (data.n_rows, data.n_labels)
+    assigned = sparse.csr_array((np.ones(len(rows), dtype=np.int8), (rows, labels)), shape=shape)
     assigned.sum_duplicates()
     assigned.data[:] = 1  # a row of several groups may have got the label in each
     return assigned
 
 
-def _values_of_pairs(pairs: Pairs, scores: sparse.csr_array) -> FloatArray:
+def _label_ranges(data: Aggregation) -> list[tuple[int, int]]:
+    """Ranges of labels of about `BLOCK` pairs each."""
+    block = np.cumsum(data.per_label(data.sizes)) // BLOCK
+    starts = np.flatnonzero(np.diff(block, prepend=-1))
+    return [(int(a), int(b)) for a, b in zip(starts, [*starts[1:], data.n_labels])]
+
+
+def _assign_range(
+    data: Aggregation,
+    columns: sparse.csc_array,
+    use_counts: bool,
+    totals: FloatArray | None,
+    first: int,
+    last: int,
+) -> tuple[IntArray, IntArray]:
+    """Rows and labels assigned in a range of labels."""
+    pairs = make_pairs(data, first, last)
+    values = _values_of_pairs(pairs, columns[:, first:last])
+    # Only their order matters; places in it are a whole number apart, however close scores are.
+    places = np.unique(values, return_inverse=True)[1].astype(np.float64)
+    chosen = best_of_segments(pairs, places, pairs.counts if use_counts else None)
+    if totals is not None:
+        chosen |= next_best(pairs, places, chosen, totals[first:last])
+    return pairs.rows[chosen], pairs.labels[chosen] + first
+
+
+def _values_of_pairs(pairs: Pairs, columns: sparse.csc_array) -> FloatArray:
     """The stored score of each pair."""
-    columns = sparse.csc_array(scores)
-    columns.sort_indices()
-    n_rows = scores.shape[0]
-    labels = np.repeat(np.arange(scores.shape[1]), np.diff(columns.indptr))
+    n_rows = columns.shape[0]
+    labels = np.repeat(np.arange(columns.shape[1]), np.diff(columns.indptr))
     stored, wanted = labels * n_rows + columns.indices, pairs.labels * n_rows + pairs.rows
     place = np.searchsorted(stored, wanted)
     known = place < len(stored)
     known[known] = stored[place[known]] == wanted[known]
+    known[known] = ~np.isnan(columns.data[place[known]])
     if not known.all():
         pair = int(known.argmin())
         raise ValueError(
-            f"scores must hold a value for each label of each row's groups, but has none for label "
-            f"{pairs.labels[pair]} of row {pairs.rows[pair]}"
+            "scores must hold a number for each label of each row's groups, but has none for label "
+            f"{pairs.first + pairs.labels[pair]} of row {pairs.rows[pair]}"
         )
     return columns.data[place]
