@@ -35,7 +35,7 @@ def test_rows_in_order_are_not_copied():
     assert bag_index([3, 3, 7, 8], 4).gather(X) is X
     assert bag_index(None, 4).gather(X) is X
     assert bag_index([3, 7, 3, 8], 4).gather(X) is not X
-    assert bag_index([[1], [0], [1], [1]], 4).gather(X).shape == (3, 2)
+    assert bag_index(sparse.csr_matrix([[1], [0], [1], [1]]), 4).gather(X).shape == (3, 2)
 
 
 def test_one_value_a_bag():
