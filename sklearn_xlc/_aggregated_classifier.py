@@ -165,7 +165,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         if _routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
         assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
