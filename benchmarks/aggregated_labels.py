@@ -38,6 +38,7 @@ EAGLE = {
     "ours, sharing=None": {"sharing": None},
     "ours, sharing=0.9": {"sharing": 0.9},
     "ours, sharing=0.5": {"sharing": 0.5},
+    "ours, sharing=0.1": {"sharing": 0.1},
     "ours, n_iter=0": {"n_iter": 0},
     "ours, n_components=0": {"n_components": 0},
     "ours, temperature=0": {"temperature": 0.0},
