@@ -22,6 +22,7 @@ from sklearn_xlc.aggregation import (
     expected_rows,
     learn_embeddings,
     make_background,
+    sharing_rates,
     unit_rows,
 )
 from sklearn_xlc.metrics._validation import rank_scores
@@ -58,9 +59,9 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     sharing : "expected", float in [0, 1], "auto" or None, default="auto"
         Rows that get a label beside the best row of each group.
 
-        - "expected": the most similar rows of all the label's groups, until as many carry it as
-          would if rows had it independently (see Notes). Frequent labels need it: a group of ten
-          often holds three rows of such a label, but names it once. The iterations expect as many.
+        - "expected": the most similar rows of all the label's groups, until as many carry it as are
+          expected to (see Notes). Frequent labels need it, and groups of similar rows: a group of
+          ten often holds three rows of a label, but names it once. The iterations expect as many.
         - float: rows at least as similar as this quantile of the best rows.
         - None: the best row only.
         - "auto": "expected", or None without contrast.
@@ -90,6 +91,10 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     label_embeddings_ : {ndarray, csr_array} of shape (n_labels, n_features)
         Unit vectors; zero for a label without a (non-empty) row. CSR if X was sparse and there is
         no contrast. Made on demand.
+    sharing_rates_ : ndarray of shape (n_labels,) or None
+        Estimated probability that a row carries a label that another row of its group carries:
+        about zero in random groups, up to one where rows of a group are alike. None unless
+        `sharing` is "expected" and `multiplicity` "ignore".
     classes_ : ndarray of shape (n_labels,)
         Distinct labels of a 1-D y, else the column numbers.
     n_features_in_ : int
@@ -105,9 +110,12 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     row of one of its groups, by `random_state`. Labels with the same groups agree on it: the second
     starts from the row of that group least like it, the third from the next, so that they part.
 
-    If rows carry a label independently with probability p, a share ``q = 1 - (1 - p)^g`` of groups
-    of g rows has it. "expected" sharing solves for p and lets ``p * n`` rows carry the label. Where
-    rows of a group are alike, more do: the number is on the safe side.
+    "Expected" sharing takes the larger of two numbers. If rows carry a label independently with
+    probability p, a share ``q = 1 - (1 - p)^g`` of groups of g rows has it: solved for p, that
+    makes ``p * n`` rows. Where rows of a group are alike, more carry it. Groups *without* the label
+    tell how many: their rows do not carry it, so a row of another group that is more similar to the
+    label than nearly all of them does. Counted with embeddings learnt from the other half of the
+    groups, this gives `sharing_rates_`.
 
     Comparing with the groups *without* the label is the same as comparing with all rows, if each
     row has one group: the two differences differ by a factor.
@@ -233,14 +241,22 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Embeddings of unit rows."""
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        background, targets = None, None
+        background, targets, rates = None, None, None
         if self.contrast is not None:
             shrinkage = self.shrinkage
             if shrinkage == "auto":
                 shrinkage = 0.2 / np.sqrt(X.shape[0])
             background = make_background(X, self.n_components, float(shrinkage), random)
         if self._chosen("sharing") == "expected" and self.multiplicity == "ignore":
-            targets = expected_rows(data) / np.maximum(1, np.diff(data.group_ends))
+            rates = sharing_rates(
+                X,
+                data,
+                background=background,
+                seed=int(random.randint(2**31 - 1)),
+                memory_limit=self.memory_limit,
+                n_jobs=self.n_jobs,
+            )
+            targets = expected_rows(data, rates) / np.maximum(1, np.diff(data.group_ends))
         step_size = self._chosen("step_size")
         self._embeddings = learn_embeddings(
             X,
@@ -255,6 +271,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,
         ).without_rows()
+        self.sharing_rates_ = rates
         self.classes_ = np.arange(data.n_labels) if classes is None else classes
         self._one_label = classes is not None
         self._n_features_out = data.n_labels
@@ -330,7 +347,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
         sharing, totals, quantile = self._chosen("sharing"), None, None
         if self.multiplicity == "ignore" and sharing == "expected":
-            totals = expected_rows(data)
+            totals = expected_rows(data, self.sharing_rates_)
         elif self.multiplicity == "ignore" and sharing is not None:
             quantile = float(sharing)
         return assign_labels(

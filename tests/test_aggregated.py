@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks, get_tags
@@ -224,20 +225,42 @@ def test_counts():
 
 def test_sharing():
     X, Y, y, groups = problem(n=2000, n_labels=4)
-    found = {
-        sharing: clone(DEFAULT).set_params(sharing=sharing).fit(X, y, groups).assign(X, y, groups)
+    fitted = {
+        sharing: clone(DEFAULT).set_params(sharing=sharing).fit(X, y, groups)
         for sharing in (None, "expected", 0.3, 0.9)
     }
+    found = {sharing: eagle.assign(X, y, groups) for sharing, eagle in fitted.items()}
     best = found[None].toarray()
     n_best = np.array([len(np.unique(groups[column > 0])) for column in y.T])
     np.testing.assert_array_equal(best.sum(axis=0), n_best)
     _, rows = np.unique(groups, return_index=True)
-    totals = expected_rows(aggregation(np.eye(400)[groups], y[rows]))
+    data, rates = aggregation(np.eye(400)[groups], y[rows]), fitted["expected"].sharing_rates_
+    totals = expected_rows(data, rates)
     np.testing.assert_array_equal(found["expected"].sum(axis=0), np.round(totals))
     np.testing.assert_allclose(totals, Y.sum(axis=0), rtol=0.1)
+    np.testing.assert_allclose(totals, expected_rows(data), rtol=0.1)
     assert found[0.3].nnz > found[0.9].nnz > found[None].nnz
+    assert all(fitted[sharing].sharing_rates_ is None for sharing in (None, 0.3, 0.9))
     for assigned in found.values():
         assert not (assigned.toarray() > y).any()
+
+
+def test_groups_of_similar_rows_share_their_labels(rng):
+    kinds = np.repeat(rng.integers(8, size=300), 6)
+    Y = (rng.random((8, 12)) < 0.2)[kinds] & (rng.random((1800, 12)) < 0.8)
+    X = Y @ rng.normal(size=(12, 30)) + 0.3 * rng.normal(size=(1800, 30))
+    groups = np.repeat(np.arange(300), 6)
+    y = np.maximum.reduceat(Y, np.arange(0, 1800, 6))[groups].astype(int)
+    shared, single = (
+        clone(DEFAULT).set_params(sharing=sharing, n_components=0).fit(X, y, groups)
+        for sharing in ("expected", None)
+    )
+    f1 = [
+        f1_score(Y, eagle.assign(X, y, groups).toarray(), average="micro")
+        for eagle in (shared, single)
+    ]
+    assert shared.sharing_rates_.mean() > 0.5
+    assert f1[0] > 0.85 > 0.5 > f1[1]
 
 
 def test_classes():

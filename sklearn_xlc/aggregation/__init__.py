@@ -13,6 +13,7 @@ from sklearn_xlc.aggregation._embeddings import Embeddings, expected_rows, learn
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._products import unit_rows
 from sklearn_xlc.aggregation._scored import assign_by_scores
+from sklearn_xlc.aggregation._sharing import sharing_rates
 
 __all__ = [
     "Aggregation",
@@ -24,5 +25,6 @@ __all__ = [
     "expected_rows",
     "learn_embeddings",
     "make_background",
+    "sharing_rates",
     "unit_rows",
 ]

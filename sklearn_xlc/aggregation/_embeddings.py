@@ -298,18 +298,21 @@ def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
     return sums, total, low_rank
 
 
-def expected_rows(data: Aggregation) -> FloatArray:
+def expected_rows(data: Aggregation, rates: FloatArray | None = None) -> FloatArray:
     r"""Expected number of (row, group) memberships that carry each label, of shape (n_labels,).
 
     If rows carry a label independently with probability p, a group of g rows has it with
     probability :math:`q = 1 - (1 - p)^g`; p is solved for from the share q of the groups that have
-    it and their mean size. Never fewer than one row in each of the label's groups. Groups of
-    similar rows hold more, groups of unequal sizes about as many.
+    it and their mean size. Groups of unequal sizes hold about as many, groups of similar rows hold
+    more: what `rates` say, if that is the larger number. Never fewer than one row in each of the
+    label's groups.
 
     Parameters
     ----------
     data : Aggregation
         Groups and their labels.
+    rates : ndarray of shape (n_labels,), default=None
+        Probability that one more row of the group carries the label (:func:`sharing_rates`).
 
     Returns
     -------
@@ -318,16 +321,20 @@ def expected_rows(data: Aggregation) -> FloatArray:
 
     Examples
     --------
-    Half of the pairs of rows have the label, so 29% of the rows do:
+    Half of the pairs of rows have the label, so 29% of the rows do, if independently:
 
+    >>> import numpy as np
     >>> from sklearn_xlc.aggregation import aggregation, expected_rows
     >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
-    >>> expected_rows(data)
-    array([1.171...])
+    >>> expected_rows(data), expected_rows(data, np.array([0.75]))
+    (array([1.171...]), array([1.75]))
     """
     n_groups = np.diff(data.group_ends).astype(np.float64)
     filled = max(1, int(np.count_nonzero(data.sizes)))
     # A label of all groups could be a label of all rows; half a group without it keeps p below 1.
     share = np.minimum(n_groups / filled, 1 - 0.5 / filled)
     mean_size = max(1.0, data.sizes.sum() / filled)
-    return np.maximum(n_groups, len(data.rows) * (1 - (1 - share) ** (1 / mean_size)))
+    expected = np.maximum(n_groups, len(data.rows) * (1 - (1 - share) ** (1 / mean_size)))
+    if rates is None:
+        return expected
+    return np.maximum(expected, n_groups + (data.per_label(data.sizes) - n_groups) * rates)
