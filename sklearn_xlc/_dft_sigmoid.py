@@ -81,7 +81,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         over steps ("ema"). Holds a second copy of the model while training.
     precision : {"float32", "bfloat16"}, default="float32"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums stay as they are.
+        and sums stay as they are. An encoder of float64 X is not touched.
     callbacks : list of skorch callbacks, default=None
         Called during training; copied first.
     device : str or torch.device, default="auto"

@@ -105,7 +105,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         over steps ("ema"). Holds a second copy of the model while training.
     precision : {"float32", "bfloat16"}, default="float32"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums stay as they are.
+        and sums stay as they are. An encoder of float64 X is not touched.
     callbacks : list of skorch callbacks, default=None
         Called during training; copied first.
     device : str or torch.device, default="auto"
@@ -117,7 +117,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Seed of weights, order of bags, dropout and label embeddings. The same seed on the same
         machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Go on from the fitted network in the next :meth:`fit`.
+        Go on from the fitted network, with its label embeddings, in the next :meth:`fit`.
     verbose : int, default=0
         1 shows a progress bar.
 

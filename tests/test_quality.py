@@ -141,6 +141,21 @@ def test_labels_of_groups_of_ten_find_their_rows(data_dir, name, least):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name, least", [("bibtex", 0.45), ("debtags", 0.62)])
+def test_similar_rows_of_a_group_share_labels(data_dir, name, least):
+    """One row a group, or all of its rows, are both far off where groups are clusters."""
+    X, Y, _, _ = load(data_dir / name)
+    grouped, groups = make_aggregated(Y, 10, X, "cluster", random_state=0)
+    f1 = {"all": f1_score(Y > 0, grouped > 0, average="micro")}
+    for sharing in (None, "expected"):
+        eagle = EAGLETransformer(sharing=sharing, random_state=0).fit(X, grouped, groups)
+        assigned = eagle.assign(X, grouped, groups)
+        f1[sharing] = 2 * assigned.multiply(Y).nnz / (assigned.nnz + Y.nnz)
+    assert f1["expected"] > max(least, f1["all"] + 0.1, f1[None] + 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_attention_finds_digits_in_bags_of_fifty(data_dir):
     images = np.load(data_dir / "mnist" / "mnist.npz")
     X, X_test = (images[name].reshape(-1, 784) / 255 for name in ("X_train", "X_test"))
