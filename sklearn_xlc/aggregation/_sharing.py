@@ -173,8 +173,10 @@ def _bounds(
         scores[has_label[:, part].nonzero()] = -np.inf
         number = n_rows - np.diff(has_label.indptr)[part]
         rank = np.ceil(TAIL * number).astype(np.int64)
-        ordered = np.sort(scores, axis=0)[::-1]
         known = np.flatnonzero(number)
-        bound[part][known] = ordered[rank[known] - 1, known]
+        if len(known):
+            most = int(rank.max())
+            largest = np.sort(np.partition(scores, -most, axis=0)[-most:], axis=0)
+            bound[part][known] = largest[most - rank[known], known]
         chance[part] = rank / (number + 1)
     return bound, chance
