@@ -39,7 +39,7 @@ def parse_arguments():
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--per-class", type=int, default=800)
     parser.add_argument("--per-pair", type=int, default=178)
-    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=150)
     parser.add_argument("--weight-decay", type=float, default=0.5)
     parser.add_argument("--feature-decay", type=float, default=3e-4)
     parser.add_argument("--kinds", nargs="+", choices=WIDTHS, default=list(WIDTHS))
