@@ -75,6 +75,11 @@ def assign_labels(
         delayed(_assign_block)(X, data, embeddings, use_counts, totals, quantile, first, last)
         for first, last in blocks
     )
+    return joined(data, parts)
+
+
+def joined(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sparse.csr_array:
+    """Indicator of the labels of the rows, from the rows and labels of each block."""
     rows, labels = (np.concatenate(part) for part in zip(*parts))
     shape = (data.n_rows, data.n_labels)
     assigned = sparse.csr_array((np.ones(len(rows), dtype=np.int8), (rows, labels)), shape=shape)

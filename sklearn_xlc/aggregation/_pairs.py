@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,12 @@ class Aggregation:
     def overlapping(self) -> bool:
         """Whether a row is in several groups."""
         return len(self.rows) > 0 and bool(np.bincount(self.rows).max() > 1)
+
+    def of_groups(self, mask: npt.NDArray[Any]) -> Aggregation:
+        """The same with the labels of some groups only."""
+        kept = mask[self.groups]
+        ends = np.concatenate([[0], np.cumsum(kept)])[self.group_ends]
+        return replace(self, groups=self.groups[kept], group_ends=ends, counts=self.counts[kept])
 
     def per_label(self, of_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sum of a quantity of groups over the groups of each label."""
@@ -91,14 +97,8 @@ def aggregation(membership: Any, group_labels: Any) -> Aggregation:
     (array([2, 1]), array([0, 1, 1]))
     """
     members = _compressed(sparse.csc_array(membership))
-    sizes = np.diff(members.indptr)
     labels = _compressed(sparse.csc_array(group_labels))
-    if not sizes.all():
-        kept = sizes[labels.indices] > 0
-        ends = np.concatenate([[0], np.cumsum(kept)])[labels.indptr]
-        parts = (labels.data[kept], labels.indices[kept], ends)
-        labels = sparse.csc_array(parts, shape=labels.shape)
-    return Aggregation(
+    data = Aggregation(
         rows=members.indices.astype(np.int64),
         row_ends=members.indptr.astype(np.int64),
         groups=labels.indices.astype(np.int64),
@@ -106,6 +106,7 @@ def aggregation(membership: Any, group_labels: Any) -> Aggregation:
         counts=labels.data.astype(np.float64),
         n_rows=members.shape[0],
     )
+    return data if data.sizes.all() else data.of_groups(data.sizes > 0)
 
 
 def _compressed(matrix: sparse.csc_array) -> sparse.csc_array:

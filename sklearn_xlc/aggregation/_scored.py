@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sklearn_xlc.aggregation._assignment import best_of_segments, next_best
+from sklearn_xlc.aggregation._assignment import best_of_segments, joined, next_best
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs, make_pairs
 
 #: Pairs of a row and a label that are looked at together.
@@ -60,12 +60,7 @@ def assign_by_scores(
         _assign_range(data, columns, use_counts, totals, first, last)
         for first, last in _label_ranges(data)
     ]
-    rows, labels = (np.concatenate(part) for part in zip(*parts))
-    shape = (data.n_rows, data.n_labels)
-    assigned = sparse.csr_array((np.ones(len(rows), dtype=np.int8), (rows, labels)), shape=shape)
-    assigned.sum_duplicates()
-    assigned.data[:] = 1  # a row of several groups may have got the label in each
-    return assigned
+    return joined(data, parts)
 
 
 def _label_ranges(data: Aggregation) -> list[tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ def sharing_rates(
     counted = random.permutation(len(data.sizes)) % 2 == 0
     learnt = learn_embeddings(
         X,
-        _of_groups(data, ~counted),
+        data.of_groups(~counted),
         background=background,
         n_iter=0,
         memory_limit=memory_limit,
@@ -90,11 +89,11 @@ def sharing_rates(
     )
     rows = np.unique(data.rows[np.repeat(counted, data.sizes)])
     others = np.sort(random.choice(rows, min(N_OTHERS, len(rows)), replace=False))
-    has_label = _labels_of_rows(data, others)
-    data = _of_groups(data, counted)
+    X_others, has_label = X[others], _labels_of_rows(data, others)
+    data = data.of_groups(counted)
     limit = max(1, memory_limit // effective_n_jobs(n_jobs))
     parts = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_count_block)(X, data, learnt, others, has_label, limit, first, last)
+        delayed(_count_block)(X, data, learnt, X_others, has_label, limit, first, last)
         for first, last in split_labels(data, X, 4, limit)
     )
     n_best, best, n_mates, mates = map(np.concatenate, zip(*parts))
@@ -107,13 +106,6 @@ def _towards_pooled(found: FloatArray, number: FloatArray) -> FloatArray:
     """Share found of each label, drawn towards that of all labels."""
     pooled = found.sum() / max(1.0, number.sum())
     return np.asarray((found + STRENGTH * pooled) / (number + STRENGTH))
-
-
-def _of_groups(data: Aggregation, mask: Any) -> Aggregation:
-    """The labels of some groups only."""
-    kept = mask[data.groups]
-    ends = np.concatenate([[0], np.cumsum(kept)])[data.group_ends]
-    return replace(data, groups=data.groups[kept], group_ends=ends, counts=data.counts[kept])
 
 
 def _labels_of_rows(data: Aggregation, rows: IntArray) -> sparse.csc_array:
@@ -132,7 +124,7 @@ def _count_block(
     X: Any,
     data: Aggregation,
     embeddings: Embeddings,
-    others: IntArray,
+    X_others: Any,
     has_label: sparse.csc_array,
     limit: int,
     first: int,
@@ -142,7 +134,7 @@ def _count_block(
     than by chance are above the bound.
     """
     vectors = embeddings.block(first, last)
-    bound, chance = _bounds(X[others], vectors, has_label[:, first:last], limit)
+    bound, chance = _bounds(X_others, vectors, has_label[:, first:last], limit)
     bound[~vectors.any(axis=1)] = np.nan  # learnt from no row
     pairs = make_pairs(data, first, last)
     scores = Gathered(X, pairs).scores(vectors.ravel())
