@@ -82,7 +82,7 @@ def _steps(classifier, X, y, parts):
     """One training step on each part: of the net, because `partial_fit` also validates."""
     import scipy.sparse as sp
 
-    from sklearn_xlc.training import Rows, make_batch
+    from sklearn_xlc.batches import Rows, make_batch
 
     net = classifier.net_
     n_classes = len(classifier.classes_)

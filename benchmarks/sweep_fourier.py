@@ -41,7 +41,8 @@ def measure_cell(way, n_labels, max_active, batch, steps):
     """Median seconds of a step, and its peak bytes; runs in the child."""
     import torch
 
-    from sklearn_xlc.heads import FourierHead, Targets
+    from sklearn_xlc.batches import Targets
+    from sklearn_xlc.heads import FourierHead
 
     yield_memory()
     torch.manual_seed(0)

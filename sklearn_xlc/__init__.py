@@ -7,17 +7,17 @@ load when they are first asked for.
 import importlib
 from typing import Any
 
-from sklearn_xlc._config import config_context, get_config, set_config
-from sklearn_xlc._show_versions import show_versions
-from sklearn_xlc._version import __version__
+from sklearn_xlc._config import config_context, get_config, set_config, show_versions
+
+__version__ = "0.1.0.dev0"
 
 _ESTIMATORS = {
-    "AggregatedLabelClassifier": "sklearn_xlc._aggregated_classifier",
-    "DFTSigmoidClassifier": "sklearn_xlc._dft_sigmoid",
-    "EAGLETransformer": "sklearn_xlc._aggregated",
-    "ETFNeuralCollapseClassifier": "sklearn_xlc._neural_collapse",
-    "MIMLClassifier": "sklearn_xlc._miml",
-    "MultiHeadClassifier": "sklearn_xlc._multi_head",
+    "AggregatedLabelClassifier": "sklearn_xlc.estimators.aggregated_label",
+    "DFTSigmoidClassifier": "sklearn_xlc.estimators.dft_sigmoid",
+    "EAGLETransformer": "sklearn_xlc.estimators.eagle",
+    "ETFNeuralCollapseClassifier": "sklearn_xlc.estimators.neural_collapse",
+    "MIMLClassifier": "sklearn_xlc.estimators.miml",
+    "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
 }
 
 __all__ = [

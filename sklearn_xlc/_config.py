@@ -1,6 +1,9 @@
-"""Settings of the whole package, kept per thread as in scikit-learn."""
+"""Settings of the whole package, kept per thread as in scikit-learn; and its versions."""
 
 import contextlib
+import importlib.metadata
+import platform
+import sys
 import threading
 from collections.abc import Iterator
 from numbers import Integral
@@ -8,6 +11,7 @@ from typing import Any
 
 _DEFAULTS = {"dense_limit": 2 * 2**30}
 _LOCAL = threading.local()
+_DEPENDENCIES = ("sklearn-xlc", "scikit-learn", "numpy", "scipy", "torch", "skorch", "joblib")
 
 
 def _settings() -> dict[str, Any]:
@@ -83,3 +87,21 @@ def config_context(*, dense_limit: int | None = None) -> Iterator[None]:
         yield
     finally:
         set_config(**before)
+
+
+def show_versions() -> None:
+    """Print the versions of Python, of this package and of its dependencies.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> sklearn_xlc.show_versions()  # doctest: +ELLIPSIS
+    python: ...
+    """
+    print(f"python: {sys.version.split()[0]} on {platform.platform()}")
+    for name in _DEPENDENCIES:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            version = "not installed"
+        print(f"{name}: {version}")

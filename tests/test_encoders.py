@@ -6,8 +6,8 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from sklearn_xlc.encoders import InputLinear, MLPEncoder, SparseRows
-from sklearn_xlc.training import Rows, make_batch
+from sklearn_xlc.batches import Rows, SparseRows, make_batch
+from sklearn_xlc.encoders import InputLinear, MLPEncoder
 
 
 def random_rows(n_rows=7, n_features=12, density=0.3, dtype=np.float64, seed=0):

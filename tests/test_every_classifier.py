@@ -152,7 +152,7 @@ def test_batches_of_prediction_do_not_matter(name, multilabel, monkeypatch):
     X, y = make_data(multilabel)
     clf = quick(name, multilabel).fit(X, y)
     expected = clf.decision_function(X), clf.predict(X), clf.predict_topk(X)
-    monkeypatch.setattr("sklearn_xlc._prediction.PREDICT_BATCH", 7)
+    monkeypatch.setattr("sklearn_xlc.engine.prediction.PREDICT_BATCH", 7)
     np.testing.assert_allclose(clf.decision_function(X), expected[0], rtol=1e-9, atol=1e-9)
     different = clf.predict(X) != expected[1]
     assert not (different.nnz if multilabel else different.any())

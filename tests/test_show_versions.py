@@ -15,6 +15,6 @@ def test_show_versions(capsys):
 
 
 def test_a_package_that_is_missing(capsys, monkeypatch):
-    monkeypatch.setattr("sklearn_xlc._show_versions._DEPENDENCIES", ("no-such-package",))
+    monkeypatch.setattr("sklearn_xlc._config._DEPENDENCIES", ("no-such-package",))
     show_versions()
     assert "no-such-package: not installed" in capsys.readouterr().out

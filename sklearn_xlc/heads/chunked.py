@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc.heads._base import Head, Targets, Update, merge_topk, row_weights
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
 
 #: Labels a chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096

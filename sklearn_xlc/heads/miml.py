@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,46 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from sklearn_xlc.heads._base import Head, Targets, Update, merge_topk, row_weights
+from sklearn_xlc.batches import Bags, Targets
+from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
 
 #: The highest probability with which a label starts in an instance.
 MAX_PRIOR = 0.5
-
-
-@dataclass
-class Bags:
-    """A batch of bags: their instances one after the other, however many each has.
-
-    Parameters
-    ----------
-    instances : tensor of shape (n_instances, n_columns), or CSR batch of as many
-        What the encoder reads.
-    indptr : tensor of shape (n_bags + 1,), int64
-        Bag i owns the instances ``indptr[i], ..., indptr[i + 1] - 1``, at least one.
-    features : tensor of shape (n_instances, n_features), default=None
-        What the encoder made of them.
-    """
-
-    instances: Any
-    indptr: Tensor
-    features: Any = None
-
-    def __len__(self) -> int:
-        return self.indptr.shape[0] - 1
-
-    def to(self, target: torch.device | torch.dtype) -> Bags:
-        """Copy to a device, or with features of a dtype."""
-        features = None if self.features is None else self.features.to(target)
-        if isinstance(target, torch.dtype):
-            return replace(self, features=features)
-        return Bags(self.instances.to(target), self.indptr.to(target), features)
-
-    @property
-    def owner(self) -> Tensor:
-        """Bag of each instance, of shape (n_instances,)."""
-        numbers = torch.arange(len(self), device=self.indptr.device)
-        n_instances = len(self.instances)
-        return torch.repeat_interleave(numbers, self.indptr.diff(), output_size=n_instances)
 
 
 class MIMLHead(Head):
@@ -100,7 +64,8 @@ class MIMLHead(Head):
     Three bags of one, two and one instances:
 
     >>> import torch
-    >>> from sklearn_xlc.heads.miml import Bags, MIMLHead
+    >>> from sklearn_xlc.batches import Bags
+    >>> from sklearn_xlc.heads import MIMLHead
     >>> features = torch.zeros(4, 8)
     >>> bags = Bags(features, torch.tensor([0, 1, 3, 4]), features)
     >>> MIMLHead(n_features=8, n_labels=5, multilabel=True).scores(bags).shape

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
-from sklearn_xlc.heads._base import Head, Targets, Update, row_weights
+from sklearn_xlc.heads._base import Head, Update, row_weights
 
 #: Candidates a group and row at which the search for the k best of a mixture stops doubling.
 MAX_CANDIDATES = 4096

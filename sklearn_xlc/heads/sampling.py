@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc.heads._base import Head, Targets, Update, merge_topk, row_weights
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
 
 
 class SamplingHead(Head):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from sklearn_xlc._groups import check_groups, group_labels
+from sklearn_xlc.groups._groups import check_groups, group_labels
 from sklearn_xlc.metrics._ranking import precision_at_k
 from sklearn_xlc.metrics._validation import (
     _check_ids,

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import torch
 from skorch.callbacks import Callback
 
+from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.metrics import neural_collapse
-from sklearn_xlc.training.batching import BatchIterator, Rows
 
 
 def copied(callbacks: Any) -> list[Any]:

@@ -12,9 +12,8 @@ from skorch import NeuralNet
 from skorch.callbacks import EarlyStopping
 from torch import Tensor, nn
 
-from sklearn_xlc.encoders import SparseRows
-from sklearn_xlc.heads import Bags, Head
-from sklearn_xlc.training.batching import Batch, BatchIterator, Rows
+from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
+from sklearn_xlc.heads import Head
 from sklearn_xlc.training.optimizer import RULES, RowOptimizer
 
 #: Rate of row-wise Adagrad on the input layer, relative to Adam's on the rest: 0.1 where Adam has

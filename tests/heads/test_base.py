@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sklearn_xlc.heads import Head, Targets
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads import Head
 from sklearn_xlc.heads._base import merge_topk, row_weights
 
 

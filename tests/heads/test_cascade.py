@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sklearn_xlc.heads import CascadeHead, Targets
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads import CascadeHead
 
 LENGTHS = [(5, 3), (4, 2, 2), (3, 2, 2, 2), (2, 7)]
 N_FEATURES, N_LABELS, N_ROWS = 4, 13, 5

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sklearn_xlc.heads import ChunkedHead, Targets, chunked
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads import ChunkedHead, chunked
 
 N_LABELS = 10
 TARGETS = Targets(torch.tensor([0, 3, 3, 4]), torch.tensor([9, 0, 4, 2]))

@@ -9,8 +9,9 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch.autograd import gradcheck
 
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads import ETFHead, Targets, chunked
+from sklearn_xlc.heads import ETFHead, chunked
 from sklearn_xlc.metrics import neural_collapse
 from sklearn_xlc.training import RowOptimizer
 

@@ -5,7 +5,8 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
-from sklearn_xlc.heads import FlatHead, Targets, chunked
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads import FlatHead, chunked
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4

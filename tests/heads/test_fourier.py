@@ -9,8 +9,9 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.geometry import fourier_adjoint, fourier_forward, fourier_matrix
-from sklearn_xlc.heads import FourierHead, Targets, chunked, fourier
+from sklearn_xlc.heads import FourierHead, chunked, fourier
 from sklearn_xlc.training import RowOptimizer
 
 N_FEATURES = 4

@@ -7,15 +7,9 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
-from sklearn_xlc.heads import Targets
-from sklearn_xlc.heads.miml import (
-    Bags,
-    MIMLHead,
-    first_of_segments,
-    segment_max,
-    sort_segments,
-)
-from sklearn_xlc.training import RowOptimizer, Rows, make_batch
+from sklearn_xlc.batches import Bags, Rows, Targets, make_batch
+from sklearn_xlc.heads.miml import MIMLHead, first_of_segments, segment_max, sort_segments
+from sklearn_xlc.training import RowOptimizer
 
 N_COLUMNS, N_FEATURES, N_LABELS, N_CONCEPTS = 6, 5, 7, 3
 SIZES = [3, 1, 5, 2, 1]

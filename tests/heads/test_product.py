@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import head_lengths
-from sklearn_xlc.heads import ProductHead, Targets
+from sklearn_xlc.heads import ProductHead
 
 CASES = [(7, 1), (7, 2), (12, 2), (13, 3), (30, 3), (31, 4)]
 N_FEATURES = 3

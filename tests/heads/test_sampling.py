@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sklearn_xlc.heads import SamplingHead, Targets
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads import SamplingHead
 
 N_FEATURES, N_LABELS, LENGTH = 4, 14, 4  # sub-heads of 4, the last of 2
 IDS = torch.tensor([13, 0, 5, 5, 9])

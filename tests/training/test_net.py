@@ -7,9 +7,10 @@ import torch
 from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
+from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.heads import CascadeHead, FlatHead
-from sklearn_xlc.training import EncoderHead, Rows, XLCNet
+from sklearn_xlc.training import EncoderHead, XLCNet
 from sklearn_xlc.training.net import INPUT_RATE
 
 

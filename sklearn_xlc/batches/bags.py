@@ -1,0 +1,45 @@
+"""A batch of bags of instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Bags:
+    """A batch of bags: their instances one after the other, however many each has.
+
+    Parameters
+    ----------
+    instances : tensor of shape (n_instances, n_columns), or CSR batch of as many
+        What the encoder reads.
+    indptr : tensor of shape (n_bags + 1,), int64
+        Bag i owns the instances ``indptr[i], ..., indptr[i + 1] - 1``, at least one.
+    features : tensor of shape (n_instances, n_features), default=None
+        What the encoder made of them.
+    """
+
+    instances: Any
+    indptr: Tensor
+    features: Any = None
+
+    def __len__(self) -> int:
+        return self.indptr.shape[0] - 1
+
+    def to(self, target: torch.device | torch.dtype) -> Bags:
+        """Copy to a device, or with features of a dtype."""
+        features = None if self.features is None else self.features.to(target)
+        if isinstance(target, torch.dtype):
+            return replace(self, features=features)
+        return Bags(self.instances.to(target), self.indptr.to(target), features)
+
+    @property
+    def owner(self) -> Tensor:
+        """Bag of each instance, of shape (n_instances,)."""
+        numbers = torch.arange(len(self), device=self.indptr.device)
+        n_instances = len(self.instances)
+        return torch.repeat_interleave(numbers, self.indptr.diff(), output_size=n_instances)

@@ -1,0 +1,1 @@
+"""Where scikit-learn, skorch and torch meet: fitting, prediction, label code, persistence."""

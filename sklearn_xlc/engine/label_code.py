@@ -1,0 +1,119 @@
+"""What the user calls a label, turned into integer ids and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import plain
+
+
+@dataclass
+class LabelCode:
+    """Names of the labels, and the form in which predictions are given back.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_labels,)
+        Distinct labels (multi-class), or the column numbers of the indicator (multi-label).
+    multilabel : bool
+    sparse_output : bool
+        Whether `fit` saw a sparse indicator, so that `predict` returns one.
+    dtype : dtype
+        Type of the indicator.
+    positions : ndarray of shape (n_labels,) or None
+        Position in the head of each label; None: label i has position i.
+    """
+
+    classes: np.ndarray
+    multilabel: bool
+    sparse_output: bool
+    dtype: Any
+    positions: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # With many labels every array counts: the estimator saves the classes as its own.
+        return {k: v for k, v in vars(self).items() if k not in ("classes", "_ids")}
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return len(self.classes)
+
+    @property
+    def label_order(self) -> np.ndarray:
+        """Position of each label in the head."""
+        return np.arange(self.n_labels) if self.positions is None else self.positions
+
+    @cached_property
+    def _ids(self) -> np.ndarray:
+        """Label at each position."""
+        return np.argsort(self.label_order)
+
+    def reordered(self, positions: np.ndarray | None) -> LabelCode:
+        """The same labels at other positions in the head."""
+        return replace(self, positions=positions)
+
+    def to_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
+        """Indicator whose columns are positions in the head, from one whose columns are ids."""
+        if self.positions is None:
+            return Y
+        moved = sp.csr_matrix((Y.data, self.positions[Y.indices], Y.indptr), shape=Y.shape)
+        moved.sort_indices()
+        return moved
+
+    def to_ids(self, positions: np.ndarray) -> np.ndarray:
+        """Label ids at positions in the head."""
+        return positions if self.positions is None else self._ids[positions]
+
+    def encode(self, y: Any) -> sp.csr_matrix:
+        """CSR indicator of shape (n_samples, n_labels) of y as returned by :func:`check_y`."""
+        if self.multilabel:
+            if y.ndim != 2 or y.shape[1] != self.n_labels:
+                raise ValueError(
+                    f"y must be an indicator with {self.n_labels} columns as in the first fit, "
+                    f"got shape {y.shape}"
+                )
+            return y
+        if y.ndim != 1:
+            raise ValueError(
+                "y was 1-D class labels in the first fit and is an indicator matrix now; "
+                "give the same form"
+            )
+        ids = np.searchsorted(self.classes, y)
+        ids[ids == self.n_labels] = 0
+        unknown = self.classes[ids] != y
+        if unknown.any():
+            raise ValueError(
+                f"y holds the label {plain(y[unknown][0])!r}, which is not one of the "
+                f"{self.n_labels} classes of the first fit; name all classes in the first call of "
+                "partial_fit (`classes=`), or fit anew without warm_start"
+            )
+        indptr = np.arange(len(y) + 1)
+        return sp.csr_matrix(
+            (np.ones(len(y), dtype=np.int8), ids, indptr), shape=(len(y), self.n_labels)
+        )
+
+    def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
+        """Predicted indicator in the form of the y that `fit` saw."""
+        ones = np.ones(len(ids), dtype=self.dtype)
+        Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
+        Y.sort_indices()
+        return Y if self.sparse_output else Y.toarray()
+
+
+def code_of(y: Any, checked: Any) -> LabelCode:
+    """Code of y, given also as :func:`check_y` returned it."""
+    if sp.issparse(checked):
+        dtype = y.dtype if hasattr(y, "dtype") else np.asarray(y).dtype
+        return LabelCode(np.arange(checked.shape[1]), True, sp.issparse(y), dtype)
+    classes = np.unique(checked)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has one class only ({plain(classes[0])!r}); a classifier needs at least two classes"
+        )
+    return LabelCode(classes, False, False, classes.dtype)

@@ -1,0 +1,291 @@
+"""Prediction: best labels, indicators, dense scores and features, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_scalar
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from sklearn_xlc._compat import validate_data
+from sklearn_xlc._config import get_config
+from sklearn_xlc._csr import canonical
+from sklearn_xlc.batches import BatchIterator, Rows
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.training import XLCNet
+from sklearn_xlc.training.devices import DTYPES, numpy_dtype
+
+#: Rows of a batch in prediction.
+PREDICT_BATCH = 512
+
+_LINKS = {
+    "softmax": lambda scores: scores.softmax(1),
+    # Clipped: float32 rounds a sigmoid to one from 17 on.
+    "sigmoid": lambda scores: scores.sigmoid().clamp(1e-7, 1 - 1e-7),
+    "exp": torch.exp,
+}
+
+
+class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """What a fitted classifier answers; :class:`BaseXLCClassifier` sets the attributes it reads."""
+
+    net_: XLCNet
+    classes_: np.ndarray
+    _code: LabelCode
+    _sparse_inputs: bool
+    _typical_size: int
+    _n_features_out: int
+    #: Score above which a label is predicted.
+    _score_cut: float = 0.0
+
+    def _features(self, X: Any) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Features of validated samples (rows of an array, or :class:`Rows`), batch by batch."""
+        net = self.net_
+        rows = X if isinstance(X, Rows) else Rows(X)
+        X = rows.X.astype(numpy_dtype(net.module_), copy=False)
+        rows = Rows(X, sparse=self._sparse_inputs, bags=rows.bags)
+        batch_size = max(1, PREDICT_BATCH * len(rows) // max(1, X.shape[0]))
+        start = 0
+        for batch in BatchIterator(rows, batch_size, None, torch.device(net.device)):
+            stop = start + len(batch)
+            yield slice(start, stop), net.features(batch)
+            start = stop
+
+    def _validate_predict(self, X: Any) -> Any:
+        check_is_fitted(self, "net_")
+        return canonical(validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False))
+
+    def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Label ids and scores of validated rows, both (n_samples, k)."""
+        dtype = numpy_dtype(self.net_.module_)
+        ids = np.empty((_num_samples(X), k), dtype=np.int64)
+        scores = np.empty((_num_samples(X), k), dtype=dtype)
+        for rows, features in self._features(X):
+            with torch.inference_mode():
+                best, places = self.net_.module_.head.topk(features, k)
+            scores[rows], ids[rows] = best.cpu().numpy(), self._code.to_ids(places.cpu().numpy())
+        return ids, scores
+
+    def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """Best k labels of each row, without ever holding the scores of all labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of labels, at most the number of labels there are.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k)
+            Labels, best first: entries of ``classes_``, which are column numbers in multi-label.
+        scores : ndarray of shape (n_samples, k)
+            Their scores, on the scale of :meth:`decision_function`.
+
+        Raises
+        ------
+        ValueError
+            If `k` is not between 1 and the number of labels.
+        """
+        X = self._validate_predict(X)
+        ids, scores = self._topk(X, self._check_k(k))
+        return self.classes_[ids], scores
+
+    def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
+        """Scores of the best k labels of each row as a sparse matrix.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of labels.
+
+        Returns
+        -------
+        scores : CSR matrix of shape (n_samples, n_labels)
+            Exactly k stored entries a row, in the order of the columns.
+        """
+        X = self._validate_predict(X)
+        k = self._check_k(k)
+        ids, scores = self._topk(X, k)
+        order = np.argsort(ids, axis=1)
+        ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+        indptr = np.arange(0, ids.size + 1, k)
+        shape = (len(ids), len(self.classes_))
+        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+
+    def predict(self, X: Any) -> Any:
+        """Class labels, or an indicator of labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
+            Best class of each row; or an indicator of labels, sparse if `fit` saw a sparse y: those
+            of probability above one half, unless the class's parameters say otherwise.
+
+        Raises
+        ------
+        MemoryError
+            If a dense indicator would exceed ``get_config()["dense_limit"]``.
+        """
+        X = self._validate_predict(X)
+        if not self._code.multilabel:
+            return self.classes_[self._topk(X, 1)[0][:, 0]]
+        n_rows, n_labels = _num_samples(X), len(self.classes_)
+        if not self._code.sparse_output:
+            self._check_dense(n_rows, n_labels, np.dtype(self._code.dtype), "a sparse y in fit")
+        kept, counts = [], np.zeros(n_rows, dtype=np.int64)
+        for rows, features in self._features(X):
+            with torch.inference_mode():
+                sizes, places = self._label_sets(features)
+            counts[rows] = sizes.cpu().numpy()
+            kept.append(self._code.to_ids(places.cpu().numpy()))
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return self._code.indicator(indptr, np.concatenate(kept))
+
+    def _label_sets(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Number of labels predicted for each row, and the places of these, row after row."""
+        head, n_labels = self.net_.module_.head, len(self.classes_)
+        k = min(n_labels, 2 * self._typical_size)
+        scores, places = head.topk(features, k)
+        while k < n_labels and bool((scores[:, -1] > self._score_cut).any()):
+            k = min(n_labels, 2 * k)
+            scores, places = head.topk(features, k)
+        positive = scores > self._score_cut
+        return positive.sum(1), places[positive]
+
+    def _best_cut(self, held: Rows) -> float:
+        """Score above which to predict labels for the highest micro-averaged F1 on `held` rows."""
+        k = min(len(self.classes_), 2 * self._typical_size)
+        scores, hits = [], []
+        for rows, features in self._features(held.X):
+            with torch.inference_mode():
+                best, places = self.net_.module_.head.topk(features, k)
+            truth = held.Y[rows]
+            scores.append(best.cpu().numpy().ravel())
+            row = np.repeat(np.arange(truth.shape[0]), k)
+            hits.append(np.asarray(truth[row, places.cpu().numpy().ravel()]).ravel())
+        return best_f1_cut(np.concatenate(scores), np.concatenate(hits), held.Y.nnz)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
+            Multi-label: log odds, positive where a label is predicted. Multi-class: log
+            probabilities up to a constant a row. Two classes: the difference of their scores.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        scores = self._dense_scores(self._validate_predict(X), lambda scores: scores)
+        if not self._code.multilabel and scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores
+
+    def _has_probabilities(self) -> bool:
+        """Whether the method defines probabilities."""
+        return True
+
+    @available_if(lambda self: self._has_probabilities())
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_labels)
+            Multi-class: rows sum to one. Multi-label: each label on its own.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        link = _LINKS[self.net_.module_.head.link] if hasattr(self, "net_") else None
+        return self._dense_scores(self._validate_predict(X), link)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features of the rows: what the encoder learnt, for another estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        features : ndarray of shape (n_samples, n_features_out)
+            Output of the encoder.
+        """
+        X = self._validate_predict(X)
+        dtype = numpy_dtype(self.net_.module_)
+        self._check_dense(X.shape[0], self._n_features_out, dtype, "parts of X")
+        out = np.empty((X.shape[0], self._n_features_out), dtype=dtype)
+        for rows, features in self._features(X):
+            out[rows] = features.cpu().numpy()
+        return out
+
+    def _dense_scores(self, X: Any, link: Any) -> np.ndarray:
+        n_rows, n_labels = _num_samples(X), len(self.classes_)
+        dtype = numpy_dtype(self.net_.module_)
+        self._check_dense(n_rows, n_labels, dtype, "predict_topk, which gives the best labels")
+        places = torch.as_tensor(self._code.label_order)
+        out = np.empty((n_rows, n_labels), dtype=dtype)
+        for rows, features in self._features(X):
+            with torch.inference_mode():
+                scores = self.net_.module_.head.scores(features)
+                out[rows] = link(scores[:, places.to(scores.device)]).cpu().numpy()
+        return out
+
+    def _check_dense(self, n_rows: int, n_columns: int, dtype: np.dtype, remedy: str) -> None:
+        size, limit = n_rows * n_columns * dtype.itemsize, get_config()["dense_limit"]
+        if size > limit:
+            raise MemoryError(
+                f"a dense result of shape ({n_rows}, {n_columns}) takes {size:,} bytes, more than "
+                f"dense_limit={limit:,}; use {remedy}, or raise the limit with "
+                "sklearn_xlc.set_config(dense_limit=...)"
+            )
+
+    def _check_k(self, k: int) -> int:
+        k = check_scalar(k, "k", Integral, min_val=1)
+        if k > len(self.classes_):
+            raise ValueError(f"k={k} asks for more labels than there are: {len(self.classes_)}")
+        return int(k)
+
+
+def best_f1_cut(scores: np.ndarray, hits: np.ndarray, n_positives: int) -> float:
+    """Score above which taking all candidates gives the highest F1; `hits` are the right ones."""
+    order = np.argsort(-scores, kind="stable")
+    scores, taken = scores[order].astype(np.float64), np.arange(1, len(scores) + 1)
+    f1 = 2 * np.cumsum(hits[order]) / (taken + n_positives)
+    below = np.append(scores[1:], scores[-1] - 1.0)
+    f1[scores == below] = -1.0  # equal scores are taken together
+    best = int(np.argmax(f1))
+    return float((scores[best] + below[best]) / 2)

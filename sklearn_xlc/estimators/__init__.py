@@ -1,0 +1,1 @@
+"""Public estimators, one a file; import them from `sklearn_xlc`."""

@@ -1,0 +1,438 @@
+"""AggregatedLabelClassifier: any classifier, trained on labels that are known for groups only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import GroupKFold
+from sklearn.utils import _safe_indexing, column_or_1d, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_xlc._checks import is_indicator
+from sklearn_xlc._compat import (
+    HasMethods,
+    Interval,
+    _check_method_params,
+    _fit_context,
+    _routing_enabled,
+)
+from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.estimators.eagle import EAGLETransformer
+from sklearn_xlc.groups._groups import check_groups, group_labels
+from sklearn_xlc.metrics._scorer import all_scores
+
+#: Scores of all labels that are held at once while labels are assigned anew.
+BLOCK = 2**24
+
+
+def _estimator_has(name: str) -> Any:
+    """Whether the wrapped estimator offers a method."""
+    return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))
+
+
+class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Train any classifier on labels that are known for groups of rows only.
+
+    A page has tags and its paragraphs have none; an order has categories and its items have none.
+    An assigner first decides which rows of a group carry which of its labels [1]_. The classifier
+    is trained on these rows, and predicts for rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Classifier of rows: any with a multi-label `fit`, or with a multi-class one for a 1-D y.
+    assigner : estimator, default=None
+        Has ``fit(X, y, groups)`` and ``assign(X, y, groups)``, which returns a sparse indicator of
+        the labels of the rows. None: an :class:`~sklearn_xlc.EAGLETransformer`.
+    n_rounds : int, default=1
+        Rounds of training. Before each round but the first, every label of a group is assigned anew
+        to the rows that a classifier scores highest for it. Classifiers are trained on other groups
+        than they score (`n_folds`): one that knew the group would confirm what it was told.
+        Each label keeps the number of rows that the assigner gave it.
+    n_folds : int, default=2
+        Parts into which the groups are divided for that.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Classifier, fitted on the rows and `assigned_`.
+    assigner_ : estimator
+        Fitted assigner.
+    assigned_ : csr_array of shape (n_samples, n_labels)
+        Labels of the training rows in the last round: a subset of the labels of their groups.
+    classes_ : ndarray of shape (n_labels,)
+        Labels of `estimator_`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if X had names.
+
+    See Also
+    --------
+    EAGLETransformer : The default assigner.
+    MIMLClassifier : Predicts for groups, and is trained on them end to end.
+    sklearn_xlc.metrics.aggregated_precision_at_k : Score where no row has labels of its own.
+
+    Notes
+    -----
+    Rows that get no label stay in the training data as rows without labels. Where y is 1-D, a class
+    is all that a classifier can be told of a row: rows without one are left out, and a row of
+    several groups that gets several classes is there once for each.
+
+    A search over parameters of the assigner (``assigner__n_iter``) needs one to be given.
+
+    A saved classifier holds what it predicts with, `estimator_`. What belongs to the training rows,
+    `assigner_` and `assigned_`, is not saved.
+
+    `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
+    ``set_fit_request(groups=True)`` it finds its way through pipelines and searches; without
+    routing a pipeline takes it as ``name_of_the_step__groups``.
+
+    References
+    ----------
+    .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
+       Aggregated Labels. ICML 2020.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.multiclass import OneVsRestClassifier
+    >>> from sklearn_xlc import AggregatedLabelClassifier
+    >>> from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+    >>> X, Y = make_extreme_multilabel(600, 200, 10, random_state=0)
+    >>> grouped, groups = make_aggregated(Y[:400], group_size=4, random_state=0)
+    >>> clf = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression(C=100)))
+    >>> clf.fit(X[:400], grouped, groups=groups).predict(X[400:]).shape
+    (200, 10)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "assigner": [None, HasMethods(["fit", "assign"])],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    def __init__(
+        self, estimator: Any, assigner: Any = None, *, n_rounds: int = 1, n_folds: int = 2
+    ) -> None:
+        self.estimator = estimator
+        self.assigner = assigner
+        self.n_rounds = n_rounds
+        self.n_folds = n_folds
+
+    # --- fit --------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, groups: Any = None, **fit_params: Any) -> Any:
+        """Assign the labels of groups to rows, and fit the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
+                array-like of shape (n_samples,)
+            Labels of the groups: row i holds those of the group of row i, or, where `groups` is a
+            membership matrix, row j holds those of group j. A 1-D y, or a dense column, holds one
+            class label a row; a single label that groups have or have not is a sparse column.
+        groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_groups), default=None
+            Ids of the rows' groups, or which row is in which groups. None: every row is a group.
+        **fit_params : dict
+            Passed on to the `fit` of the classifier; what has a value for each row is cut to the
+            rows that it is trained on.
+
+        Returns
+        -------
+        self : object
+            Fitted classifier.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not valid; the message names the row. A classifier that was fitted
+            before is then left as it was.
+        """
+        if _routing_enabled():
+            fit_params = process_routing(self, "fit", **fit_params).estimator.fit
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        if not is_indicator(y):
+            y = column_or_1d(y, warn=True)
+        assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
+        assigned = sp.csr_array(assigner.fit(X, y, groups).assign(X, y, groups))
+        rows = _Rows(X, y, assigned, fit_params)
+        for _ in range(1, self.n_rounds):
+            assigned = self._assign_anew(rows, y, groups, assigner, assigned)
+        estimator = rows.fit(self.estimator, assigned)
+        self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
+        self.classes_ = getattr(estimator, "classes_", rows.classes)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(assigner, name):
+                setattr(self, name, getattr(assigner, name))
+            elif hasattr(self, name):
+                delattr(self, name)
+        return self
+
+    def _assign_anew(
+        self, rows: _Rows, y: Any, groups: Any, assigner: Any, assigned: sp.csr_array
+    ) -> sp.csr_array:
+        """Assignment by the scores of classifiers that have not seen the group."""
+        membership, group_of = check_groups(groups, assigned.shape[0])
+        if membership.sum(axis=0).max(initial=0) < 2:
+            return assigned  # groups of one row leave no choice
+        of_groups = group_labels(rows.indicator(y), membership, group_of)
+        scores = _candidates(membership, of_groups)
+        for train, test in self._folds(membership):
+            estimator = rows.fit(self.estimator, assigned[train], train)
+            rows.score_pairs(estimator, scores, test, assigned, assigned[train])
+        counted = getattr(assigner, "multiplicity", "ignore") == "top"
+        return assign_by_scores(
+            aggregation(membership, of_groups),
+            scores,
+            use_counts=counted,
+            totals=None if counted else assigned.sum(axis=0),
+        )
+
+    def _folds(self, membership: sp.csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Splits of the rows that keep whole what groups connect."""
+        graph = sp.block_array([[None, membership], [membership.T, None]], format="csr")
+        in_group = np.diff(membership.indptr) > 0
+        members, others = np.flatnonzero(in_group), np.flatnonzero(~in_group)
+        connected = connected_components(graph, directed=False)[1][members]
+        n_parts = len(np.unique(connected))
+        if n_parts < self.n_folds:
+            raise ValueError(
+                f"groups must be at least n_folds={self.n_folds} that share no row, got {n_parts}; "
+                "use n_rounds=1"
+            )
+        for train, test in GroupKFold(self.n_folds).split(members, groups=connected):
+            yield np.sort(np.concatenate([members[train], others])), members[test]
+
+    # --- prediction: that of the classifier ---------------------------------------------------
+
+    def predict(self, X: Any) -> Any:
+        """Labels of rows, as `estimator_` predicts them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
+            Class of each row, or an indicator of its labels.
+        """
+        return self._delegate("predict", X)
+
+    @_estimator_has("predict_proba")
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of every label, of `estimator_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_labels)
+            Probability of each label.
+        """
+        return self._delegate("predict_proba", X)
+
+    @_estimator_has("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the probabilities of every label, of `estimator_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_labels)
+            Logarithm of the probability of each label.
+        """
+        return self._delegate("predict_log_proba", X)
+
+    @_estimator_has("decision_function")
+    def decision_function(self, X: Any) -> Any:
+        """Scores of every label, of `estimator_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
+            Scores; greater is more likely.
+        """
+        return self._delegate("decision_function", X)
+
+    @_estimator_has("predict_topk")
+    def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """Best k labels of each row, of `estimator_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+        k : int, default=5
+            Number of labels, at most the number of labels there are.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k)
+            Labels, best first.
+        scores : ndarray of shape (n_samples, k)
+            Their scores.
+        """
+        return self._delegate("predict_topk", X, k)
+
+    @_estimator_has("predict_topk_sparse")
+    def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
+        """Scores of the best k labels of each row as a sparse matrix, of `estimator_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows.
+        k : int, default=5
+            Number of labels.
+
+        Returns
+        -------
+        scores : CSR matrix of shape (n_samples, n_labels)
+            Exactly k stored entries a row.
+        """
+        return self._delegate("predict_topk_sparse", X, k)
+
+    def _delegate(self, method: str, *arguments: Any) -> Any:
+        check_is_fitted(self, "estimator_")
+        return getattr(self.estimator_, method)(*arguments)
+
+    # --- what scikit-learn asks ---------------------------------------------------------------
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Requests of this classifier, and of the one it wraps.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            `groups` is for this classifier; everything else in `fit` is for `estimator`.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=mapping)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return {key: state[key] for key in state if key not in ("assigner_", "assigned_")}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner, assigner = get_tags(self.estimator), get_tags(self.assigner or EAGLETransformer())
+        tags.input_tags.sparse = inner.input_tags.sparse and assigner.input_tags.sparse
+        if inner.classifier_tags is not None:
+            tags.classifier_tags = inner.classifier_tags
+        tags.target_tags.multi_output = inner.target_tags.multi_output
+        return tags
+
+
+class _Rows:
+    """Training rows: fits classifiers on some of them, and scores others."""
+
+    def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
+        self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
+        self.fit_params = fit_params
+        self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
+        self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
+        n_labels = np.shape(y)[-1]
+        self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
+        expected = (self.X.shape[0], len(self.classes))
+        if assigned.shape != expected:
+            raise ValueError(
+                f"the assigner must give labels of shape {expected}, got {assigned.shape}"
+            )
+
+    def indicator(self, y: Any) -> sp.csr_array:
+        """Labels of y as a matrix of numbers."""
+        if not self.one_label:
+            Y = sp.csr_array(y, copy=True)
+            Y.sum_duplicates()
+            Y.eliminate_zeros()
+            return Y
+        ids = np.searchsorted(self.classes, y)
+        parts = (np.ones(len(ids)), ids, np.arange(len(ids) + 1))
+        return sp.csr_array(parts, shape=(len(ids), len(self.classes)))
+
+    def fit(self, estimator: Any, assigned: sp.csr_array, index: Any = None) -> Any:
+        """Classifier fitted on rows and their labels, in the form that y had."""
+        if self.one_label:
+            rows = np.repeat(np.arange(assigned.shape[0]), np.diff(assigned.indptr))
+            labels = self.classes[assigned.indices]
+            index = rows if index is None else index[rows]
+        elif self.sparse:
+            labels = sp.csr_matrix(assigned, dtype=self.dtype)
+        else:
+            labels = assigned.toarray().astype(self.dtype)
+        params = _check_method_params(self.X, self.fit_params, index)
+        X = self.X if index is None else _safe_indexing(self.X, index)
+        return clone(estimator).fit(X, labels, **params)
+
+    def score_pairs(
+        self,
+        estimator: Any,
+        scores: sp.csr_array,
+        test: np.ndarray,
+        assigned: sp.csr_array,
+        seen: sp.csr_array,
+    ) -> None:
+        """Set the stored scores of some rows; those of labels unseen to what is assigned."""
+        n_labels = scores.shape[1]
+        columns = self._columns(estimator, n_labels)
+        known = np.zeros(n_labels, dtype=bool)
+        known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
+        step = max(1, BLOCK // n_labels)
+        for start in range(0, len(test), step):
+            rows = test[start : start + step]
+            values = np.zeros((len(rows), n_labels))
+            found = all_scores(
+                estimator, _safe_indexing(self.X, rows), not self.one_label, len(columns)
+            )
+            values[:, columns] = found.toarray() if sp.issparse(found) else found
+            values[:, ~known] = assigned[rows][:, np.flatnonzero(~known)].toarray()
+            sizes = np.diff(scores.indptr)[rows]
+            row = np.repeat(np.arange(len(rows)), sizes)
+            place = np.arange(len(row)) + np.repeat(
+                scores.indptr[rows] - np.cumsum(sizes) + sizes, sizes
+            )
+            scores.data[place] = values[row, scores.indices[place]]
+
+    def _columns(self, estimator: Any, n_labels: int) -> np.ndarray:
+        """Label of each of the scores of a classifier."""
+        if not self.one_label:
+            return np.arange(n_labels)
+        return np.searchsorted(self.classes, estimator.classes_)
+
+
+def _candidates(membership: sp.csr_array, of_groups: sp.csr_array) -> sp.csr_array:
+    """CSR with an entry for each label of each row's groups."""
+    pattern = membership.astype(np.float64) @ (of_groups != 0).astype(np.float64)
+    pattern.sort_indices()
+    return sp.csr_array(pattern)

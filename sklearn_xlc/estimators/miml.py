@@ -1,0 +1,418 @@
+"""MIMLClassifier: bags of instances, of which only the bag's labels are known."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_xlc._checks import check_y
+from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.engine.bag_prediction import BagPredictionMixin
+from sklearn_xlc.engine.fitting import SMALL_DATA, BaseXLCClassifier, _Data
+from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.estimators.eagle import EAGLETransformer
+from sklearn_xlc.groups._bags import (
+    Grouped,
+    bag_index,
+    capped,
+    check_counts,
+    repeat_labels,
+    split_counts,
+)
+from sklearn_xlc.heads import Head
+from sklearn_xlc.heads.miml import MIMLHead
+from sklearn_xlc.training import EncoderHead
+
+#: Rows of a step, about, and the least number of bags.
+STEP_ROWS, STEP_BAGS = 256, 4
+
+
+class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
+    r"""Classifier of bags: several rows (instances) together have labels (MIML).
+
+    An image is a bag of patches, a page a bag of paragraphs, an order a bag of items; labels are
+    known for bags only. A network scores the labels of each row, and the row that ranks first for
+    a label decides whether the bag has it (Deep-MIML [1]_). Early in training that row is a wrong
+    one as often as not. Label embeddings learnt from the bags beforehand tell better where to look:
+    this is the co-attention of [2]_. A classifier trained on bags also classifies single rows, and
+    that is how to find out which row a label comes from.
+
+    Parameters
+    ----------
+    attention : {"eagle", "mean"}, None or EAGLETransformer, default="eagle"
+        Label embeddings that rank the rows of a bag, beside the network.
+
+        - "eagle": those of :class:`EAGLETransformer`, close to one row at least in each bag of the
+          label.
+        - "mean": the mean row of the label's bags less that of all bags.
+        - an :class:`EAGLETransformer`: with its parameters, `multiplicity` included; it is cloned.
+        - None: plain Deep-MIML.
+    temperature : float, default=1.0
+        The :math:`\tau` of the attention ``M = g softmax(tau X L')`` over the g rows of a bag,
+        in which rows and embeddings have unit length. 0: all rows count alike, as with None. The
+        network's scores grow while it learns and so outweigh a small `temperature` by and by.
+    mask : {"select", "multiply"}, default="select"
+        How the attention acts. "select": rows rank by score plus log M, and the score of the first
+        one, without the mask, is that of the bag. "multiply" is [2]_, ``max(M * relu(score))`` plus
+        a bias: the mask enters the score of the bag, so the network need not learn what the mask
+        knows already, and lacks it where bags have one row (M = 1).
+    n_concepts : int, default=5
+        Linear units of each label, of which the largest is its score.
+    multiplicity : {"top", "ignore"}, default="top"
+        Meaning of numbers above 1 in `y`. "top": a label occurs in exactly so many rows of the bag;
+        so many rows are to score above zero, and no more. "ignore": it occurs. A y of zeros and
+        ones says which labels occur in any case, unless an earlier call of `partial_fit` (or of
+        `fit`, with `warm_start`) had numbers.
+    hidden_layer_sizes : sequence of int, default=(1024,)
+        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    dropout : float or "auto", default="auto"
+        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
+        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
+    encoder : torch.nn.Module or callable, default=None
+        Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
+        features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
+        copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
+        batches as :class:`~sklearn_xlc.batches.SparseRows`. None: a multilayer perceptron.
+    optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
+        Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
+        rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
+        input layer on sparse rows: less time and a third of the memory where X has many columns,
+        for about half a point of precision. "sgd" needs the least memory.
+    learning_rate : float, default=0.002
+        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+    weight_decay : float, default=0.0
+        Decoupled weight decay of matrices.
+    batch_size : int or "auto", default="auto"
+        Bags a step. "auto": as many as hold about 256 rows, but at least 4; all of them where they
+        hold up to 1000 rows.
+    max_epochs : int or "auto", default="auto"
+        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
+        as many as 300 steps need. Large bags may need more (see Notes).
+    early_stopping : bool, default=False
+        Hold out bags, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
+        back to the best epoch.
+    validation_fraction : float, default=0.1
+        Share of the bags held out by `early_stopping`.
+    n_iter_no_change : int, default=3
+        Patience of `early_stopping` in epochs.
+    average_weights : {None, "swa", "ema"}, default=None
+        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
+        over steps ("ema"). Holds a second copy of the model while training.
+    precision : {"float32", "bfloat16"}, default="float32"
+        "bfloat16" runs the matrix products of the encoder at half precision while training; weights
+        and sums stay as they are. An encoder of float64 X is not touched.
+    callbacks : list of skorch callbacks, default=None
+        Called during training; copied first.
+    device : str or torch.device, default="auto"
+        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
+        model is loaded.
+    memory_limit : int, default=2**30
+        Bytes that temporary logits may take; also for the label embeddings.
+    random_state : int, RandomState instance or None, default=None
+        Seed of weights, order of bags, dropout and label embeddings. The same seed on the same
+        machine with the same number of threads gives the same model, bit for bit.
+    warm_start : bool, default=False
+        Go on from the fitted network, with its label embeddings, in the next :meth:`fit`.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Class labels, or the column numbers of the indicator.
+    label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
+        Unit vectors that the attention compares rows with; zero for labels without a bag.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the columns, where X had names.
+    n_iter_ : int
+        Epochs trained.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_parameters_ : int
+        Trainable parameters.
+    net_ : skorch.NeuralNet
+        Net that was trained; ``net_.module_`` holds encoder and head.
+
+    See Also
+    --------
+    AggregatedLabelClassifier : Labels of groups given to rows first, for any classifier.
+    EAGLETransformer : The label embeddings on their own.
+
+    Notes
+    -----
+    Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
+    or of the columns of a membership matrix. Without `groups` every row is a bag.
+
+    Bags are never padded: a batch holds the rows of its bags one after the other.
+
+    References
+    ----------
+    .. [1] J. Feng, Z.-H. Zhou. Deep MIML Network. AAAI 2017.
+    .. [2] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
+       Aggregated Labels. ICML 2020. Section 6.
+
+    Examples
+    --------
+    Labels of bags of 5 rows; which row has which of them is not known in training:
+
+    >>> import numpy as np
+    >>> from sklearn_xlc import MIMLClassifier
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> X, y = make_extreme_multiclass(2000, 300, 10, random_state=0)
+    >>> groups = np.arange(1500) // 5
+    >>> Y = np.zeros((300, 10), dtype=int)
+    >>> Y[groups, y[:1500]] = 1
+    >>> clf = MIMLClassifier(hidden_layer_sizes=(64,), random_state=0).fit(X[:1500], Y, groups)
+    >>> clf.predict(X[:1500], groups).shape
+    (300, 10)
+
+    Single rows:
+
+    >>> labels, scores = clf.predict_topk(X[1500:], k=1)
+    >>> bool(np.mean(labels[:, 0] == y[1500:]) > 0.8)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseXLCClassifier._parameter_constraints,
+        "attention": [StrOptions({"eagle", "mean"}), None, EAGLETransformer],
+        "temperature": [Interval(Real, 0, None, closed="left")],
+        "mask": [StrOptions({"select", "multiply"})],
+        "n_concepts": [Interval(Integral, 1, None, closed="left")],
+        "multiplicity": [StrOptions({"top", "ignore"})],
+    }
+
+    def __init__(
+        self,
+        attention: Any = "eagle",
+        *,
+        temperature: float = 1.0,
+        mask: str = "select",
+        n_concepts: int = 5,
+        multiplicity: str = "top",
+        hidden_layer_sizes: Any = (1024,),
+        dropout: Any = "auto",
+        encoder: Any = None,
+        optimizer: str = "adam",
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.0,
+        batch_size: Any = "auto",
+        max_epochs: Any = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        average_weights: str | None = None,
+        precision: str = "float32",
+        callbacks: Any = None,
+        device: Any = "auto",
+        memory_limit: int = 2**30,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: Any = 0,
+    ) -> None:
+        self.attention = attention
+        self.temperature = temperature
+        self.mask = mask
+        self.n_concepts = n_concepts
+        self.multiplicity = multiplicity
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.dropout = dropout
+        self.encoder = encoder
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.average_weights = average_weights
+        self.precision = precision
+        self.callbacks = callbacks
+        self.device = device
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    # --- fit --------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> MIMLClassifier:
+        """Learn label embeddings, then encoder and head.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows of all bags, in any order; float32 and float64 are kept, and decide the precision
+            of the model.
+        y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
+                (n_samples, n_labels) or (n_bags, n_labels)
+            Class labels of any type, or a 0/1 indicator of labels, or how often labels occur (see
+            `multiplicity`). Either row i holds the labels of the bag of row i, or row j those of
+            bag j, in the order of predictions (see Notes of the class). Where there are as many
+            bags as rows, the first is meant.
+        groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_bags), default=None
+            Ids of the rows' bags, or which row is in which bags; then y has a row for each bag.
+            None: every row is a bag.
+        sample_weight : array-like of shape (n_samples,) or (n_bags,), default=None
+            Weights of the bags in the loss, in the form of y. Bags of weight zero are dropped
+            first; label embeddings do not know other weights.
+
+        Returns
+        -------
+        self : object
+            Fitted classifier.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not valid, or rows of one bag have different labels. A classifier
+            that was fitted before is then left as it was.
+        """
+        return super().fit(Grouped(X, groups), y, sample_weight)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> MIMLClassifier:
+        """Make one pass over some bags, at a constant learning rate.
+
+        The label embeddings are those of the first call. The network is trained in place: a pass
+        that is interrupted keeps the steps it has taken.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Rows of whole bags.
+        y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
+                (n_samples, n_labels) or (n_bags, n_labels)
+            Labels of the bags, as in :meth:`fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes that will ever occur; needed in the first call with class labels.
+        groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_bags), default=None
+            Bags, as in :meth:`fit`.
+        sample_weight : array-like of shape (n_samples,) or (n_bags,), default=None
+            Weights of the bags in the loss.
+
+        Returns
+        -------
+        self : object
+            Classifier after the pass.
+
+        Raises
+        ------
+        ValueError
+            If `classes` is missing in the first call, or y holds other labels.
+        """
+        return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
+
+    def _validate_fit(
+        self,
+        X: Grouped,
+        y: Any,
+        sample_weight: Any,
+        code: LabelCode | None,
+        reset: bool = True,
+    ) -> _Data:
+        groups, X = X.groups, self._validate_X(X.rows, reset)
+        y_of_bags, counts = split_counts(y)
+        checked = check_y(y_of_bags)
+        bags = bag_index(groups, X.shape[0])
+        bags.is_per_row(checked.shape[0], "y")
+        if sample_weight is not None:
+            like = X if isinstance(sample_weight, Real) else sample_weight
+            sample_weight = _check_sample_weight(
+                sample_weight, like, dtype=X.dtype, ensure_non_negative=True
+            )
+            sample_weight = bags.per_bag(sample_weight, "sample_weight")
+        code = code or code_of(y, checked)
+        Y = sp.csr_matrix(bags.per_bag(code.encode(checked), "y"))
+        self._check_task(code, Y)
+        if reset:
+            self._counts = counts is not None and self.multiplicity == "top"
+        if counts is not None:
+            counts = sp.csr_matrix(bags.per_bag(counts, "y"))
+            Y = repeat_labels(check_counts(counts, bags) if self._counts else capped(counts, bags))
+        return self._placed(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
+
+    def _start(self, data: _Data, train: Rows | None, rng: np.random.RandomState) -> EncoderHead:
+        rows = data.rows if train is None else train
+        self._bag_size = rows.X.shape[0] / len(rows)
+        module = super()._start(data, train, rng)
+        if self.attention is not None:
+            seed = int(rng.randint(2**31 - 1))
+            embeddings = self._learn_embeddings(rows, seed)
+            module.head.attend(torch.from_numpy(embeddings))
+        return module
+
+    def _learn_embeddings(self, rows: Rows, seed: int) -> np.ndarray:
+        """Label embeddings of bags, of shape (n_labels, n_features)."""
+        n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
+        self._check_dense(n_labels, n_features, rows.X.dtype, "attention=None")
+        if isinstance(self.attention, str):
+            eagle = EAGLETransformer(
+                multiplicity=self.multiplicity, memory_limit=self.memory_limit, random_state=seed
+            )
+            if self.attention == "mean":
+                eagle.set_params(n_iter=0, n_components=0)
+        else:
+            eagle = clone(self.attention)
+        counts = rows.Y.astype(np.int64)
+        counts.sum_duplicates()
+        n_rows = rows.X.shape[0]
+        parts = (np.ones(n_rows, dtype=np.int8), np.arange(n_rows), rows.bags)
+        membership = sp.csc_array(parts, shape=(n_rows, len(rows)))
+        embeddings = eagle.fit(rows.X, counts, membership).label_embeddings_
+        embeddings = embeddings.toarray() if sp.issparse(embeddings) else embeddings
+        return np.ascontiguousarray(embeddings, dtype=rows.X.dtype)
+
+    @property
+    def label_embeddings_(self) -> np.ndarray | None:
+        """Unit vectors that the attention compares rows with."""
+        check_is_fitted(self, "net_")
+        vectors = self.net_.module_.head.label_embeddings
+        return None if vectors is None else vectors.T.cpu().numpy()
+
+    def _build_head(self, n_features: int, code: LabelCode) -> Head:
+        return MIMLHead(
+            n_features,
+            code.n_labels,
+            code.multilabel,
+            self.n_concepts,
+            self.temperature,
+            self.mask,
+            self._counts,
+            self.memory_limit,
+        )
+
+    def _dropout(self, rows: Rows) -> float:
+        return super()._dropout(Rows(rows.X, sparse=rows.sparse))
+
+    def _batch_size(self, n_samples: int) -> int:
+        if self.batch_size != "auto":
+            return int(self.batch_size)
+        if n_samples * self._bag_size <= SMALL_DATA:
+            return max(1, n_samples)
+        return max(STEP_BAGS, int(STEP_ROWS / self._bag_size))
+
+    def _max_epochs(self, n_samples: int) -> int:
+        if self.max_epochs != "auto":
+            return int(self.max_epochs)
+        if n_samples * self._bag_size <= SMALL_DATA:
+            return 200
+        return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))

@@ -1,0 +1,375 @@
+"""MultiHeadClassifier: output cost that grows as the H-th root of the number of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
+from sklearn_xlc.engine.fitting import BaseXLCClassifier, _Data
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.heads import CascadeHead, FlatHead, Head, ProductHead, SamplingHead
+
+#: Up to this many labels one output per label is as fast as the heads that avoid it.
+FLAT_LIMIT = 1000
+#: Algorithms that need exactly one label a row.
+_MULTI_CLASS_ONLY = ("product", "sampling")
+_LOSSES = {
+    "flat": {"ce", "bce"},
+    "product": {"ce", "bce", "joint_ce"},
+    "cascade": {"ce", "bce"},
+    "sampling": {"ce", "arcface"},
+}
+
+
+class MultiHeadClassifier(BaseXLCClassifier):
+    """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
+
+    A neural network whose output layer does not have one output per label. Each label is the
+    tuple of its mixed-radix digits, and each head of the layer scores one digit [1]_, so the
+    output costs the sum of the heads' lengths where a plain classifier costs their product.
+
+    Parameters
+    ----------
+    algorithm : {"auto", "flat", "product", "cascade", "sampling"}, default="auto"
+        Output layer.
+
+        - "flat": one output per label, the vanilla classifier. Multi-class and multi-label.
+        - "product": heads side by side, whose log probabilities add up. Multi-class. The fastest,
+          and the roughest: labels that share a digit share parameters.
+        - "cascade": coarse to fine; each head scores only the children of the `beam_width` best
+          nodes of the last one. Multi-label and multi-class.
+        - "sampling": one output per label, of which a step trains only the groups that hold a
+          label of the batch. Multi-class; for pretraining, with :meth:`transform` as the goal.
+        - "auto": "flat" up to 1000 labels, where its steps take no longer than those of the
+          cascade; above, "product" for multi-class and "cascade" for multi-label.
+    n_heads : int, default=2
+        Number of heads. Each one more adds an approximation error (Eq. 14 of [1]_).
+    head_lengths : sequence of int, default=None
+        Length of each head, most significant first; their product must be at least the number of
+        labels. For "sampling" the pair (number of sub-heads, labels in each). None: chosen by
+        :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending otherwise.
+    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
+            default="given"
+        Which labels are neighbours in the code: the order of ``classes_``, a random one, one by
+        balanced clustering of label centroids, or a permutation that names the place of each
+        label.
+    loss : {"auto", "ce", "bce", "joint_ce", "arcface"}, default="auto"
+        "auto" is binary cross-entropy for multi-label y and cross-entropy otherwise. "product"
+        also offers "bce" (Algorithm 2 of [1]_) and "joint_ce" (one softmax over all heads),
+        "sampling" also "arcface".
+    n_groups : int, default=1
+        Number of groups of heads ("product" with "ce"): the label probability is a mixture of
+        `n_groups` products, the dial between "product" and "flat" (Eq. 16 of [1]_).
+    embedding_dim : int, default=256
+        Width of the node embeddings of "cascade".
+    beam_width : int, default=10
+        Nodes that "cascade" keeps a row and level.
+    path_exponent : float, default=0.5
+        Weight of a node's ancestors in its score ("cascade", multi-label): 1 is the product of
+        probabilities.
+    n_sampled_heads : int, default=0
+        Random negative sub-heads a step ("sampling"), beside those of the batch.
+    margin, scale : float, default=0.5 and 64.0
+        Angular margin in radians and scale of "arcface".
+    correction : bool, default=False
+        Correct the softmax over sampled labels for the chance with which each is drawn
+        ("sampling").
+    hidden_layer_sizes : sequence of int, default=(1024,)
+        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    dropout : float or "auto", default="auto"
+        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
+        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
+    encoder : torch.nn.Module or callable, default=None
+        Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
+        features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
+        copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
+        batches as :class:`~sklearn_xlc.batches.SparseRows`. None: a multilayer perceptron.
+    optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
+        Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
+        rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
+        input layer on sparse rows: less time and a third of the memory where X has many columns,
+        for about half a point of precision. "sgd" needs the least memory.
+    learning_rate : float, default=0.002
+        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+    weight_decay : float, default=0.0
+        Decoupled weight decay of matrices.
+    batch_size : int or "auto", default="auto"
+        Rows a step. "auto": all rows up to 1000, 256 above.
+    max_epochs : int or "auto", default="auto"
+        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
+        as many as 300 steps need.
+    early_stopping : bool, default=False
+        Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
+        back to the best epoch.
+    validation_fraction : float, default=0.1
+        Share of the rows held out by `early_stopping`.
+    n_iter_no_change : int, default=3
+        Patience of `early_stopping` in epochs.
+    average_weights : {None, "swa", "ema"}, default=None
+        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
+        over steps ("ema"). Holds a second copy of the model while training.
+    precision : {"float32", "bfloat16"}, default="float32"
+        "bfloat16" runs the matrix products of the encoder and of "flat" at half precision while
+        training; weights and sums stay as they are. An encoder of float64 X is not touched.
+    callbacks : list of skorch callbacks, default=None
+        Called during training; copied first.
+    device : str or torch.device, default="auto"
+        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
+        model is loaded.
+    memory_limit : int, default=2**30
+        Bytes that temporary logits may take in training.
+    random_state : int, RandomState instance or None, default=None
+        Seed of weights, order of rows, dropout and sampling. The same seed on the same machine
+        with the same number of threads gives the same model, bit for bit.
+    warm_start : bool, default=False
+        Go on from the fitted network in the next :meth:`fit`.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Class labels, or the column numbers of the indicator.
+    algorithm_ : str
+        Algorithm in use.
+    head_lengths_ : tuple of int
+        Length of each head.
+    label_order_ : ndarray of shape (n_labels,)
+        Place of each label in the code.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the columns, where X had names.
+    n_iter_ : int
+        Epochs trained.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_parameters_ : int
+        Trainable parameters.
+    net_ : skorch.NeuralNet
+        Net that was trained; ``net_.module_`` holds encoder and head.
+
+    See Also
+    --------
+    sklearn.neural_network.MLPClassifier : One output per label, for small label spaces.
+    sklearn_xlc.metrics.topk_scorer : Scorers for model selection.
+
+    Notes
+    -----
+    :meth:`predict_proba` is defined for the losses "ce" and "bce" except for "product" with "bce".
+    For "product" it is the product of softmaxes, renormalised over the labels that exist; for
+    "sampling" it is the softmax over all labels, biased unless `correction` is set. "cascade" in
+    multi-label weighs ancestors by `path_exponent`, and ranks only labels below its beam in
+    :meth:`predict` and :meth:`predict_topk`; :meth:`decision_function` scores all of them.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, D. Yuan and M. Zhang, "Multi-Head Encoding for Extreme Label
+       Classification".
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> X, y = make_extreme_multiclass(2000, 300, 50, random_state=0)
+    >>> clf = MultiHeadClassifier("product", hidden_layer_sizes=(64,), random_state=0)
+    >>> clf.fit(X[:1500], y[:1500]).head_lengths_
+    (8, 7)
+    >>> labels, scores = clf.predict_topk(X[1500:], k=3)
+    >>> labels.shape
+    (500, 3)
+    >>> bool(clf.score(X[1500:], y[1500:]) > 0.8)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseXLCClassifier._parameter_constraints,
+        "algorithm": [StrOptions({"auto", "product", "cascade", "sampling", "flat"})],
+        "n_heads": [Interval(Integral, 1, None, closed="left")],
+        "head_lengths": [None, "array-like"],
+        "label_order": [StrOptions({"given", "random", "clustered"}), "array-like"],
+        "loss": [StrOptions({"auto", "ce", "bce", "joint_ce", "arcface"})],
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "beam_width": [Interval(Integral, 1, None, closed="left")],
+        "path_exponent": [Interval(Real, 0, None, closed="left")],
+        "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
+        "margin": [Interval(Real, 0, np.pi, closed="left")],
+        "scale": [Interval(Real, 0, None, closed="neither")],
+        "correction": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        algorithm: str = "auto",
+        *,
+        n_heads: int = 2,
+        head_lengths: Sequence[int] | None = None,
+        label_order: Any = "given",
+        loss: str = "auto",
+        n_groups: int = 1,
+        embedding_dim: int = 256,
+        beam_width: int = 10,
+        path_exponent: float = 0.5,
+        n_sampled_heads: int = 0,
+        margin: float = 0.5,
+        scale: float = 64.0,
+        correction: bool = False,
+        hidden_layer_sizes: Any = (1024,),
+        dropout: Any = "auto",
+        encoder: Any = None,
+        optimizer: str = "adam",
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.0,
+        batch_size: Any = "auto",
+        max_epochs: Any = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        average_weights: str | None = None,
+        precision: str = "float32",
+        callbacks: Any = None,
+        device: Any = "auto",
+        memory_limit: int = 2**30,
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: Any = 0,
+    ) -> None:
+        self.algorithm = algorithm
+        self.n_heads = n_heads
+        self.head_lengths = head_lengths
+        self.label_order = label_order
+        self.loss = loss
+        self.n_groups = n_groups
+        self.embedding_dim = embedding_dim
+        self.beam_width = beam_width
+        self.path_exponent = path_exponent
+        self.n_sampled_heads = n_sampled_heads
+        self.margin = margin
+        self.scale = scale
+        self.correction = correction
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.dropout = dropout
+        self.encoder = encoder
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.average_weights = average_weights
+        self.precision = precision
+        self.callbacks = callbacks
+        self.device = device
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _algorithm(self, code: LabelCode) -> str:
+        if self.algorithm != "auto":
+            return self.algorithm
+        if code.n_labels <= FLAT_LIMIT:
+            return "flat"
+        return "cascade" if code.multilabel else "product"
+
+    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        algorithm = self._algorithm(code)
+        if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
+            raise ValueError(
+                f"algorithm={self.algorithm!r} needs exactly one label a row (1-D y), but y is an "
+                "indicator; use algorithm='cascade' or 'flat'"
+            )
+        allowed = {"auto", *_LOSSES[algorithm]}
+        if algorithm in ("flat", "cascade"):
+            allowed = {"auto", "bce" if code.multilabel else "ce"}
+        if self.loss not in allowed:
+            task = "multi-label" if code.multilabel else "multi-class"
+            raise ValueError(
+                f"loss={self.loss!r} is not defined for algorithm={algorithm!r} with {task} y; "
+                f"use one of {sorted(allowed)}"
+            )
+        if self.n_groups > 1 and (algorithm != "product" or self.loss not in ("auto", "ce")):
+            raise ValueError(
+                f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
+                f"algorithm={algorithm!r} with loss={self.loss!r}"
+            )
+        self._lengths(code)
+
+    def _lengths(self, code: LabelCode) -> tuple[int, ...]:
+        algorithm = self._algorithm(code)
+        if algorithm == "flat":
+            return (code.n_labels,)
+        if self.head_lengths is not None:
+            lengths = tuple(np.asarray(self.head_lengths).tolist())
+            try:
+                MixedRadix(code.n_labels, lengths)  # refuses what does not cover the labels
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
+        else:
+            rule = "equal" if algorithm == "product" else "descending"
+            lengths = head_lengths(code.n_labels, self.n_heads, rule)
+        if algorithm == "cascade" and len(lengths) < 2:
+            raise ValueError(
+                "algorithm='cascade' needs n_heads or head_lengths of at least two heads, got "
+                f"lengths {lengths}; use algorithm='flat' for one"
+            )
+        if algorithm == "sampling" and len(lengths) != 2:
+            raise ValueError(
+                "algorithm='sampling' takes n_heads=2 or head_lengths=(number of sub-heads, labels "
+                f"in each), got lengths {lengths}"
+            )
+        return lengths
+
+    def _order_labels(self, data: _Data, rng: np.random.RandomState) -> np.ndarray | None:
+        if isinstance(self.label_order, str) and self.label_order == "given":
+            return None
+        rows = data.rows
+        lengths = self._lengths(data.code)
+        try:
+            return label_order(
+                self.label_order, data.code.n_labels, rows.X, rows.Y, lengths, random_state=rng
+            )
+        except ValueError as error:
+            raise ValueError(f"label_order is not valid: {error}") from error
+
+    def _build_head(self, n_features: int, code: LabelCode) -> Head:
+        algorithm, lengths = self._algorithm(code), self._lengths(code)
+        self.algorithm_, self.head_lengths_ = algorithm, lengths
+        size = (n_features, code.n_labels, code.multilabel)
+        loss = "ce" if self.loss == "auto" else self.loss
+        if algorithm == "flat":
+            return FlatHead(*size, self.memory_limit, self.precision)
+        if algorithm == "product":
+            return ProductHead(*size, lengths, loss, self.n_groups)
+        if algorithm == "cascade":
+            return CascadeHead(
+                *size, lengths, self.embedding_dim, self.beam_width, self.path_exponent
+            )
+        return SamplingHead(
+            *size,
+            lengths[1],
+            loss,
+            self.n_sampled_heads,
+            self.margin,
+            self.scale,
+            self.correction,
+        )
+
+    def _has_probabilities(self) -> bool:
+        if self.algorithm == "product" or self.algorithm == "auto":
+            return self.loss in ("auto", "ce")
+        return self.loss != "arcface"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.algorithm not in _MULTI_CLASS_ONLY
+        return tags

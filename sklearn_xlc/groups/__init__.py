@@ -1,0 +1,1 @@
+"""Groups of samples: ids or a membership matrix, and the labels that belong to groups."""

@@ -1,0 +1,131 @@
+"""Batches: every row once, sparse or dense, and never the caller's memory."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from sklearn_xlc.batches import BatchIterator, Rows, make_batch
+
+CPU = torch.device("cpu")
+
+
+def make_rows(sparse=False, n_rows=23, as_csr=True):
+    X = sp.random(n_rows, 9, 0.3, format="lil", random_state=0)
+    X[:, 0] = np.arange(n_rows)[:, None]  # names the row
+    Y = sp.random(n_rows, 5, 0.4, format="csr", random_state=1)
+    Y.data[:] = 1
+    weight = np.arange(n_rows) + 0.5
+    return Rows(sp.csr_matrix(X) if as_csr else X.toarray(), Y, weight, sparse)
+
+
+def densify(batch):
+    if isinstance(batch.inputs, torch.Tensor):
+        return batch.inputs.numpy()
+    rows = batch.inputs
+    parts = (rows.data.numpy(), rows.indices.numpy(), rows.indptr.numpy())
+    return sp.csr_matrix(parts, shape=(len(rows), rows.n_features)).toarray()
+
+
+def targets(batch, n_labels=5):
+    ids, indptr = batch.targets.ids.numpy(), batch.targets.indptr.numpy()
+    parts = (np.ones(len(ids)), ids, indptr)
+    return sp.csr_matrix(parts, shape=(len(batch), n_labels)).toarray()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("as_csr", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 5, 23, 100])
+def test_batches_in_order_are_the_rows(batch_size, as_csr, sparse):
+    rows = make_rows(sparse, as_csr=as_csr)
+    batches = list(BatchIterator(rows, batch_size, None, CPU))
+    assert len(batches) == len(BatchIterator(rows, batch_size, None, CPU)) == -(-23 // batch_size)
+    assert {len(batch) for batch in batches[:-1]} <= {batch_size}
+    X = rows.X.toarray() if as_csr else rows.X
+    np.testing.assert_array_equal(np.concatenate([densify(batch) for batch in batches]), X)
+    found = np.concatenate([targets(batch) for batch in batches])
+    np.testing.assert_array_equal(found, rows.Y.toarray())
+    weights = np.concatenate([batch.sample_weight.numpy() for batch in batches])
+    np.testing.assert_array_equal(weights, rows.sample_weight)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_shuffled_batches_hold_every_row_once_with_its_labels_and_weight(sparse):
+    rows = make_rows(sparse)
+    iterator = BatchIterator(rows, 5, np.random.default_rng(0), CPU)
+    orders = []
+    for _ in range(2):
+        X, Y, weight = [], [], []
+        for batch in iterator:
+            X.append(densify(batch))
+            Y.append(targets(batch))
+            weight.append(batch.sample_weight.numpy())
+        order = np.concatenate(X)[:, 0].astype(int)
+        np.testing.assert_array_equal(np.sort(order), np.arange(23))
+        np.testing.assert_array_equal(np.concatenate(X), rows.X.toarray()[order])
+        np.testing.assert_array_equal(np.concatenate(Y), rows.Y.toarray()[order])
+        np.testing.assert_array_equal(np.concatenate(weight), rows.sample_weight[order])
+        orders.append(order)
+    assert not np.array_equal(*orders)
+    again = BatchIterator(rows, 5, np.random.default_rng(0), CPU)
+    first = np.concatenate([densify(batch)[:, 0] for batch in again])
+    np.testing.assert_array_equal(first, orders[0])
+
+
+def test_a_sparse_batch_carries_its_transpose():
+    X = sp.random(6, 30, 0.1, format="csr", random_state=0)
+    rows = make_batch(Rows(X, sparse=True)).inputs
+    np.testing.assert_array_equal(rows.columns, np.unique(X.indices))
+    parts = (rows.t_data.numpy(), rows.t_indices.numpy(), rows.t_indptr.numpy())
+    transposed = sp.csr_matrix(parts, shape=(len(rows.columns), 6)).toarray()
+    np.testing.assert_array_equal(transposed, X.toarray().T[rows.columns])
+    assert {t.dtype for t in (rows.indptr, rows.indices, rows.columns, rows.t_indices)} == {
+        torch.int64
+    }
+
+
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.csr_array, sp.csc_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dtypes_are_kept(make, dtype):
+    X = make(sp.random(4, 3, 0.5, random_state=0, dtype=dtype))
+    for sparse in (False, True):
+        inputs = make_batch(Rows(X, sparse=sparse)).inputs
+        values = inputs.data if sparse else inputs
+        assert values.dtype == getattr(torch, np.dtype(dtype).name)
+
+
+def test_rows_without_labels_or_weights():
+    batch = make_batch(Rows(np.ones((3, 2))))
+    assert batch.targets is None
+    assert batch.sample_weight is None
+    assert len(batch) == 3
+    assert not len(list(BatchIterator(Rows(np.ones((0, 2))), 4, None, CPU)))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_dense_batch_is_not_the_memory_of_the_caller(order, writable):
+    X = np.asarray(np.arange(12.0).reshape(4, 3), order=order)
+    X.flags.writeable = writable
+    kept = X.copy()
+    for index in (slice(0, 2), slice(0, 4), np.array([2, 0])):
+        batch = make_batch(Rows(X).take(index))
+        batch.inputs.zero_()
+        np.testing.assert_array_equal(X, kept)
+
+
+def test_take_keeps_what_belongs_together():
+    rows = make_rows(sparse=True)
+    part = rows.take(np.array([7, 3]))
+    assert part.sparse
+    np.testing.assert_array_equal(part.X.toarray()[:, 0], [7, 3])
+    np.testing.assert_array_equal(part.Y.toarray(), rows.Y.toarray()[[7, 3]])
+    np.testing.assert_array_equal(part.sample_weight, [7.5, 3.5])
+
+
+def test_batches_move():
+    batch = make_batch(make_rows(sparse=True))
+    assert batch.to(CPU) is batch
+    moved = batch.to(torch.device("meta"))
+    tensors = [moved.inputs.data, moved.targets.ids, moved.sample_weight]
+    assert all(tensor.is_meta for tensor in tensors)

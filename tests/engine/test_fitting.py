@@ -1,0 +1,479 @@
+"""The engine under every estimator: formats, seeds, going on, failing, and what memory it takes."""
+
+import copy
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import torch
+from skorch.callbacks import Callback, EarlyStopping
+from torch import nn
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import Rows, SparseRows, make_batch
+from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.engine.fitting import frequency, output_width
+
+N_LABELS = 9
+FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
+
+
+def make_X(density=0.05, n_rows=60, n_features=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n_features))
+    X[rng.random(X.shape) > density] = 0.0
+    X[np.arange(n_rows), np.arange(n_rows) % n_features] = 1.0
+    return X
+
+
+def make_y(multilabel, n_rows=60, seed=0):
+    rng = np.random.default_rng(seed)
+    if multilabel:
+        Y = (rng.random((n_rows, N_LABELS)) < 0.2).astype(int)
+        Y[0] = 0  # a row without any label
+        Y[:, 3] = 0  # a label that no row holds
+        return Y
+    return np.arange(n_rows) % N_LABELS
+
+
+def quick(**params):
+    defaults = {"hidden_layer_sizes": (8,), "max_epochs": 4, "learning_rate": 0.02}
+    defaults["random_state"] = 0
+    return MultiHeadClassifier(**{**defaults, **params})
+
+
+def parameters(clf):
+    return {name: value.numpy().tobytes() for name, value in clf.net_.module_.state_dict().items()}
+
+
+def scrambled(X):
+    """CSR with columns in no order, every other entry split in two, and stored zeros."""
+    C = sp.coo_array(X)
+    rows, columns = np.r_[C.row, C.row, C.row], np.r_[C.col, C.col, (C.col + 1) % X.shape[1]]
+    data = np.r_[C.data / 2, C.data / 2, np.zeros(C.nnz)]
+    order = np.lexsort((-columns, rows))
+    counts = np.bincount(rows, minlength=X.shape[0])
+    indptr = np.r_[0, np.cumsum(counts)]
+    return sp.csr_array((data[order], columns[order], indptr), shape=X.shape)
+
+
+def interrupt(error):
+    class Interrupt(Callback):
+        def on_batch_end(self, net, training=False, **kwargs):
+            if training and len(net.history) == 2:
+                raise error
+
+    return Interrupt()
+
+
+# --- formats ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("density", [0.05, 0.5])
+@pytest.mark.parametrize("optimizer", ["adam", "mixed"])
+def test_every_format_of_X_gives_the_same_bits(density, multilabel, optimizer):
+    X, y = make_X(density), make_y(multilabel)
+    # Small batches do not hold all columns, so that what a stored zero touches shows.
+    params = {"optimizer": optimizer, "weight_decay": 0.1, "batch_size": 6, "max_epochs": 2}
+    clf = quick(**params)
+    expected = clf.fit(X, y).decision_function(X)
+    given = [sp.csr_matrix(X).asformat(name) for name in FORMATS]
+    given += [sp.csr_array(X).asformat(name) for name in FORMATS]
+    given += [scrambled(X), np.asfortranarray(X), X.tolist()]
+    for other in given:
+        np.testing.assert_array_equal(clf.decision_function(other), expected)
+        again = quick(**params).fit(other, y)
+        np.testing.assert_array_equal(again.decision_function(X), expected)
+
+
+@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
+def test_every_format_of_y_gives_the_same_model(algorithm):
+    X, Y = make_X(), make_y(True)
+    clf = quick(algorithm=algorithm).fit(X, Y)
+    assert isinstance(clf.predict(X), np.ndarray)
+    given = [sp.csr_matrix(Y).asformat(name) for name in FORMATS]
+    given += [sp.csr_array(Y).asformat(name) for name in FORMATS]
+    for other in given:
+        again = quick(algorithm=algorithm).fit(X, other)
+        assert parameters(again) == parameters(clf)
+        predicted = again.predict(X)
+        assert sp.issparse(predicted)
+        assert predicted.format == "csr"
+        assert predicted.dtype == other.dtype
+        np.testing.assert_array_equal(predicted.toarray(), clf.predict(X))
+    for other in (Y.tolist(), pd.DataFrame(Y), pl.DataFrame(Y), Y.astype(bool), Y.astype(float)):
+        again = quick(algorithm=algorithm).fit(X, other)
+        assert parameters(again) == parameters(clf)
+        assert again.predict(X).dtype == np.asarray(other).dtype
+
+
+def test_arguments_are_left_as_they_were():
+    X, Y = make_X(), make_y(True)
+    untidy_X, untidy_Y = scrambled(X), scrambled(Y)
+    untidy_Y.data[:] = 0
+    untidy_Y.data[untidy_Y.indptr[:-1]] = 1  # one label a row, behind stored zeros
+    untidy_Y.sum_duplicates()
+    weight = np.ones(len(X))
+    before = copy.deepcopy((untidy_X, untidy_Y, weight))
+    clf = quick().fit(untidy_X, untidy_Y, sample_weight=weight)
+    clf.partial_fit(untidy_X, untidy_Y, sample_weight=weight)
+    clf.predict(untidy_X)
+    for was, now in zip(before[:2], (untidy_X, untidy_Y)):
+        for part in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(was, part), getattr(now, part))
+    np.testing.assert_array_equal(weight, before[2])
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, sp.csr_array])
+@pytest.mark.parametrize("density", [0.05, 0.5])
+def test_X_may_be_a_read_only_map_of_a_file(make, density, tmp_path):
+    X, y = make_X(density), make_y(False)
+    expected = quick().fit(X, y).decision_function(X)
+    joblib.dump(make(X), tmp_path / "X")
+    mapped = joblib.load(tmp_path / "X", mmap_mode="r")
+    clf = quick().fit(mapped, y)
+    np.testing.assert_array_equal(clf.decision_function(mapped), expected)
+    np.testing.assert_array_equal(mapped.toarray() if sp.issparse(mapped) else mapped, X)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_data_frames(frame):
+    X, y = make_X(0.5), make_y(False)
+    names = [f"x{i}" for i in range(X.shape[1])]
+    df = pd.DataFrame(X, columns=names) if frame is pd.DataFrame else pl.DataFrame(X, schema=names)
+    clf = quick().fit(df, y)
+    assert list(clf.feature_names_in_) == names
+    np.testing.assert_array_equal(clf.predict_proba(df), quick().fit(X, y).predict_proba(X))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        clf.predict(X)
+    series = (pd.Series if frame is pd.DataFrame else pl.Series)(y)
+    assert parameters(quick().fit(df, series)) == parameters(clf)
+
+
+# --- seeds ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
+@pytest.mark.parametrize("density", [0.05, 0.5])
+def test_the_same_seed_gives_the_same_bytes(algorithm, density):
+    X, y = make_X(density), make_y(False)
+    params = {"algorithm": algorithm, "dropout": 0.3, "batch_size": 16, "n_sampled_heads": 1}
+    torch.manual_seed(1)
+    first = parameters(quick(**params).fit(X, y))
+    torch.manual_seed(2)
+    clf = quick(**params)
+    assert parameters(clf.fit(X, y)) == first
+    assert parameters(clf.fit(X, y)) == first
+    by_object = quick(**{**params, "random_state": np.random.RandomState(0)}).fit(X, y)
+    assert parameters(by_object) == first
+    for seed in (1, None, by_object.random_state):
+        assert parameters(quick(**{**params, "random_state": seed}).fit(X, y)) != first
+
+
+def test_fitting_leaves_the_generators_of_the_caller_alone():
+    X, y = make_X(), make_y(False)
+    torch.manual_seed(7)
+    before, numpy_before = torch.get_rng_state(), np.random.mtrand._rand.get_state()[1]
+    quick(dropout=0.3).fit(X, y).predict(X)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.mtrand._rand.get_state()[1], numpy_before)
+
+
+# --- going on ---------------------------------------------------------------------------------
+
+
+def test_partial_fit_improves_over_passes_and_knows_all_classes():
+    X, y = make_X(0.5), make_y(False)
+    clf = quick(batch_size=20)
+    clf.partial_fit(X[:20], y[:20] % 3, classes=np.arange(N_LABELS))
+    np.testing.assert_array_equal(clf.classes_, np.arange(N_LABELS))
+    for _ in range(40):
+        for part in (slice(0, 20), slice(20, 40), slice(40, 60)):
+            clf.partial_fit(X[part], y[part])
+    assert clf.n_iter_ == len(clf.loss_curve_) == clf.t_ == 121
+    assert clf.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
+def test_partial_fit_multilabel(algorithm):
+    X, Y = make_X(0.5), make_y(True)
+    clf = quick(algorithm=algorithm)
+    for _ in range(60):
+        clf.partial_fit(X, sp.csr_matrix(Y))
+    assert clf.loss_curve_[-1] < 0.7 * clf.loss_curve_[0]
+    assert sp.issparse(clf.predict(X))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "mixed", "adagrad", "sgd"])
+@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
+def test_partial_fit_keeps_its_optimizer(algorithm, optimizer):
+    """Optimiser state lives on between calls."""
+    X, y = make_X(), make_y(False)
+    clf = quick(algorithm=algorithm, optimizer=optimizer)
+    clf.partial_fit(X, y, classes=np.arange(N_LABELS))
+    optimizer_ = clf.net_.optimizer_
+    for _ in range(5):
+        clf.partial_fit(X, y)
+    assert clf.net_.optimizer_ is optimizer_
+    assert clf.loss_curve_[-1] < clf.loss_curve_[0]
+
+
+@pytest.mark.parametrize("dump", [False, True])
+def test_partial_fit_after_fit(dump, tmp_path):
+    X, y = make_X(0.5), make_y(False)
+    clf = quick(max_epochs=30).fit(X, y)
+    if dump:
+        joblib.dump(clf, tmp_path / "clf")
+        clf = joblib.load(tmp_path / "clf")
+    before, n_iter = clf.decision_function(X), clf.n_iter_
+    clf.partial_fit(X, y)
+    assert clf.n_iter_ == n_iter + 1
+    assert clf.loss_curve_[-1] < clf.loss_curve_[0]
+    after = clf.decision_function(X)
+    assert not np.array_equal(before, after)
+    assert np.abs(after - before).max() < 1.0
+
+
+def test_warm_start_goes_on_where_fit_ended():
+    X, y = make_X(0.5), make_y(False)
+    clf = quick(warm_start=True, max_epochs=40)
+    clf.fit(X, y)
+    n_parameters, ended = clf.n_parameters_, clf.loss_curve_[-1]
+    clf.fit(X, y)
+    assert clf.n_iter_ == len(clf.loss_curve_) == 80
+    assert clf.n_parameters_ == n_parameters
+    assert clf.loss_curve_[40] < 1.05 * ended < clf.loss_curve_[0]
+    with pytest.raises(ValueError, match="40 features"):
+        clf.fit(X[:, :5], y)
+    cold = quick(max_epochs=20).fit(X, y)
+    assert cold.fit(X, y).n_iter_ == 20
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    X, y = make_X(0.5, n_rows=200), make_y(False, n_rows=200)
+    clf = quick(early_stopping=True, n_iter_no_change=2, max_epochs=200, learning_rate=0.05)
+    clf.fit(X, y)  # labels are independent of X: the held-out loss soon rises
+    assert clf.n_iter_ < 100
+    valid_loss = [row["valid_loss"] for row in clf.net_.history]
+    assert int(np.argmin(valid_loss)) == clf.n_iter_ - 1 - 2
+
+
+@pytest.mark.parametrize("method", ["swa", "ema"])
+def test_average_weights(method):
+    X, y = make_X(0.5), make_y(False)
+    clf = quick(average_weights=method, max_epochs=60).fit(X, y)
+    assert parameters(clf) != parameters(quick(max_epochs=60).fit(X, y))
+    assert clf.score(X, y) > 0.8
+
+
+# --- callbacks --------------------------------------------------------------------------------
+
+
+class Count(Callback):
+    """Count epochs."""
+
+    n_epochs = 0
+
+    def on_epoch_end(self, net, **kwargs):
+        self.n_epochs += 1
+
+
+def test_callbacks_are_copied_and_see_every_epoch():
+    mine = Count()
+    clf = quick(callbacks=[mine]).fit(make_X(), make_y(False))
+    assert mine.n_epochs == 0
+    assert [c.n_epochs for _, c in clf.net_.callbacks_ if isinstance(c, Count)] == [4]
+    assert clf.callbacks == [mine]
+
+
+def test_skorch_early_stopping_may_be_a_callback():
+    stop = EarlyStopping(monitor="train_loss", patience=2, threshold=0.99)
+    clf = quick(callbacks=[stop], max_epochs=50).fit(make_X(), make_y(False))
+    assert clf.n_iter_ < 50
+    assert clf.predict(make_X()).shape == (60,)
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_verbose_shows_a_progress_bar(verbose, capsys):
+    quick(verbose=verbose, early_stopping=True).fit(make_X(), make_y(False))
+    captured = capsys.readouterr()
+    assert ("it/s]" in captured.err) is bool(verbose)
+    assert captured.out == ""
+
+
+# --- failing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("broken")])
+def test_an_interrupted_fit_changes_nothing(error, warm_start):
+    X, y = make_X(0.5), make_y(False)
+    clf = quick(warm_start=warm_start).fit(X, y)
+    before, state = clf.decision_function(X), set(vars(clf))
+    clf.set_params(callbacks=[interrupt(error)])
+    with pytest.raises(type(error)):
+        clf.fit(X[::2], y[::2])
+    assert set(vars(clf)) == state
+    assert clf.n_iter_ == 4
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+    np.testing.assert_array_equal(clf.classes_, np.arange(N_LABELS))
+
+
+def test_an_interrupted_first_fit_leaves_nothing_fitted():
+    clf = quick(callbacks=[interrupt(KeyboardInterrupt())])
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(make_X(), make_y(False))
+    assert vars(clf) == clf.get_params(deep=False)
+
+
+def test_bad_data_leave_a_fitted_classifier_as_it_was():
+    X, y = make_X(0.5), make_y(False)
+    clf = quick().fit(X, y)
+    before = clf.decision_function(X)
+    broken = X[:, :5].copy()
+    broken[3, 2] = np.nan
+    for method in (clf.fit, clf.partial_fit):
+        with pytest.raises(ValueError, match=r"NaN|features"):
+            method(broken, y)
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            method(X, y[1:])
+    assert clf.n_features_in_ == X.shape[1]
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+
+
+def test_a_training_that_diverges_is_refused():
+    X, y = make_X(0.5), make_y(False)
+    clf = quick().fit(X, y)
+    before = clf.decision_function(X)
+    clf.set_params(learning_rate=1e200, optimizer="sgd")
+    with pytest.raises(ValueError, match=r"loss became .*lower learning_rate=1e\+200"):
+        clf.fit(X, y)
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+
+
+# --- encoders ---------------------------------------------------------------------------------
+
+
+def make_encoder(n_features):
+    return nn.Sequential(nn.ReLU(inplace=True), nn.Linear(n_features, 7), nn.Tanh())
+
+
+class Recorder(nn.Linear):
+    """A linear layer on sparse rows that remembers what it was given."""
+
+    accepts_sparse = True
+
+    def forward(self, rows):
+        self.seen = type(rows)
+        dense = rows if torch.is_tensor(rows) else densify(rows)
+        return super().forward(dense)
+
+
+def densify(rows):
+    matrix = (rows.data.numpy(), rows.indices.numpy(), rows.indptr.numpy())
+    return torch.from_numpy(sp.csr_matrix(matrix, shape=(len(rows), rows.n_features)).toarray())
+
+
+def test_an_encoder_module_is_copied():
+    X, y = make_X(0.5), make_y(False)
+    encoder = make_encoder(X.shape[1])
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    kept = X.copy()
+    clf = quick(encoder=encoder).fit(X, y)
+    assert clf.transform(X).shape == (60, 7)
+    assert [f"multiheadclassifier{i}" for i in range(7)] == list(clf.get_feature_names_out())
+    for name, value in encoder.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert encoder.training
+    np.testing.assert_array_equal(X, kept)  # though this encoder works in place
+
+
+def test_an_encoder_may_be_made_for_the_number_of_columns():
+    X, y = make_X(0.5), make_y(False)
+    assert quick(encoder=make_encoder).fit(X, y).transform(X).shape == (60, 7)
+    lazy = nn.Sequential(nn.LazyLinear(5), nn.BatchNorm1d(5))
+    clf = quick(encoder=lazy).fit(X, y)
+    assert clf.transform(X).shape == (60, 5)
+    assert clf.n_parameters_ == 40 * 5 + 5 + 10 + clf.net_.module_.head.weight.numel() + N_LABELS
+
+
+@pytest.mark.parametrize("density, seen", [(0.05, SparseRows), (0.5, torch.Tensor)])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+def test_sparse_rows_go_to_encoders_that_take_them(make, density, seen):
+    X, y = make_X(density), make_y(False)
+    clf = quick(encoder=Recorder(X.shape[1], 6)).fit(make(X), y)
+    assert clf.net_.module_.encoder.seen is seen
+    linear = quick(encoder=nn.Linear(X.shape[1], 6)).fit(make(X), y)
+    assert linear.transform(X).shape == clf.transform(X).shape
+
+
+@pytest.mark.parametrize("density", [0.05, 0.5])
+def test_bfloat16_stays_close(density):
+    X, y = make_X(density).astype(np.float32), make_y(False)
+    params = {"max_epochs": 5, "hidden_layer_sizes": (16, 16)}
+    full, half = quick(**params), quick(precision="bfloat16", **params)
+    expected, got = full.fit(X, y).predict_proba(X), half.fit(X, y).predict_proba(X)
+    assert got.dtype == np.float32
+    assert not np.array_equal(got, expected)
+    assert np.abs(got - expected).mean() < 0.01
+    # Half precision is for training only.
+    features = half.net_.module_.eval()(make_batch(Rows(X, sparse=density < 0.1)).inputs)
+    np.testing.assert_array_equal(half.transform(X), features.detach().numpy())
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+MEASURE = """
+import resource
+import numpy as np, scipy.sparse as sp
+from sklearn_xlc import MultiHeadClassifier
+
+rng = np.random.default_rng(0)
+n_rows, n_labels = 2000, 200_000
+X = sp.random(n_rows, 5000, 0.004, format="csr", dtype=np.float32, random_state=0)
+ids = rng.integers(n_labels, size=3 * n_rows)
+Y = sp.csr_matrix((np.ones(len(ids), np.int8), (np.arange(len(ids)) // 3, ids)), (n_rows, n_labels))
+Y.data[:] = 1
+def clf(epochs):
+    return MultiHeadClassifier(
+        "cascade", embedding_dim=8, hidden_layer_sizes=(16,), max_epochs=epochs, random_state=0
+    )
+clf(1).fit(X[:50], Y[:50]).predict_topk(X[:50])  # libraries and kernels are loaded
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+fitted = clf(2).fit(X, Y)
+fitted.predict_topk(X)
+fitted.predict_topk_sparse(X)
+fitted.predict(X)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+def test_nothing_of_the_size_of_rows_times_labels_is_allocated():
+    """2000 rows times 200 000 labels: a byte each would be 400 MB."""
+    command = [sys.executable, "-c", MEASURE]
+    grown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert int(grown) * 1024 < 200e6
+
+
+def test_frequency():
+    Y = sp.csr_matrix([[1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 0, 0]])
+    X = np.zeros((4, 1))
+    np.testing.assert_allclose(frequency(Rows(X, Y)), [0.75, 0.5, 1e-6], rtol=1e-6)
+    weight = np.array([1.0, 0.0, 3.0, 0.0])
+    np.testing.assert_allclose(frequency(Rows(X, Y, weight)), [0.25, 0.75, 1e-6], rtol=1e-6)
+
+
+def test_output_width():
+    rows = Rows(np.zeros((3, 4), dtype=np.float32))
+    assert output_width(nn.Linear(4, 6), rows) == 6
+    assert output_width(MLPEncoder(4, (5, 2)), rows) == 2
+    assert output_width(nn.Linear(4, 6), Rows(np.zeros((1, 4)))) == 6
+    with pytest.raises(ValueError, match=r"encoder cannot read 2 row\(s\) of 4 columns"):
+        output_width(nn.Linear(5, 6), rows)

@@ -1,0 +1,125 @@
+"""Labels in, ids out, and back."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sklearn_xlc._checks import check_y, is_indicator
+from sklearn_xlc.engine.label_code import LabelCode, code_of
+
+INDICATOR = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0]])
+LABELS = st.one_of(
+    st.lists(st.integers(-(2**40), 2**40), min_size=2, max_size=20),
+    st.lists(st.text(max_size=3), min_size=2, max_size=20),
+    st.lists(st.booleans(), min_size=2, max_size=20),
+)
+
+
+@given(LABELS.filter(lambda labels: len(set(labels)) > 1))
+@settings(derandomize=True, max_examples=60, deadline=None)
+def test_class_labels_round_trip(labels):
+    y = check_y(np.asarray(labels))
+    code = code_of(labels, y)
+    assert not code.multilabel
+    np.testing.assert_array_equal(code.classes, np.unique(np.asarray(labels)))
+    Y = code.encode(y)
+    assert Y.shape == (len(labels), code.n_labels)
+    np.testing.assert_array_equal(np.diff(Y.indptr), 1)
+    np.testing.assert_array_equal(code.classes[Y.indices], np.asarray(labels))
+
+
+@given(arrays(np.int8, st.tuples(st.integers(1, 6), st.integers(2, 6)), elements=st.integers(0, 1)))
+@settings(derandomize=True, max_examples=60, deadline=None)
+def test_indicators_round_trip(indicator):
+    indicator[0, 0] = 1
+    for y in (indicator, sp.csc_matrix(indicator), sp.coo_array(indicator)):
+        checked = check_y(y)
+        assert checked.has_canonical_format
+        assert checked.nnz == indicator.sum()
+        code = code_of(y, checked)
+        np.testing.assert_array_equal(code.classes, np.arange(indicator.shape[1]))
+        encoded = code.encode(checked)
+        back = code.indicator(encoded.indptr, encoded.indices)
+        assert sp.issparse(back) is sp.issparse(y)
+        assert back.dtype == y.dtype
+        np.testing.assert_array_equal(back.toarray() if sp.issparse(back) else back, indicator)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.uint8, np.float32])
+def test_an_indicator_keeps_its_type(dtype):
+    y = INDICATOR.astype(dtype)
+    assert code_of(y, check_y(y)).indicator(np.array([0, 1]), np.array([2])).dtype == dtype
+
+
+def test_frames_and_lists():
+    for y in (pd.DataFrame(INDICATOR), pl.DataFrame(INDICATOR), INDICATOR.tolist()):
+        np.testing.assert_array_equal(check_y(y).toarray(), INDICATOR)
+    for y in (pd.Series(["b", "a", "b"]), pl.Series(["b", "a", "b"]), ["b", "a", "b"]):
+        assert check_y(y).tolist() == ["b", "a", "b"]
+    categories = pd.Series(["b", "a", "b"], dtype="category")
+    assert code_of(categories, check_y(categories)).classes.tolist() == ["a", "b"]
+
+
+def test_a_column_is_class_labels():
+    column = np.array([[1], [2], [1]])
+    assert not is_indicator(column)
+    with pytest.warns(UserWarning, match="column-vector y was passed"):
+        assert check_y(column).tolist() == [1, 2, 1]
+    assert is_indicator(sp.csr_matrix(column))
+
+
+@pytest.mark.parametrize("y, expected", [([1, 2], False), (INDICATOR, True), (["a"], False)])
+def test_is_indicator(y, expected):
+    assert is_indicator(y) is expected
+
+
+def test_many_classes_of_few_rows_do_not_warn():
+    np.testing.assert_array_equal(check_y(np.arange(100)), np.arange(100))
+
+
+def test_the_caller_keeps_an_untidy_indicator_as_it_was():
+    untidy = sp.csr_matrix(([1, 0, 1], [2, 1, 0], [0, 2, 3]), shape=(2, 3))
+    before = copy.deepcopy(untidy)
+    assert check_y(untidy).toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(untidy, part), getattr(before, part))
+
+
+def test_unknown_labels_and_foreign_shapes_are_refused():
+    names = LabelCode(np.array(["a", "b"]), False, False, np.dtype("U1"))
+    for unknown in ("A", "ab", "c", ""):
+        with pytest.raises(ValueError, match=f"label '{unknown}', which is not one of the 2"):
+            names.encode(np.array(["a", unknown]))
+    with pytest.raises(ValueError, match="label 1, which is not one of the 2"):
+        names.encode(np.array([1, 2]))
+    with pytest.raises(ValueError, match="1-D class labels in the first fit"):
+        names.encode(check_y(INDICATOR))
+    columns = code_of(INDICATOR, check_y(INDICATOR))
+    with pytest.raises(ValueError, match="indicator with 3 columns"):
+        columns.encode(check_y(INDICATOR[:, :2]))
+
+
+def test_predicted_indicators_are_canonical():
+    code = LabelCode(np.arange(4), True, True, np.dtype(int))
+    Y = code.indicator(np.array([0, 2, 2, 3]), np.array([3, 1, 0]))
+    assert Y.has_canonical_format
+    assert Y.toarray().tolist() == [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]]
+
+
+def test_positions():
+    code = LabelCode(np.arange(3), True, True, np.dtype(int))
+    Y = sp.csr_matrix([[1, 0, 1], [0, 1, 0]])
+    assert code.to_positions(Y) is Y
+    np.testing.assert_array_equal(code.label_order, [0, 1, 2])
+    moved = code.reordered(np.array([2, 0, 1]))  # label j goes to position positions[j]
+    np.testing.assert_array_equal(moved.to_positions(Y).toarray(), [[0, 1, 1], [1, 0, 0]])
+    assert moved.to_positions(Y).has_sorted_indices
+    np.testing.assert_array_equal(moved.to_ids(moved.label_order), [0, 1, 2])
+    np.testing.assert_array_equal(code.to_ids(np.array([2, 0])), [2, 0])

@@ -1,0 +1,324 @@
+"""DFTSigmoidClassifier: its guarantee, its first logits, its threshold, its errors."""
+
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.special import logit
+from sklearn.metrics import f1_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+
+from sklearn_xlc import DFTSigmoidClassifier
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.engine.arrays import RARE
+from sklearn_xlc.engine.prediction import best_f1_cut
+from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
+
+N_LABELS = 30
+
+
+def quick(**params):
+    defaults = {
+        "n_slack": 4,
+        "hidden_layer_sizes": (32,),
+        "max_epochs": 60,
+        "learning_rate": 0.02,
+        "random_state": 0,
+    }
+    return DFTSigmoidClassifier(**{**defaults, **params})
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = make_extreme_multilabel(300, 80, N_LABELS, random_state=0)
+    return X.astype(np.float64), sp.csr_matrix(Y)
+
+
+# --- guarantee ----------------------------------------------------------------------------------
+
+
+def test_output_weights_are_fourier_and_slack_columns(data):
+    X, Y = data
+    clf = quick().fit(X, Y)
+    k = clf.max_active_
+    assert k == np.diff(Y.indptr).max()
+    assert clf.output_weights_.shape == (N_LABELS, 2 * k + 1 + 4)
+    np.testing.assert_array_equal(clf.output_weights_[:, : 2 * k + 1], fourier_matrix(N_LABELS, k))
+    inputs = clf._output_inputs(clf._validate_predict(X))
+    scores = inputs @ clf.output_weights_.T
+    np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-9)
+
+
+def test_every_label_set_of_the_data_is_argmaxable(data):
+    X, Y = data
+    clf = quick(max_epochs=5).fit(X, Y)
+    report = clf.verify(Y)
+    assert (report.status == 1).all()
+    assert set(report.reason) == {"closed form"}
+    assert (report.radius > 0).all()
+    same = verify_argmaxable(clf, Y)
+    np.testing.assert_array_equal(same.reason, report.reason)
+    # A set that the classifier predicts of some row is argmaxable because it does.
+    predicted = clf.predict(X)
+    report = clf.verify(predicted, X)
+    assert set(report.reason) == {"point"}
+
+
+def test_a_bottleneck_has_sets_it_never_predicts(data):
+    X, Y = data
+    clf = quick(output="bottleneck", n_slack=2).fit(X, Y)
+    assert clf.max_active_ is None
+    assert clf.output_weights_.shape == (N_LABELS, 2)
+    scores = clf._output_inputs(clf._validate_predict(X)) @ clf.output_weights_.T
+    np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-9)
+    report = clf.verify(Y)
+    assert report.n_unargmaxable > 0
+    assert clf.verify(clf.predict(X)).n_unargmaxable == 0
+
+
+def test_every_set_that_the_count_promises_is_argmaxable():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    Y = np.zeros((40, 8), dtype=int)
+    Y[np.arange(40), rng.integers(8, size=40)] = 1
+    Y[0], Y[0, :2] = 0, 1
+    clf = quick(n_slack=0, max_epochs=1).fit(X, Y)
+    assert clf.max_active_ == 2
+    every = (np.arange(256)[:, None] >> np.arange(8)) & 1
+    report = clf.verify(every)
+    assert report.n_argmaxable == count_argmaxable(8, 5)
+    assert report.n_unknown == 0
+    assert (report.status[every.sum(axis=1) <= 2] == 1).all()
+
+
+def test_regions_too_thin_for_floats_are_argmaxable_by_the_theorem():
+    n_labels, k = 2000, 20
+    y = np.zeros(n_labels, dtype=int)
+    y[:: n_labels // k] = 1
+    W = fourier_matrix(n_labels, k)
+    y[1 : 2 * k : 2] = 0
+    y[: 2 * k : 2], y[2 * k :] = 1, 0
+    report = verify_argmaxable(W, y, max_active=k)
+    assert report.status[0] == 1
+    assert report.reason[0] == "sign changes"
+    assert 0 < report.radius[0] < 1e-20
+    assert report.narrow[0]
+    assert np.isnan(report.witness[0]).all()
+    # Nobody may claim that of other weights.
+    assert is_argmaxable(W[:, :-1], y, time_limit=0.5) is not True
+
+
+def test_rows_beyond_the_guarantee_are_counted(data):
+    X, Y = data
+    beyond = int((np.diff(Y.indptr) > 2).sum())
+    assert beyond > 0
+    with pytest.warns(UserWarning, match=rf"{beyond} of 300 rows of y have more than max_active=2"):
+        clf = quick(max_active=2, max_epochs=1).fit(X, Y)
+    assert clf.max_active_ == 2
+    with pytest.warns(UserWarning, match=r"of 300 rows of y have more than max_active=2"):
+        clf.partial_fit(X, Y)
+
+
+def test_an_encoder_too_narrow_for_the_guarantee_is_warned_of(data):
+    X, Y = data
+    with pytest.warns(UserWarning, match="the encoder has 3 outputs, fewer than .* wider"):
+        quick(hidden_layer_sizes=(3,), max_epochs=1).fit(X, Y)
+
+
+def test_auto_keeps_to_what_the_labels_allow():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    for n_labels in (2, 3, 4, 7, 8):
+        Y = np.ones((40, n_labels), dtype=int)
+        Y[:20, 0] = 0
+        clf = quick(max_epochs=1, hidden_layer_sizes=(16,)).fit(X, Y)
+        assert clf.max_active_ == (n_labels - 1) // 2
+        classes = quick(max_epochs=1).fit(X, np.arange(40) % n_labels)
+        assert classes.max_active_ == min(1, (n_labels - 1) // 2)
+
+
+# --- start and loss -----------------------------------------------------------------------------
+
+
+def test_first_logits_are_the_label_frequencies(data):
+    X, Y = data
+    frequency = np.asarray(Y.sum(axis=0)).ravel() / Y.shape[0]
+    frequency = frequency.clip(RARE)
+    clf = quick(learning_rate=1e-300, optimizer="sgd", max_epochs=1).fit(X, Y)
+    expected = np.broadcast_to(logit(frequency), Y.shape)
+    np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-12)
+    clf = quick(learning_rate=1e-300, optimizer="sgd", max_epochs=1, n_slack=0).fit(X, Y)
+    target = logit(Y.nnz / Y.shape[0] / Y.shape[1])
+    np.testing.assert_allclose(clf.decision_function(X), np.full(Y.shape, target), rtol=1e-12)
+
+
+def test_parameters_are_counted_without_the_fixed_matrix(data):
+    X, Y = data
+    clf = quick(max_epochs=1).fit(X, Y)
+    columns = 2 * clf.max_active_ + 1
+    encoder = sum(p.numel() for p in clf.net_.module_.encoder.parameters())
+    assert clf.n_parameters_ - encoder == (32 + 1) * (columns + 4) + 4 * N_LABELS
+
+
+def test_a_saved_model_predicts_the_same(data, tmp_path):
+    X, Y = data
+    clf = quick(threshold="auto").fit(X, Y)
+    joblib.dump(clf, tmp_path / "model.joblib")
+    loaded = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(loaded.decision_function(X), clf.decision_function(X))
+    assert (loaded.predict(X) != clf.predict(X)).nnz == 0
+    assert loaded.threshold_ == clf.threshold_
+    assert loaded.verify(Y[:20]).n_argmaxable == 20
+
+
+def test_search_over_slack_in_a_pipeline(data):
+    X, Y = data
+    model = make_pipeline(MaxAbsScaler(), quick())
+    grid = {"dftsigmoidclassifier__n_slack": [0, 4], "dftsigmoidclassifier__threshold": [0.3, 0.5]}
+    search = GridSearchCV(model, grid, cv=2, scoring="f1_micro", error_score="raise").fit(X, Y)
+    assert 0.2 < search.best_score_ <= 1
+    again = search.best_estimator_.predict(X)
+    assert again.shape == Y.shape
+
+
+# --- threshold ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8])
+def test_threshold_is_a_probability(data, threshold):
+    X, Y = data
+    clf = quick(threshold=threshold, max_epochs=20).fit(X, Y)
+    assert clf.threshold_ == pytest.approx(threshold)
+    np.testing.assert_array_equal(clf.predict(X).toarray(), clf.predict_proba(X) > threshold)
+
+
+def test_auto_threshold_is_the_best_on_the_held_rows(data):
+    X, Y = data
+    params = {"dropout": 0.3, "validation_fraction": 0.3, "max_epochs": 20}
+    clf = quick(threshold="auto", **params).fit(X, Y)
+    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    scores, truth = clf.predict_proba(held.X), held.Y.toarray()
+    f1 = f1_score(truth, scores > clf.threshold_, average="micro")
+    others = [f1_score(truth, scores > t, average="micro") for t in np.linspace(0.02, 0.98, 97)]
+    assert f1 >= max(others) - 1e-12
+    assert f1 > f1_score(truth, scores > 0.5, average="micro")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_best_cut_equals_a_search_over_all_cuts(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 6, size=15).astype(float)
+    hits = rng.random(15) < 0.4
+    n_positives = int(hits.sum()) + int(rng.integers(1, 4))
+
+    def f1(cut):
+        taken = scores > cut
+        return 2 * hits[taken].sum() / (taken.sum() + n_positives)
+
+    best = max(f1(cut) for cut in np.arange(-0.5, 6))
+    assert f1(best_f1_cut(scores, hits, n_positives)) == pytest.approx(best)
+
+
+def test_partial_fit_does_not_tune_the_threshold(data):
+    X, Y = data
+    assert quick(threshold="auto").partial_fit(X, Y).threshold_ == 0.5
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"max_active": -1}, "'max_active' parameter of DFTSigmoidClassifier must be"),
+        ({"max_active": 2.5}, "'max_active' parameter of DFTSigmoidClassifier must be"),
+        ({"max_active": "all"}, "'max_active' parameter of DFTSigmoidClassifier must be"),
+        ({"max_active": 15}, r"max_active=15 needs .* = 31 columns.*30 labels.*at most 14"),
+        ({"n_slack": -1}, "'n_slack' parameter of DFTSigmoidClassifier must be"),
+        ({"output": "fft"}, "'output' parameter of DFTSigmoidClassifier must be"),
+        ({"output": "bottleneck", "n_slack": 0}, "'bottleneck' .* n_slack must be at least 1"),
+        ({"threshold": 0.0}, "'threshold' parameter of DFTSigmoidClassifier must be"),
+        ({"threshold": 1.0}, "'threshold' parameter of DFTSigmoidClassifier must be"),
+        ({"threshold": "best"}, "'threshold' parameter of DFTSigmoidClassifier must be"),
+    ],
+)
+def test_bad_parameters(data, params, message):
+    X, Y = data
+    clf = quick(max_epochs=1).fit(X, Y)
+    before = clf.decision_function(X)
+    with pytest.raises(ValueError, match=message):
+        clf.set_params(**params).fit(X, Y)
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+
+
+def test_class_labels_have_no_threshold(data):
+    X, _ = data
+    y = np.arange(300) % 5
+    with pytest.raises(ValueError, match=r"threshold='auto' needs an indicator y.*threshold=0.5"):
+        quick(threshold="auto").fit(X, y)
+    with pytest.raises(ValueError, match="with two labels n_slack must be at least 1, got 0"):
+        quick(n_slack=0).fit(X, y % 2)
+
+
+def test_verify_names_what_does_not_fit(data):
+    X, Y = data
+    clf = quick()
+    with pytest.raises(ValueError, match="not fitted yet"):
+        clf.verify(Y)
+    clf.set_params(max_epochs=1).fit(X, Y)
+    with pytest.raises(ValueError, match="Y has 29 labels, but the layer has 30"):
+        clf.verify(Y[:, 1:])
+
+
+def test_no_warning_on_ordinary_data(data):
+    X, Y = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(max_epochs=1).fit(X, Y)
+        quick(max_epochs=1).fit(X, torch.arange(300).numpy() % 7)
+
+
+def test_training_goes_on_after_prediction_with_a_loaded_model(data):
+    X, Y = data
+    loaded = pickle.loads(pickle.dumps(quick(max_epochs=1).fit(X, Y)))
+    loaded.predict(X)
+    loaded.verify(Y[:2], X)
+    assert loaded.partial_fit(X, Y).t_ > 1
+
+
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output):
+    X, Y = data
+    clf = quick(output=output, n_slack=2, threshold=0.05).fit(X, Y)
+    report = clf.verify(clf.predict(X), X)
+    assert set(report.reason) == {"point"}
+
+
+def test_later_batches_beyond_the_guarantee_are_warned_of(data):
+    X, Y = data
+    few = np.diff(Y.indptr) <= 2
+    clf = quick().partial_fit(X[few], Y[few])
+    assert clf.max_active_ == 2
+    with pytest.warns(UserWarning, match="rows of y have more than max_active=2"):
+        clf.partial_fit(X, Y)
+
+
+def test_partial_fit_keeps_a_tuned_threshold(data):
+    X, Y = data
+    clf = quick(threshold="auto").fit(X, Y)
+    tuned = clf.threshold_
+    assert tuned != 0.5
+    assert clf.partial_fit(X[:20], Y[:20]).threshold_ == tuned
+
+
+def test_class_labels_have_no_label_sets(data):
+    X, _ = data
+    clf = quick(max_epochs=1).fit(X, np.arange(300) % 5)
+    with pytest.raises(ValueError, match="fitted on class labels"):
+        clf.verify(np.eye(5, dtype=int))

@@ -1,0 +1,378 @@
+"""EAGLETransformer: the paper's toy, groups of one, scikit-learn's checks, bad input."""
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics import f1_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks, get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sklearn_xlc
+from sklearn_xlc.aggregation import aggregation, expected_rows
+from sklearn_xlc.estimators.eagle import EAGLETransformer
+
+PAPER = EAGLETransformer(contrast=None, random_state=0)
+DEFAULT = EAGLETransformer(random_state=0)
+BOTH = pytest.mark.parametrize("eagle", [PAPER, DEFAULT], ids=["paper", "default"])
+#: Checks that scikit-learn runs on its own estimators only.
+MORE_CHECKS = [
+    "check_dataframe_column_names_consistency",
+    "check_get_feature_names_out_error",
+    "check_global_output_transform_pandas",
+    "check_global_set_output_transform_polars",
+    "check_inplace_ensure_writeable",
+    "check_n_features_in_after_fitting",
+    "check_param_validation",
+    "check_set_output_transform",
+    "check_set_output_transform_pandas",
+    "check_set_output_transform_polars",
+    "check_transformer_get_feature_names_out",
+    "check_transformer_get_feature_names_out_pandas",
+]
+
+
+@parametrize_with_checks(
+    [
+        EAGLETransformer(),
+        EAGLETransformer(contrast=None),
+        EAGLETransformer(n_components=0, multiplicity="top"),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
+@pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
+@pytest.mark.parametrize("name", MORE_CHECKS)
+def test_checks_that_scikit_learn_keeps_for_itself(name):
+    getattr(estimator_checks, name)("EAGLETransformer", EAGLETransformer())
+
+
+def test_tags():
+    tags = get_tags(EAGLETransformer())
+    assert tags.input_tags.sparse
+    assert tags.target_tags.required
+    assert set(tags.transformer_tags.preserves_dtype) == {"float32", "float64"}
+
+
+def problem(seed=0, n=200, n_labels=12, size=5):
+    """Rows around their labels' directions, in random groups: X, true Y, y of groups, ids."""
+    rng = np.random.default_rng(seed)
+    directions = rng.normal(size=(n_labels, 30))
+    Y = np.zeros((n, n_labels), dtype=int)
+    Y[np.arange(n), rng.integers(n_labels, size=n)] = 1
+    Y[np.arange(n), rng.integers(n_labels, size=n)] = 1
+    X = Y @ directions + 0.5 * rng.normal(size=(n, 30)) + 1.0
+    groups = rng.permutation(n) // size
+    of_group = np.array([Y[groups == group].any(axis=0) for group in range(n // size)]).astype(int)
+    return X, Y, of_group[groups], groups
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("n_iter", [0, "auto"])
+def test_the_toy_of_figure_1(eagle, seed, n_iter):
+    x = np.array([1.0, -2.0, 0.5])
+    X = np.tile([x, -x], (3, 1))
+    y, groups = np.ones((6, 2), dtype=int), [0, 0, 1, 1, 2, 2]
+    # Three rows a group are expected by chance where all groups have a label, so no sharing here.
+    eagle = clone(eagle).set_params(random_state=seed, n_iter=n_iter, sharing=None)
+    assigned = eagle.fit(X, y, groups).assign(X, y, groups).toarray()
+    np.testing.assert_array_equal(assigned.sum(axis=1), 1)
+    np.testing.assert_array_equal(assigned, np.tile(assigned[:2], (3, 1)))
+    np.testing.assert_allclose(np.abs(eagle.transform([x])), 1, rtol=1e-12)
+
+
+def test_the_toy_has_both_answers():
+    X = np.array([[1.0], [-1.0]] * 3)
+    y, groups = np.ones((6, 2), dtype=int), [0, 0, 1, 1, 2, 2]
+    firsts = {
+        clone(PAPER).set_params(random_state=s).fit(X, y, groups).assign(X, y, groups)[0, 0]
+        for s in range(20)
+    }
+    assert firsts == {0, 1}
+
+
+@BOTH
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+def test_groups_of_one_give_y_back(eagle, convert):
+    X, Y, _, _ = problem()
+    Y[3] = 0
+    for groups in (None, np.arange(200), np.eye(200)):
+        eagle = clone(eagle).fit(convert(X), convert(Y), groups)
+        np.testing.assert_array_equal(eagle.assign(convert(X), convert(Y), groups).toarray(), Y)
+
+
+def test_without_contrast_and_groups_it_is_parabels_embedding():
+    X, Y, _, _ = problem()
+    X = np.abs(X)
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    expected = Y.T @ rows
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    for data in (X, sparse.csr_array(X)):
+        found = clone(PAPER).fit(data, Y).label_embeddings_
+        assert sparse.issparse(found) == sparse.issparse(data)
+        found = found.toarray() if sparse.issparse(found) else found
+        np.testing.assert_allclose(found, expected, atol=1e-13)
+
+
+def test_default_recovers_most_labels_and_more_than_the_paper():
+    X, Y, y, groups = problem(n=1000)
+    true = {}
+    for name, eagle in (("paper", PAPER), ("default", DEFAULT)):
+        assigned = clone(eagle).fit(X, y, groups).assign(X, y, groups).toarray()
+        assert not (assigned > y).any()
+        for group in range(200):
+            rows = groups == group
+            np.testing.assert_array_equal(assigned[rows].any(axis=0), y[rows][0])
+        true[name] = (assigned & Y).sum() / assigned.sum()
+    assert true["default"] > 0.85
+    assert true["default"] > true["paper"] + 0.05
+
+
+@BOTH
+def test_membership_matrix_is_row_aligned_ids(eagle):
+    X, _, y, groups = problem()
+    membership = sparse.csr_array((np.ones(200), (np.arange(200), groups)))
+    of_group = y[np.unique(groups, return_index=True)[1]]
+    by_ids = clone(eagle).fit(X, y, groups)
+    by_matrix = clone(eagle).fit(X, of_group, membership)
+    np.testing.assert_array_equal(by_ids.label_embeddings_, by_matrix.label_embeddings_)
+    expected = by_ids.assign(X, y, groups).toarray()
+    np.testing.assert_array_equal(by_ids.assign(X, of_group, membership).toarray(), expected)
+    np.testing.assert_array_equal(by_ids.assign(X, y, groups.astype(str)).toarray(), expected)
+
+
+@BOTH
+def test_rows_change_neither_by_order_nor_by_length(eagle):
+    X, _, y, groups = problem()
+    expected = clone(eagle).fit(X, y, groups).assign(X, y, groups).toarray()
+    rng = np.random.default_rng(0)
+    longer = X * 2.0 ** rng.integers(-4, 5, size=(200, 1))
+    fitted = clone(eagle).fit(longer, y, groups)
+    np.testing.assert_array_equal(fitted.assign(longer, y, groups).toarray(), expected)
+    order = rng.permutation(200)
+    X, y, groups = X[order], y[order], groups[order]
+    fitted = clone(eagle).fit(X, y, groups)
+    np.testing.assert_array_equal(fitted.assign(X, y, groups).toarray(), expected[order])
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dense_equals_sparse(eagle, dtype):
+    X, _, y, groups = problem()
+    X = (X * (np.abs(X) > 1)).astype(dtype)
+    dense = clone(eagle).fit(X, y, groups)
+    csr = clone(eagle).fit(sparse.csc_matrix(X), sparse.csr_matrix(y), groups)
+    tolerance = 1e-4 if dtype == np.float32 else 1e-10
+    affinities = dense.transform(X)
+    assert affinities.dtype == dtype
+    np.testing.assert_allclose(csr.transform(sparse.csr_array(X)), affinities, atol=tolerance)
+    found = csr.assign(sparse.csr_array(X), sparse.csr_array(y), groups).toarray()
+    differ = (dense.assign(X, y, groups).toarray() != found).sum()
+    assert differ == 0 if dtype == np.float64 else differ <= 4
+
+
+@BOTH
+def test_transform_is_the_cosine(eagle):
+    X, _, y, groups = problem()
+    eagle = clone(eagle).fit(X, y, groups)
+    vectors = eagle.label_embeddings_
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-12)
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    np.testing.assert_allclose(eagle.transform(X), rows @ vectors.T, atol=1e-13)
+    np.testing.assert_array_equal(eagle.transform(np.zeros((2, 30))), 0)
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 12, 50])
+@pytest.mark.parametrize("memory_limit", [2**20, 2**29])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_top_k_are_the_largest_affinities(top_k, memory_limit, convert):
+    X, _, y, groups = problem(n=2000)
+    eagle = clone(DEFAULT).set_params(memory_limit=memory_limit).fit(convert(X), y, groups)
+    full = eagle.transform(convert(X))
+    found = eagle.set_params(top_k=top_k).transform(convert(X))
+    assert found.shape == full.shape
+    assert found.has_sorted_indices
+    k = min(top_k, 12)
+    np.testing.assert_array_equal(np.diff(found.indptr), k)
+    bound = -np.sort(-full, axis=1)[:, k - 1 : k]
+    expected = np.where(full >= bound, full, 0)
+    np.testing.assert_allclose(found.toarray(), expected, atol=1e-13)
+
+
+def test_counts():
+    X = np.array([[1.0, 0], [0.9, 0.1], [0, 1], [1, 0], [0, 1], [0.1, 1]])
+    y, groups = np.array([[2, 1]] * 3 + [[1, 2]] * 3), [0, 0, 0, 1, 1, 1]
+    for contrast in (None, "background"):
+        eagle = EAGLETransformer(contrast=contrast, sharing=None, n_components=0, random_state=0)
+        ignored = clone(eagle).fit(X, y, groups).assign(X, y, groups).toarray()
+        np.testing.assert_array_equal(ignored.sum(axis=0), [2, 2])
+        eagle.set_params(multiplicity="top")
+        found = eagle.fit(X, y, groups).assign(X, y, groups).toarray()
+        np.testing.assert_array_equal(found.sum(axis=0), [3, 3])
+    # Both labels are on all groups: only the counts tell them apart.
+    np.testing.assert_array_equal(found, [[1, 0], [1, 0], [0, 1], [1, 0], [0, 1], [0, 1]])
+
+
+def test_sharing():
+    X, Y, y, groups = problem(n=2000, n_labels=4)
+    fitted = {
+        sharing: clone(DEFAULT).set_params(sharing=sharing).fit(X, y, groups)
+        for sharing in (None, "expected", 0.3, 0.9)
+    }
+    found = {sharing: eagle.assign(X, y, groups) for sharing, eagle in fitted.items()}
+    best = found[None].toarray()
+    n_best = np.array([len(np.unique(groups[column > 0])) for column in y.T])
+    np.testing.assert_array_equal(best.sum(axis=0), n_best)
+    _, rows = np.unique(groups, return_index=True)
+    data, rates = aggregation(np.eye(400)[groups], y[rows]), fitted["expected"].sharing_rates_
+    totals = expected_rows(data, rates)
+    np.testing.assert_array_equal(found["expected"].sum(axis=0), np.round(totals))
+    np.testing.assert_allclose(totals, Y.sum(axis=0), rtol=0.1)
+    np.testing.assert_allclose(totals, expected_rows(data), rtol=0.1)
+    assert found[0.3].nnz > found[0.9].nnz > found[None].nnz
+    assert all(fitted[sharing].sharing_rates_ is None for sharing in (None, 0.3, 0.9))
+    for assigned in found.values():
+        assert not (assigned.toarray() > y).any()
+
+
+def test_groups_of_similar_rows_share_their_labels(rng):
+    kinds = np.repeat(rng.integers(8, size=300), 6)
+    Y = (rng.random((8, 12)) < 0.2)[kinds] & (rng.random((1800, 12)) < 0.8)
+    X = Y @ rng.normal(size=(12, 30)) + 0.3 * rng.normal(size=(1800, 30))
+    groups = np.repeat(np.arange(300), 6)
+    y = np.maximum.reduceat(Y, np.arange(0, 1800, 6))[groups].astype(int)
+    shared, single = (
+        clone(DEFAULT).set_params(sharing=sharing, n_components=0).fit(X, y, groups)
+        for sharing in ("expected", None)
+    )
+    f1 = [
+        f1_score(Y, eagle.assign(X, y, groups).toarray(), average="micro")
+        for eagle in (shared, single)
+    ]
+    assert shared.sharing_rates_.mean() > 0.5
+    assert f1[0] > 0.85 > 0.5 > f1[1]
+
+
+def test_classes():
+    X = np.array([[1.0, 0], [0, 1], [1, 0.1], [0.1, 1]])
+    eagle = clone(PAPER).fit(X, ["b", "a", "b", "a"])
+    assert eagle.classes_.tolist() == ["a", "b"]
+    assert eagle.transform(X).argmax(axis=1).tolist() == [1, 0, 1, 0]
+    assert eagle.assign(X[:1], ["a"]).toarray().tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match="label c in row 1, which fit did not see"):
+        eagle.assign(X[:2], ["a", "c"])
+    with pytest.raises(ValueError, match=r"y must have 2 labels as in fit, got shape \(4, 3\)"):
+        eagle.assign(X, np.ones((4, 3)))
+
+
+@BOTH
+def test_same_result_in_any_block_and_number_of_jobs(eagle):
+    X, _, y, groups = problem()
+    X = sparse.csr_array(X)
+    expected = clone(eagle).fit(X, y, groups)
+    other = clone(eagle).set_params(n_jobs=2, memory_limit=2**20).fit(X, y, groups)
+    found = [fitted.assign(X, y, groups).toarray() for fitted in (expected, other)]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(expected.transform(X), other.transform(X))
+
+
+@BOTH
+def test_saved_model(eagle):
+    X, _, y, groups = problem(n=4000)
+    eagle = clone(eagle).fit(X, y, groups)
+    stream = io.BytesIO()
+    joblib.dump(eagle, stream)
+    # Nothing in it grows with the number of rows.
+    assert stream.tell() < 100_000
+    stream.seek(0)
+    for loaded in (joblib.load(stream), pickle.loads(pickle.dumps(eagle))):
+        np.testing.assert_array_equal(loaded.transform(X), eagle.transform(X))
+        found = loaded.assign(X, y, groups).toarray()
+        np.testing.assert_array_equal(found, eagle.assign(X, y, groups).toarray())
+
+
+def test_dense_limit():
+    X, _, y, groups = problem()
+    eagle = clone(DEFAULT).fit(X, y, groups)
+    with sklearn_xlc.config_context(dense_limit=1000):
+        with pytest.raises(MemoryError, match=r"transform would make .*\(200, 12\).*set top_k"):
+            eagle.transform(X)
+        with pytest.raises(MemoryError, match=r"label_embeddings_ would make .*\(12, 30\)"):
+            eagle.label_embeddings_  # noqa: B018
+        assert eagle.set_params(top_k=2).transform(X).nnz == 400
+
+
+def test_groups_route_through_a_pipeline_and_feature_names():
+    X, _, y, groups = problem()
+    pipeline = make_pipeline(clone(DEFAULT))
+    found = pipeline.fit(X, y, eagletransformer__groups=groups).transform(X)
+    np.testing.assert_array_equal(found, clone(DEFAULT).fit(X, y, groups).transform(X))
+    assert pipeline.get_feature_names_out()[:2].tolist() == [
+        "eagletransformer0",
+        "eagletransformer1",
+    ]
+    assert GridSearchCV(pipeline, {}).estimator is pipeline
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"groups": [0, 1]}, "groups must hold one id for each of the 4 rows"),
+        ({"groups": [0, 0, np.nan, 1]}, "groups holds nan for row 2"),
+        ({"groups": [0, 1, 1, 0]}, "y must hold .*row 2 differs from row 1 of the same group"),
+        ({"groups": np.eye(4)[:, :3]}, "y must have 3 rows, one for each group"),
+        ({"groups": 2 * np.eye(4)}, "0 and 1 only, got 2.0 in row 0"),
+        ({"y": -np.eye(4)}, "counts of labels.*got -1.0 in row 0"),
+        ({"y": np.eye(4) / 2}, "got 0.5 in row 0"),
+        ({"y": sparse.csr_array(np.diag([1.0, 1, np.nan, 1]))}, "got nan in row 2"),
+        ({"y": np.eye(3)}, "y must have 4 rows, one for each row of X, got 3"),
+        ({"y": np.zeros((4, 0))}, "y"),
+        ({"y": None}, "requires y to be passed"),
+        ({"y": [0.5, 1.5, 2.5, 3.5]}, "continuous"),
+        ({"y": np.array([["a", "b"]] * 4)}, "dtype <U1"),
+        ({"X": np.full((4, 2), np.nan)}, "X contains NaN"),
+    ],
+)
+def test_bad_input(wrong, message):
+    valid = {"X": np.eye(4), "y": np.diag([1, 2, 1, 1]), "groups": [0, 1, 2, 3]}
+    with pytest.raises(ValueError, match=message):
+        clone(DEFAULT).fit(**{**valid, **wrong})
+
+
+@pytest.mark.parametrize(
+    "parameter, value",
+    [
+        ("contrast", "mean"),
+        ("n_iter", -1),
+        ("step_size", 0),
+        ("temperature", -0.1),
+        ("sharing", 1.5),
+        ("n_components", -1),
+        ("shrinkage", 0.0),
+        ("multiplicity", "sum"),
+        ("top_k", 0),
+        ("memory_limit", 1000),
+    ],
+)
+def test_bad_parameters(parameter, value):
+    with pytest.raises(ValueError, match=f"'{parameter}' parameter of EAGLETransformer must be"):
+        EAGLETransformer(**{parameter: value}).fit(np.eye(3), np.eye(3))
+
+
+def test_a_failed_fit_leaves_what_was_fitted():
+    X, _, y, groups = problem()
+    eagle = EAGLETransformer(random_state=0).fit(X, y, groups)
+    before = eagle.transform(X)
+    with pytest.raises(ValueError, match="one id for each"):
+        eagle.fit(X[:, :5], y, groups[:10])
+    np.testing.assert_array_equal(eagle.transform(X), before)
