@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+
+from sklearn_xlc._config import get_config
+from sklearn_xlc._csr import canonical, row_of
+
+_NO_INDICATOR = (
+    "for one label a row give a 1-D y, for label ids use sklearn.preprocessing.MultiLabelBinarizer"
+)
 
 
 @contextmanager
@@ -67,31 +76,190 @@ def plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def _check_indicator(y: Any) -> sp.csr_matrix:
-    if sp.issparse(y) and (y.ndim != 2 or y.shape[1] == 0):
-        raise ValueError(f"a sparse y must have shape (n_samples, n_labels), got {y.shape}")
-    if y.dtype.kind not in "biuf":
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Array of `values`; raises ValueError for ragged nesting."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
+
+
+def check_csr(matrix: Any, name: str) -> sp.csr_array:
+    """Matrix of real numbers as CSR, which shares the arrays of a CSR argument.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is ragged, has not two dimensions, or holds anything but numbers and bool.
+    """
+    if not sp.issparse(matrix):
+        matrix = as_array(matrix, name)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise ValueError(
-            f"a 2-D y must be an indicator of zeros and ones, numbers or bool, got dtype {y.dtype}"
+            f"{name} must be a two-dimensional matrix of numbers, got shape {matrix.shape} and "
+            f"dtype {matrix.dtype}"
         )
-    Y = sp.csr_matrix(y)
-    values = Y.data
-    wrong = ~np.isin(values, (0, 1))
+    return sp.csr_array(matrix)
+
+
+def refuse_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "") -> None:
+    """Raise for the first stored entry that `wrong` marks, naming its value and row.
+
+    Parameters
+    ----------
+    matrix : CSR matrix
+        Where the entries are stored.
+    wrong : ndarray of bool of shape (n_entries,)
+        Which of them to refuse.
+    rule : str
+        First part of the message, such as "y must hold 0 and 1 only".
+    remedy : str, default=""
+        Last part of the message.
+
+    Raises
+    ------
+    ValueError
+        If any entry is wrong.
+    """
     if wrong.any():
-        row = int(np.searchsorted(Y.indptr, np.flatnonzero(wrong)[0], side="right")) - 1
-        raise ValueError(
-            f"a 2-D y must be an indicator of zeros and ones, but row {row} holds "
-            f"{plain(values[wrong][0])!r}; for one label a row give a 1-D y, for label ids use "
-            "sklearn.preprocessing.MultiLabelBinarizer"
+        position = int(wrong.argmax())
+        value, row = plain(matrix.data[position]), row_of(matrix, position)
+        raise ValueError(f"{rule}, got {value} in row {row}" + (remedy and f"; {remedy}"))
+
+
+def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
+    """Indicator as canonical CSR of int8 ones, without stored zeros.
+
+    Parameters
+    ----------
+    matrix : {array-like, sparse matrix} of shape (n_rows, n_columns)
+        Zeros and ones, numbers or bool; never changed.
+    name : str
+        What messages call it.
+    remedy : str, default=""
+        What the message about a value that is neither 0 nor 1 ends with.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, n_columns)
+        It may share the indices of a canonical CSR argument.
+
+    Raises
+    ------
+    ValueError
+        If it is no matrix of numbers, holds another value, or stores an entry more than once.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._checks import check_indicator
+    >>> check_indicator([[1.0, 0.0], [0.0, 2.0]], "y")
+    Traceback (most recent call last):
+    ...
+    ValueError: y must hold 0 and 1 only, got 2.0 in row 1
+    """
+    given = check_csr(matrix, name)
+    wrong = (given.data != 0) & (given.data != 1)  # NaN is neither
+    refuse_entries(given, wrong, f"{name} must hold 0 and 1 only", remedy)
+    # Repeated entries add up: int32, because int8 would wrap around.
+    ones = given.data.astype(np.int32)
+    counts = canonical(sp.csr_array((ones, given.indices, given.indptr), shape=given.shape))
+    rule = f"{name} holds an entry of the sparse indicator more than once"
+    refuse_entries(counts, counts.data != 1, rule)
+    parts = (counts.data.astype(np.int8), counts.indices, counts.indptr)
+    return sp.csr_array(parts, shape=counts.shape)
+
+
+def check_counts(matrix: Any, name: str) -> sp.csr_array:
+    """Counts of labels as canonical CSR of int32, without stored zeros.
+
+    Parameters
+    ----------
+    matrix : {array-like, sparse matrix} of shape (n_rows, n_columns)
+        Whole numbers from 0 on, whatever their dtype; never changed. Entries stored more than once
+        add up.
+    name : str
+        What messages call it.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, n_columns)
+        It may share the indices of a canonical CSR argument.
+
+    Raises
+    ------
+    ValueError
+        If it is no matrix of numbers, or a number is fractional, negative, or 2**31 or more.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._checks import check_counts
+    >>> check_counts([[2.0, 0.0]], "y").toarray()
+    array([[2, 0]], dtype=int32)
+    """
+    given = check_csr(matrix, name)
+    with np.errstate(invalid="ignore"):
+        right = (given.data >= 0) & (given.data == np.floor(given.data)) & (given.data < 2**31)
+    refuse_entries(given, ~right, f"{name} must hold counts of labels, whole numbers from 0 on")
+    counts = given.data.astype(np.int32)
+    return canonical(sp.csr_array((counts, given.indices, given.indptr), shape=given.shape))
+
+
+def check_integer(value: Any, name: str, low: int = 1) -> int:
+    """Integer of at least `low`; raises TypeError for bool, and ValueError below."""
+    message = f"{name} must be an integer >= {low}, got {value!r}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise TypeError(f"{message} of type {type(value).__name__}")
+    if value < low:
+        raise ValueError(message)
+    return int(value)
+
+
+def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float:
+    """Finite number from `low` to `high`; raises TypeError for bool, and ValueError outside."""
+    bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
+    message = f"{name} must be finite and {bounds}, got {value!r}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{message} of type {type(value).__name__}")
+    number = float(value)
+    if not (low <= number <= high and np.isfinite(number)):
+        raise ValueError(message)
+    return number
+
+
+def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str) -> None:
+    """Refuse a dense output above the configured limit, before it is allocated.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the output.
+    dtype : dtype
+        Type of its entries.
+    remedy : str
+        What to use instead, such as "predict_topk, which gives the best labels".
+
+    Raises
+    ------
+    MemoryError
+        If the array would take more than ``sklearn_xlc.get_config()["dense_limit"]`` bytes.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> from sklearn_xlc._checks import check_dense_size
+    >>> with sklearn_xlc.config_context(dense_limit=1000):
+    ...     check_dense_size((100, 3), "float32", "top_k")
+    Traceback (most recent call last):
+    ...
+    MemoryError: a dense result of shape (100, 3) takes 1,200 bytes, more than ...
+    """
+    size, limit = math.prod(shape) * np.dtype(dtype).itemsize, get_config()["dense_limit"]
+    if size > limit:
+        raise MemoryError(
+            f"a dense result of shape {tuple(shape)} takes {size:,} bytes, more than "
+            f"dense_limit={limit:,}; use {remedy}, or raise the limit with "
+            "sklearn_xlc.set_config(dense_limit=...)"
         )
-    # A copy: what follows works in place, and the arrays are the caller's.
-    Y = sp.csr_matrix((values.astype(np.int8), Y.indices, Y.indptr), shape=Y.shape, copy=True)
-    if not Y.has_canonical_format:
-        Y.sum_duplicates()
-        if (Y.data > 1).any():
-            raise ValueError("y holds an entry of the sparse indicator more than once")
-    Y.eliminate_zeros()
-    return Y
 
 
 def check_y(y: Any) -> Any:
@@ -106,10 +274,12 @@ def check_y(y: Any) -> Any:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     if sp.issparse(y):
-        return _check_indicator(y)
+        if y.ndim != 2 or y.shape[1] == 0:
+            raise ValueError(f"a sparse y must have shape (n_samples, n_labels), got {y.shape}")
+        return sp.csr_matrix(check_indicator(y, "y", _NO_INDICATOR))
     y = check_array(_as_array(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     if y.ndim == 2 and y.shape[1] > 1:
-        return _check_indicator(y)
+        return sp.csr_matrix(check_indicator(y, "y", _NO_INDICATOR))
     with warnings.catch_warnings():
         # Few rows a class are what this package is for.
         warnings.filterwarnings("ignore", message="The number of unique classes is greater")

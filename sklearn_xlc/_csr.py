@@ -1,14 +1,19 @@
-"""Matrices in CSR form: canonical ones, and whether a matrix is mostly zeros."""
+"""Matrices: canonical CSR, what its stored entries belong to, unit rows, and blocks of rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
+
+IntArray = npt.NDArray[np.int64]
 
 #: Matrices whose share of non-zeros is below this are cheaper to multiply as sparse ones.
 SPARSE_SHARE = 0.1
+#: Entries of a block of temporaries: some 32 MB of float64.
+BLOCK_ENTRIES = 2**22
 
 
 def is_mostly_zeros(X: Any) -> bool:
@@ -17,10 +22,197 @@ def is_mostly_zeros(X: Any) -> bool:
     return bool(n_nonzero < SPARSE_SHARE * X.shape[0] * X.shape[1])
 
 
-def canonical(X: Any) -> Any:
-    """X with ascending, distinct columns and no stored zeros: the sums of a dense row, in order."""
-    if sp.issparse(X) and not (X.has_canonical_format and X.data.all()):
+def canonical(X: Any, keep_zeros: bool = False) -> Any:
+    """CSR or CSC with sorted, distinct indices; never changes its argument.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR or CSC matrix}
+        Returned as it is where it is dense or canonical already, else as a copy.
+    keep_zeros : bool, default=False
+        Whether stored zeros stay. Without them the sums of a row are those of a dense row.
+
+    Returns
+    -------
+    {ndarray, CSR or CSC matrix}
+        The same matrix, of the same type.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import canonical
+    >>> untidy = csr_array(([1.0, 2.0, 3.0, 0.0], [2, 1, 2, 0], [0, 4]), shape=(1, 3))
+    >>> canonical(untidy).indices, canonical(untidy, keep_zeros=True).indices
+    (array([1, 2]), array([0, 1, 2]))
+    """
+    if sp.issparse(X) and not (X.has_canonical_format and (keep_zeros or X.data.all())):
         X = X.copy()
         X.sum_duplicates()
-        X.eliminate_zeros()
+        if not keep_zeros:
+            X.eliminate_zeros()
     return X
+
+
+def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
+    """Row of every stored entry (column, of a CSC matrix).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import row_numbers
+    >>> row_numbers(np.array([0, 2, 2, 3]))
+    array([0, 0, 2])
+    """
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+def row_of(matrix: Any, position: int) -> int:
+    """Row of the stored entry at `position` of a CSR matrix."""
+    return int(np.searchsorted(matrix.indptr, position, side="right")) - 1
+
+
+def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArray:
+    """The ranges ``start, ..., start + length - 1``, one after the other.
+
+    With ``starts = indptr[rows]`` and ``lengths = np.diff(indptr)[rows]`` these are the positions
+    of the stored entries of any rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import joined_ranges
+    >>> joined_ranges(np.array([7, 2]), np.array([2, 3]))
+    array([7, 8, 2, 3, 4])
+    """
+    ends = np.cumsum(lengths, dtype=np.int64)
+    n_entries = int(ends[-1]) if len(ends) else 0
+    return np.arange(n_entries) + np.repeat(starts - ends + lengths, lengths)
+
+
+def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8) -> sp.csr_array:
+    """CSR with a one in each row, at the given column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import one_per_row
+    >>> one_per_row(np.array([2, 0]), 3).toarray()
+    array([[0, 0, 1],
+           [1, 0, 0]], dtype=int8)
+    """
+    n_rows = len(columns)
+    parts = (np.ones(n_rows, dtype=dtype), columns, np.arange(n_rows + 1))
+    return sp.csr_array(parts, shape=(n_rows, n_columns))
+
+
+def find_entries(matrix: Any, rows: Any, columns: Any) -> IntArray:
+    """Positions of the stored entries of pairs of a row and a column.
+
+    Parameters
+    ----------
+    matrix : canonical CSR matrix
+        A canonical CSC matrix serves as its transpose: ``find_entries(csc.T, columns, rows)``.
+    rows, columns : array-like of int
+        Pairs, broadcast against each other. A negative column names none.
+
+    Returns
+    -------
+    ndarray of the shape of the pairs, int64
+        Positions in ``matrix.data``; -1 where no entry is stored.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import find_entries
+    >>> find_entries(csr_array([[0, 5, 6], [7, 0, 0]]), [[0], [1]], [[2, 0], [0, -1]])
+    array([[ 1, -1],
+           [ 2, -1]])
+    """
+    # Rows and columns ascend in canonical CSR, and so do their joint keys.
+    n_columns = np.int64(matrix.shape[1])
+    keys = row_numbers(matrix.indptr) * n_columns + matrix.indices
+    columns = np.asarray(columns)
+    wanted = np.where(columns >= 0, np.asarray(rows) * n_columns + columns, -1)
+    positions = np.searchsorted(keys, wanted)
+    found = np.append(keys, -2)[positions] == wanted  # -2: beyond the last key, never wanted
+    return np.where(found, positions, -1)
+
+
+def distinct_rows(matrix: Any) -> tuple[IntArray, IntArray]:
+    """First row of every distinct set of columns, and the number of each row's set among them.
+
+    Parameters
+    ----------
+    matrix : canonical CSR matrix
+        Such as an indicator of label sets.
+
+    Returns
+    -------
+    first : ndarray of shape (n_sets,)
+        Ascending.
+    inverse : ndarray of shape (n_rows,)
+        Row i has the columns of row ``first[inverse[i]]``.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import distinct_rows
+    >>> distinct_rows(csr_array([[1, 0], [1, 1], [1, 0]]))
+    (array([0, 1]), array([0, 1, 0]))
+    """
+    numbers: dict[bytes, int] = {}
+    first: list[int] = []
+    inverse = np.empty(matrix.shape[0], dtype=np.int64)
+    for row, (start, stop) in enumerate(zip(matrix.indptr[:-1], matrix.indptr[1:])):
+        inverse[row] = numbers.setdefault(matrix.indices[start:stop].tobytes(), len(numbers))
+        if inverse[row] == len(first):
+            first.append(row)
+    return np.array(first, dtype=np.int64), inverse
+
+
+def unit_rows(X: Any) -> Any:
+    """Rows of Euclidean norm one; empty rows stay empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import unit_rows
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        rows = row_numbers(X.indptr)
+        squares = X.data.astype(np.float64) ** 2
+        norms = np.sqrt(np.bincount(rows, squares, minlength=X.shape[0]))
+        data = (X.data / np.where(norms > 0, norms, 1)[rows]).astype(X.dtype)
+        return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+    norms = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
+    return (X / np.where(norms > 0, norms, 1)[:, None]).astype(X.dtype, copy=False)
+
+
+def row_blocks(n_rows: int, row_size: int, n_entries: int = BLOCK_ENTRIES) -> list[slice]:
+    """Slices that cut rows into blocks of at most `n_entries` entries, at least a row each.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._csr import row_blocks
+    >>> row_blocks(5, 3, n_entries=6)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, n_entries // max(1, row_size))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def mix_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Hash of 64-bit counters, by the finaliser of SplitMix64 [1]_: every bit depends on all.
+
+    References
+    ----------
+    .. [1] G. L. Steele Jr., D. Lea, C. H. Flood. Fast Splittable Pseudorandom Number Generators.
+       OOPSLA 2014.
+    """
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

@@ -185,12 +185,15 @@ def test_dense_X(bad, message):
         ([[1], [2, 3]] * 15, r"y\[0\] is a list of labels.*MultiLabelBinarizer"),
         (Y[1:], r"inconsistent numbers of samples: \[30, 29\]"),
         (Y * 0, "no row of y has a label: at least one row of an indicator must hold a one"),
-        (with_value(Y, 2), "y must be an indicator of zeros and ones, but row 7 holds 2"),
-        (with_value(Y, -1), "but row 7 holds -1; for one label a row give a 1-D y"),
-        (with_value(Y, 0.5), "but row 7 holds 0.5; .* use sklearn.preprocessing.MultiLabelBin"),
+        (
+            with_value(Y, 2),
+            "y must hold 0 and 1 only, got 2(.0)? in row 7; for one label a row give a 1-D y",
+        ),
+        (with_value(Y, -1), "got -1 in row 7; for one label a row give a 1-D y"),
+        (with_value(Y, 0.5), "got 0.5 in row 7; .* use sklearn.preprocessing.MultiLabelBin"),
         (with_value(Y, np.nan), "Input y contains NaN"),
-        (Y.astype(str), "y must be an indicator of zeros and ones, numbers or bool, got dtype <U"),
-        (Y.astype(object), "y must be an indicator of zeros and ones.*got dtype object"),
+        (Y.astype(str), "y must be a two-dimensional matrix of numbers, got shape .* and dtype <U"),
+        (Y.astype(object), "y must be a two-dimensional matrix of numbers.* dtype object"),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) else type(value).__name__,
 )
@@ -206,10 +209,13 @@ def test_y(bad, message):
         (Y[1:], r"inconsistent numbers of samples: \[30, 29\]"),
         (Y * 0, "no row of y has a label"),
         (Y[:, :0], r"a sparse y must have shape \(n_samples, n_labels\), got \(30, 0\)"),
-        (with_value(Y, 2), "y must be an indicator of zeros and ones, but row 7 holds 2"),
-        (with_value(Y, 0.5), "but row 7 holds 0.5"),
-        (with_value(Y, np.nan), "but row 7 holds nan"),
-        (Y + 1j, "got dtype complex128"),
+        (
+            with_value(Y, 2),
+            "y must hold 0 and 1 only, got 2(.0)? in row 7; for one label a row give a 1-D y",
+        ),
+        (with_value(Y, 0.5), "got 0.5 in row 7"),
+        (with_value(Y, np.nan), "got nan in row 7"),
+        (Y + 1j, "dtype complex128"),
     ],
 )
 def test_sparse_y(make, bad, message):

@@ -1,12 +1,27 @@
-"""Canonical CSR, and what counts as mostly zeros."""
+"""Functions on matrices against brute force on dense ones."""
 
 import copy
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from sklearn_xlc._csr import canonical, is_mostly_zeros
+from sklearn_xlc._csr import (
+    canonical,
+    distinct_rows,
+    find_entries,
+    is_mostly_zeros,
+    joined_ranges,
+    mix_bits,
+    one_per_row,
+    row_blocks,
+    row_numbers,
+    row_of,
+    unit_rows,
+)
 
 
 @pytest.mark.parametrize("n_nonzero, expected", [(0, True), (9, True), (10, False), (100, False)])
@@ -16,8 +31,8 @@ def test_mostly_zeros_asks_for_values_not_for_storage(n_nonzero, expected):
     X = X.reshape(10, 10)
     stored_zeros = sp.csr_matrix(np.ones((10, 10)))
     stored_zeros.data[:] = X.ravel()
-    for given in (X, sp.csr_matrix(X), stored_zeros):
-        assert is_mostly_zeros(given) is expected
+    for form in (X, sp.csr_matrix(X), stored_zeros):
+        assert is_mostly_zeros(form) is expected
 
 
 def test_canonical():
@@ -32,3 +47,91 @@ def test_canonical():
     assert canonical(tidy) is tidy
     X = np.eye(2)
     assert canonical(X) is X
+
+
+def test_canonical_keeps_zeros_when_asked():
+    untidy = sp.csc_matrix(([0.0, 2.0, 3.0], [2, 1, 1], [0, 3]), shape=(3, 1))
+    tidy = canonical(untidy, keep_zeros=True)
+    assert isinstance(tidy, sp.csc_matrix)
+    assert tidy.indices.tolist() == [1, 2]
+    assert tidy.data.tolist() == [5.0, 0.0]
+    assert untidy.nnz == 3
+
+
+#: Small integer matrices with many empty rows.
+MATRICES = arrays(
+    np.int64,
+    st.tuples(st.integers(0, 6), st.integers(1, 5)),
+    elements=st.sampled_from([0, 0, 1, 7]),
+)
+
+
+@given(MATRICES)
+def test_rows_of_entries(X):
+    matrix = sp.csr_array(X)
+    rows = row_numbers(matrix.indptr)
+    np.testing.assert_array_equal(rows, X.nonzero()[0])
+    assert [row_of(matrix, position) for position in range(matrix.nnz)] == rows.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))
+def test_joined_ranges(pairs):
+    starts, lengths = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    expected = [start + i for start, length in pairs for i in range(length)]
+    assert joined_ranges(starts, lengths).tolist() == expected
+
+
+@given(MATRICES)
+def test_entries_are_found(X):
+    matrix = sp.csr_array(X)
+    rows, columns = np.arange(X.shape[0])[:, None], np.arange(-1, X.shape[1])
+    positions = find_entries(matrix, rows, columns)
+    assert positions.shape == (X.shape[0], X.shape[1] + 1)
+    assert (positions[:, 0] == -1).all()
+    np.testing.assert_array_equal(positions[:, 1:] >= 0, X != 0)
+    np.testing.assert_array_equal(np.append(matrix.data, 0)[positions[:, 1:]], X)
+    csc = sp.csc_array(X)
+    by_column = find_entries(csc.T, columns, rows)
+    np.testing.assert_array_equal(np.append(csc.data, 0)[by_column[:, 1:]], X)
+
+
+@given(MATRICES)
+def test_distinct_rows(X):
+    first, inverse = distinct_rows(sp.csr_array(X))
+    sets = [tuple(row) for row in X != 0]
+    assert [sets[row] for row in first] == list(dict.fromkeys(sets))
+    assert [sets[first[number]] for number in inverse] == sets
+    assert (np.diff(first) > 0).all()
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_unit_rows(make, dtype, rng):
+    X = rng.normal(size=(20, 7)) * (rng.random((20, 7)) < 0.4) * np.arange(20)[:, None] * 1e9
+    unit = unit_rows(make(X.astype(dtype)))
+    assert unit.dtype == dtype
+    dense = unit.toarray() if sp.issparse(unit) else unit
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    np.testing.assert_allclose(dense, X / np.where(norms, norms, 1), rtol=4 * np.finfo(dtype).eps)
+
+
+def test_one_per_row():
+    indicator = one_per_row(np.array([2, 0, 2]), 4, np.int32)
+    assert indicator.dtype == np.int32
+    np.testing.assert_array_equal(indicator.toarray(), np.eye(4)[[2, 0, 2]])
+
+
+@given(st.integers(0, 30), st.integers(0, 12), st.integers(1, 40))
+def test_blocks_cover_all_rows_once(n_rows, row_size, n_entries):
+    blocks = row_blocks(n_rows, row_size, n_entries)
+    assert [row for block in blocks for row in range(n_rows)[block]] == list(range(n_rows))
+    sizes = [block.stop - block.start for block in blocks]
+    assert all(size == 1 or size * row_size <= n_entries for size in sizes)
+
+
+def test_hash_of_counters():
+    # First outputs of SplitMix64 with seed 1234567, from its reference implementation.
+    step = np.uint64(0x9E3779B97F4A7C15)
+    counters = np.uint64(1234567) + step * np.arange(1, 4, dtype=np.uint64)
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert mix_bits(counters).tolist() == expected

@@ -1,0 +1,113 @@
+"""Ranking: the largest entries of every row, best first; equal ones by id, smaller first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sklearn_xlc._csr import IntArray, row_numbers
+
+
+def rank_rows(
+    scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None = None
+) -> tuple[npt.NDArray[Any], IntArray]:
+    """Best k entries of every row of a dense matrix.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_columns)
+        Floating numbers without NaN; minus infinity ranks last.
+    k : int
+        Number of entries, at least 1. Where there are fewer columns, all of them are ranked.
+    ids : ndarray of shape (n_rows, n_columns), default=None
+        What each entry is called, distinct within a row. None: the numbers of the columns.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_rows, min(k, n_columns))
+        Largest first.
+    ids : ndarray of the same shape
+        Their ids; of equal scores the smaller id is first, and chosen first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._ranking import rank_rows
+    >>> scores, ids = rank_rows(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), k=2)
+    >>> ids
+    array([[1, 2],
+           [0, 1]])
+    """
+    n_rows, n_columns = scores.shape
+    columns_ascend = ids is None
+    if n_columns > k:
+        kept = _select(scores, k, ids).reshape(-1).nonzero()[0].reshape(n_rows, k)
+        ids = kept % n_columns if ids is None else ids.reshape(-1)[kept]
+        scores = scores.reshape(-1)[kept]
+    elif ids is None:
+        ids = np.broadcast_to(np.arange(n_columns), scores.shape)
+    if columns_ascend:
+        order = np.argsort(-scores, axis=1, kind="stable")
+    else:
+        order = np.lexsort((ids, -scores), axis=-1)
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+
+def _select(
+    scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None
+) -> npt.NDArray[np.bool_]:
+    """Mask with k True a row: the largest scores, and of those equal to the last, smaller ids."""
+    cut = scores.shape[1] - k
+    lowest = np.partition(scores, cut, axis=1)[:, cut, None]
+    chosen = scores >= lowest
+    rows = np.flatnonzero(np.count_nonzero(chosen, axis=1) > k)
+    if len(rows):  # several entries share the last places
+        tied = scores[rows] == lowest[rows]
+        n_places = k - np.count_nonzero(chosen[rows] & ~tied, axis=1)[:, None]
+        if ids is None:
+            placed = np.cumsum(tied, axis=1) <= n_places
+        else:
+            # A stable sort is linear in the common case of ids that ascend already.
+            by_id = np.argsort(ids[rows], axis=1, kind="stable")
+            rank = np.cumsum(np.take_along_axis(tied, by_id, axis=1), axis=1)
+            placed = np.empty_like(tied)
+            np.put_along_axis(placed, by_id, rank <= n_places, axis=1)
+        chosen[rows] &= ~tied | placed
+    return chosen
+
+
+def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> IntArray:
+    """Best k stored entries of every row of a CSR matrix.
+
+    Parameters
+    ----------
+    data : ndarray of shape (n_entries,)
+        Scores, without NaN. Ids ascend within a row, as they do in canonical CSR.
+    indptr : ndarray of shape (n_rows + 1,)
+        Row i owns ``data[indptr[i]:indptr[i + 1]]``.
+    k : int
+        Number of entries.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, k), int64
+        Positions in `data`, best first, of equal scores the first; -1 where a row has fewer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._ranking import rank_stored
+    >>> rank_stored(np.array([1.0, 2.0, 2.0, 5.0]), np.array([0, 3, 3, 4]), k=2)
+    array([[ 1,  2],
+           [-1, -1],
+           [ 3, -1]])
+    """
+    rows = row_numbers(indptr)
+    order = np.lexsort((-data, rows))  # stable: equal scores stay in the order of ids
+    rank = np.arange(len(data)) - indptr[rows]
+    kept = rank < k
+    best = np.full((len(indptr) - 1, k), -1, dtype=np.int64)
+    best[rows[kept], rank[kept]] = order[kept]
+    return best

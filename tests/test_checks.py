@@ -1,0 +1,144 @@
+"""Checks of matrices, numbers and sizes: what passes, and the message of what does not."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sklearn_xlc
+from sklearn_xlc._checks import (
+    check_counts,
+    check_csr,
+    check_dense_size,
+    check_indicator,
+    check_integer,
+    check_real,
+    unchanged_on_error,
+)
+
+MATRIX = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
+REPEATED = sp.csr_array((np.ones(3), [1, 0, 0], [0, 1, 3]), shape=(2, 3))
+WITH_ZEROS = sp.csr_array((np.array([0.0, 1.0]), ([0, 1], [2, 1])), shape=(2, 3))
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix, sp.lil_array])
+def test_indicator(make, dtype):
+    indicator = check_indicator(make(MATRIX.astype(dtype)), "y")
+    assert isinstance(indicator, sp.csr_array)
+    assert indicator.has_canonical_format
+    assert indicator.dtype == np.int8
+    np.testing.assert_array_equal(indicator.toarray(), MATRIX)
+
+
+@pytest.mark.parametrize("check", [check_indicator, check_counts])
+def test_stored_zeros_go_and_the_argument_stays(check):
+    untidy = sp.csr_array(([1.0, 0.0, 1.0], [2, 1, 0], [0, 3]), shape=(1, 3))
+    untidy.data.setflags(write=False)
+    untidy.indices.setflags(write=False)
+    np.testing.assert_array_equal(check(untidy, "y").indices, [0, 2])
+    assert untidy.indices.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "matrix, message",
+    [
+        ([[1, 0], [0, 2]], r"y must hold 0 and 1 only, got 2 in row 1; remedy$"),
+        ([[1.0, 0], [-1, 0.5]], "got -1.0 in row 1"),
+        (sp.csr_array([[1.0, 0], [0, np.nan]]), "got nan in row 1"),
+        (REPEATED, "y holds an entry of the sparse indicator more than once, got 2 in row 1"),
+        ([1, 0], r"y must be a two-dimensional matrix of numbers, got shape \(2,\)"),
+        ([["a"]], "got shape .* and dtype <U1"),
+        ([[1, 0], [1]], "y must be a rectangular array or a sparse matrix"),
+    ],
+)
+def test_indicator_refused(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        check_indicator(matrix, "y", "remedy")
+
+
+def test_many_repetitions_do_not_wrap_around():
+    for times in (256, 257):
+        repeated = sp.csr_array((np.ones(times, bool), np.zeros(times, int), [0, times]), (1, 1))
+        with pytest.raises(ValueError, match=f"more than once, got {times} in row 0"):
+            check_indicator(repeated, "y")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
+def test_counts(dtype):
+    counts = check_counts(3 * MATRIX.astype(dtype), "y")
+    assert counts.dtype == np.int32
+    np.testing.assert_array_equal(counts.toarray(), 3 * MATRIX)
+    np.testing.assert_array_equal(check_counts(REPEATED, "y").toarray(), REPEATED.toarray())
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.5, np.nan, np.inf, 2.0**31])
+def test_counts_refused(value):
+    message = f"y must hold counts of labels, whole numbers from 0 on, got {value} in row 1"
+    with pytest.raises(ValueError) as caught:
+        check_counts([[3.0, 1.0], [0.0, value]], "y")
+    assert str(caught.value) == message
+
+
+def test_csr_keeps_values_and_shares_arrays():
+    given = sp.csr_array(MATRIX * 1.5)
+    assert np.shares_memory(check_csr(given, "X").data, given.data)
+    assert check_csr(WITH_ZEROS, "X").nnz == 2
+
+
+@pytest.mark.parametrize(
+    "value, error", [(0, ValueError), (1.0, TypeError), (True, TypeError), ("1", TypeError)]
+)
+def test_integer(value, error):
+    assert check_integer(np.int32(2), "k") == 2
+    assert check_integer(0, "depth", 0) == 0
+    with pytest.raises(error, match="k must be an integer >= 1, got"):
+        check_integer(value, "k")
+
+
+@pytest.mark.parametrize(
+    "value, error",
+    [
+        (-0.1, ValueError),
+        (1.1, ValueError),
+        (np.nan, ValueError),
+        (True, TypeError),
+        (1j, TypeError),
+    ],
+)
+def test_real(value, error):
+    assert check_real(np.float32(0.5), "noise", 0, 1) == 0.5
+    with pytest.raises(error, match=r"noise must be finite and in \[0, 1\], got"):
+        check_real(value, "noise", 0, 1)
+
+
+def test_real_without_upper_bound():
+    assert check_real(7, "exponent", 0) == 7
+    with pytest.raises(ValueError, match="exponent must be finite and at least 0, got inf"):
+        check_real(np.inf, "exponent", 0)
+
+
+def test_dense_size():
+    with sklearn_xlc.config_context(dense_limit=240):
+        check_dense_size((10, 3), np.float64, "top_k")
+        with pytest.raises(MemoryError, match=r"\(10, 4\) takes 320 bytes.*240; use top_k, or"):
+            check_dense_size((10, 4), np.float64, "top_k")
+    # Sizes beyond 64 bits are sizes all the same.
+    with pytest.raises(MemoryError):
+        check_dense_size((2**40, 2**40), np.float64, "top_k")
+
+
+def test_attributes_come_back_when_the_block_raises():
+    class Fitted:
+        a = 1
+
+    fitted = Fitted()
+    fitted.a, fitted.b = 2, 3
+
+    def interrupted_fit():
+        with unchanged_on_error(fitted):
+            fitted.a, fitted.c = 5, 6
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_fit()
+    assert vars(fitted) == {"a": 2, "b": 3}
