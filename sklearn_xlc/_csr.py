@@ -192,8 +192,10 @@ def unit_rows(X: Any) -> Any:
     return (X / np.where(norms > 0, norms, 1)[:, None]).astype(X.dtype, copy=False)
 
 
-def row_blocks(n_rows: int, row_size: int, n_entries: int = BLOCK_ENTRIES) -> list[slice]:
+def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list[slice]:
     """Slices that cut rows into blocks of at most `n_entries` entries, at least a row each.
+
+    `n_entries` is `BLOCK_ENTRIES` unless it is given.
 
     Examples
     --------
@@ -201,11 +203,25 @@ def row_blocks(n_rows: int, row_size: int, n_entries: int = BLOCK_ENTRIES) -> li
     >>> row_blocks(5, 3, n_entries=6)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    step = max(1, n_entries // max(1, row_size))
+    step = max(1, (n_entries or BLOCK_ENTRIES) // max(1, row_size))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-def mix_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def uneven_blocks(sizes: npt.NDArray[Any], n_entries: int) -> list[slice]:
+    """Slices that cut rows of different sizes into blocks of about `n_entries` entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import uneven_blocks
+    >>> uneven_blocks(np.array([2, 1, 2, 9, 1]), n_entries=4)
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 5, None)]
+    """
+    starts = np.flatnonzero(np.diff(np.cumsum(sizes) // n_entries, prepend=-1)).tolist()
+    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(sizes)])]
+
+
+def mix_bits(words: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """Hash of 64-bit counters, by the finaliser of SplitMix64 [1]_: every bit depends on all.
 
     References

@@ -97,7 +97,7 @@ TOGETHER = [
     ({"algorithm": "product", "head_lengths": [-5, -2]}, y, "head_lengths.*must be >= 1"),
     ({"algorithm": "product", "head_lengths": [3.5, 3]}, y, "head_lengths.*an instance of int"),
     ({"algorithm": "cascade", "head_lengths": [2**40] * 2}, y, "head_lengths.*less than 2.*62"),
-    ({"label_order": [0] * 10}, y, "label_order.*permutation.*place 0.*more than once, 1 never"),
+    ({"label_order": [0] * 10}, y, "label_order.*permutation.*position 0.*more than once, 1 never"),
     ({"label_order": [0, 1]}, y, r"label_order.*shape \(10,\), got shape \(2,\)"),
     ({"label_order": np.arange(10) + 1}, y, "label_order.*place 10 for label 9"),
     ({"label_order": np.arange(10) / 2}, y, "label_order.*integers, got dtype float64"),

@@ -20,6 +20,7 @@ from sklearn_xlc._csr import (
     row_blocks,
     row_numbers,
     row_of,
+    uneven_blocks,
     unit_rows,
 )
 
@@ -127,6 +128,13 @@ def test_blocks_cover_all_rows_once(n_rows, row_size, n_entries):
     assert [row for block in blocks for row in range(n_rows)[block]] == list(range(n_rows))
     sizes = [block.stop - block.start for block in blocks]
     assert all(size == 1 or size * row_size <= n_entries for size in sizes)
+
+
+@given(st.lists(st.integers(0, 12), max_size=20), st.integers(1, 20))
+def test_uneven_blocks(sizes, n_entries):
+    blocks = uneven_blocks(np.array(sizes, dtype=np.int64), n_entries)
+    assert [row for block in blocks for row in range(len(sizes))[block]] == list(range(len(sizes)))
+    assert all(sum(sizes[block][1:]) < n_entries for block in blocks)
 
 
 def test_hash_of_counters():

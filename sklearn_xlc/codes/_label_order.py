@@ -1,4 +1,4 @@
-"""Order of the labels: which label stands at which place of the output heads."""
+"""Order of the labels: which label stands at which position of the output heads."""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state, check_scalar
 
+from sklearn_xlc._csr import uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
 
 IntArray = npt.NDArray[np.int64]
@@ -36,19 +37,19 @@ def label_order(
     lengths: Sequence[int] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> IntArray:
-    """Place of every label in the output heads.
+    """Position of every label in the output heads.
 
-    Labels at neighbouring places share their leading digits in a
+    Labels at neighbouring positions share their leading digits in a
     :class:`~sklearn_xlc.codes.MixedRadix` code, hence their parents in a cascade.
 
     Parameters
     ----------
     order : {"given", "random", "clustered"} or array-like of int of shape (n_labels,)
-        - "given": label ``l`` stands at place ``l``.
+        - "given": label ``l`` stands at position ``l``.
         - "random": a random permutation.
         - "clustered": similar labels side by side, by balanced clustering of their centroids; see
           Notes.
-        - array-like: the places themselves, a permutation of ``0, ..., n_labels - 1``.
+        - array-like: the positions themselves, a permutation of ``0, ..., n_labels - 1``.
     n_labels : int
         Number of labels, at least 1.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
@@ -64,7 +65,7 @@ def label_order(
     Returns
     -------
     ndarray of shape (n_labels,), int64
-        Place of each label id: a permutation.
+        Position of each label id: a permutation.
 
     Raises
     ------
@@ -100,8 +101,8 @@ def label_order(
     Labels 0 and 2 share one direction, labels 1 and 3 the other:
 
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]])
-    >>> places = label_order("clustered", 4, X, np.eye(4), lengths=(2, 2), random_state=0)
-    >>> bool(places[0] // 2 == places[2] // 2), bool(places[1] // 2 == places[3] // 2)
+    >>> positions = label_order("clustered", 4, X, np.eye(4), lengths=(2, 2), random_state=0)
+    >>> bool(positions[0] // 2 == positions[2] // 2), bool(positions[1] // 2 == positions[3] // 2)
     (True, True)
     """
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
@@ -111,44 +112,44 @@ def label_order(
         raise ValueError(f"order must be one of {ORDERS} or a permutation, got {order!r}")
     if order == "given":
         return np.arange(n_labels, dtype=np.int64)
-    random = check_random_state(random_state)
+    rng = check_random_state(random_state)
     if order == "random":
-        return random.permutation(n_labels).astype(np.int64, copy=False)
+        return rng.permutation(n_labels).astype(np.int64, copy=False)
     X, Y = _check_data(X, Y, n_labels)
     sizes = (DEFAULT_GROUP_SIZE,) if lengths is None else _group_sizes(check_lengths(lengths))
-    return _clustered_places(_label_centroids(X, Y), sizes, random)
+    return _clustered_positions(_label_centroids(X, Y), sizes, rng)
 
 
-def _clustered_places(
-    centroids: Any, sizes: tuple[int, ...], random: np.random.RandomState
+def _clustered_positions(
+    centroids: Any, sizes: tuple[int, ...], rng: np.random.RandomState
 ) -> IntArray:
-    """Places from recursive balanced splits; labels with an all-zero centroid last."""
+    """Positions from recursive balanced splits; labels with an all-zero centroid last."""
     n_labels = centroids.shape[0]
-    if sparse.issparse(centroids):
+    if sp.issparse(centroids):
         known = np.diff(centroids.indptr) > 0
     else:
         known = centroids.any(axis=1)
     labels = np.flatnonzero(known)
     leaves: list[IntArray] = []
     # The right half is pushed first, so that leaves come out from left to right.
-    stack = [(labels, _rows(centroids, known))]
+    stack = [(labels, compact_rows(centroids, known))]
     while stack:
         labels, vectors = stack.pop()
         if len(labels) <= min(sizes):
             leaves.append(labels)
             continue
-        left = _balanced_split(vectors, _left_size(len(labels), sizes), random)
-        stack.append((labels[~left], _rows(vectors, ~left)))
-        stack.append((labels[left], _rows(vectors, left)))
+        left = balanced_split(vectors, _left_size(len(labels), sizes), rng)
+        stack.append((labels[~left], compact_rows(vectors, ~left)))
+        stack.append((labels[left], compact_rows(vectors, left)))
     sequence = np.concatenate([*leaves, np.flatnonzero(~known)])
-    places = np.empty(n_labels, dtype=np.int64)
-    places[sequence] = np.arange(n_labels)
-    return places
+    positions = np.empty(n_labels, dtype=np.int64)
+    positions[sequence] = np.arange(n_labels)
+    return positions
 
 
-def _balanced_split(vectors: Any, n_left: int, random: np.random.RandomState) -> BoolArray:
+def balanced_split(vectors: Any, n_left: int, rng: np.random.RandomState) -> BoolArray:
     """Mask of n_left unit rows, by the most cohesive of several balanced 2-means."""
-    starts = random.randint(vectors.shape[0], size=N_STARTS)
+    starts = rng.randint(vectors.shape[0], size=N_STARTS)
     splits = [_two_means(vectors, n_left, int(start)) for start in starts]
     return max(splits, key=lambda split: split[1])[0]
 
@@ -188,47 +189,42 @@ def _group_sizes(lengths: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sizes) or (DEFAULT_GROUP_SIZE,)
 
 
-def _label_centroids(X: Any, Y: sparse.csr_array) -> Any:
+def _label_centroids(X: Any, Y: sp.csr_array) -> Any:
     """Unit centroids of shape (n_labels, n_features), in the format of X; zero where unseen."""
     X = normalize(X)
-    members = sparse.csr_array(Y.T, dtype=X.dtype)  # (n_labels, n_samples)
-    if not sparse.issparse(X):
+    members = sp.csr_array(Y.T, dtype=X.dtype)  # (n_labels, n_samples)
+    if not sp.issparse(X):
         return normalize(members @ X, copy=False)
     # Entries of a label's centroid: no more than its samples hold, nor than there are features.
     n_entries = np.minimum(members.astype(np.int64) @ np.diff(X.indptr), X.shape[1])
-    block_of_label = np.cumsum(n_entries) // BLOCK_ENTRIES
-    starts = np.flatnonzero(np.diff(block_of_label, prepend=-1))
-    blocks = [
-        _trim_rows(members[start:stop] @ X)
-        for start, stop in zip(starts, [*starts[1:], members.shape[0]])
-    ]
-    return normalize(sparse.vstack(blocks, format="csr"), copy=False)
+    blocks = [_trim_rows(members[part] @ X) for part in uneven_blocks(n_entries, BLOCK_ENTRIES)]
+    return normalize(sp.vstack(blocks, format="csr"), copy=False)
 
 
-def _trim_rows(matrix: sparse.csr_array) -> sparse.csr_array:
+def _trim_rows(matrix: sp.csr_array) -> sp.csr_array:
     """Rows cut to their MAX_CENTROID_ENTRIES largest magnitudes, without zeros."""
     matrix.eliminate_zeros()
-    lengths = np.diff(matrix.indptr)
+    sizes = np.diff(matrix.indptr)
     keep = np.ones(matrix.nnz, dtype=bool)
-    for row in np.flatnonzero(lengths > MAX_CENTROID_ENTRIES):
+    for row in np.flatnonzero(sizes > MAX_CENTROID_ENTRIES):
         entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
         small = np.argsort(-np.abs(matrix.data[entries]), kind="stable")[MAX_CENTROID_ENTRIES:]
         keep[entries.start + small] = False
-    lengths = np.minimum(lengths, MAX_CENTROID_ENTRIES)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    return sparse.csr_array((matrix.data[keep], matrix.indices[keep], indptr), shape=matrix.shape)
+    sizes = np.minimum(sizes, MAX_CENTROID_ENTRIES)
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return sp.csr_array((matrix.data[keep], matrix.indices[keep], indptr), shape=matrix.shape)
 
 
-def _rows(vectors: Any, mask: BoolArray) -> Any:
+def compact_rows(vectors: Any, mask: BoolArray) -> Any:
     """Selected rows; of sparse ones, also only the columns in use, so that centres stay short."""
     selected = vectors[mask]
-    if not sparse.issparse(selected):
+    if not sp.issparse(selected):
         return selected
     used = np.zeros(selected.shape[1], dtype=bool)
     used[selected.indices] = True
     column = np.cumsum(used, dtype=selected.indices.dtype) - 1
     parts = (selected.data, column[selected.indices], selected.indptr)
-    return sparse.csr_array(parts, shape=(selected.shape[0], int(used.sum())))
+    return sp.csr_array(parts, shape=(selected.shape[0], int(used.sum())))
 
 
 def _row_sum(vectors: Any, mask: BoolArray) -> npt.NDArray[Any]:
@@ -242,7 +238,7 @@ def _unit(vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return vector / norm if norm > 0 else vector
 
 
-def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sparse.csr_array]:
+def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
     """X dense or CSR of floats and Y as CSR ones, of fitting shapes."""
     if X is None or Y is None:
         raise ValueError('order="clustered" needs X and Y: the samples and their label indicators')
@@ -252,24 +248,24 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sparse.csr_array]:
         raise ValueError(
             f"Y must have shape (n_samples, n_labels) = {(X.shape[0], n_labels)}, got {Y.shape}"
         )
-    return X, sparse.csr_array(Y != 0)
+    return X, sp.csr_array(Y != 0)
 
 
 def _check_permutation(order: npt.ArrayLike, n_labels: int) -> IntArray:
-    """Places given by the user as int64, each of 0 .. n_labels - 1 once."""
-    places = np.asarray(order)
+    """Positions given by the user as int64, each of 0 .. n_labels - 1 once."""
+    positions = np.asarray(order)
     expected = f"order must be a permutation of 0, ..., {n_labels - 1}"
-    if places.shape != (n_labels,):
-        raise ValueError(f"{expected} of shape ({n_labels},), got shape {places.shape}")
-    if places.dtype.kind not in "iu":
-        raise ValueError(f"{expected} and hold integers, got dtype {places.dtype}")
-    outside = np.flatnonzero((places < 0) | (places >= n_labels))
+    if positions.shape != (n_labels,):
+        raise ValueError(f"{expected} of shape ({n_labels},), got shape {positions.shape}")
+    if positions.dtype.kind not in "iu":
+        raise ValueError(f"{expected} and hold integers, got dtype {positions.dtype}")
+    outside = np.flatnonzero((positions < 0) | (positions >= n_labels))
     if len(outside):
         label = int(outside[0])
-        raise ValueError(f"{expected}, got place {places[label]} for label {label}")
-    places = places.astype(np.int64)
-    counts = np.bincount(places, minlength=n_labels)
+        raise ValueError(f"{expected}, got position {positions[label]} for label {label}")
+    positions = positions.astype(np.int64)
+    counts = np.bincount(positions, minlength=n_labels)
     if counts.max() > 1:
         twice, missing = int(counts.argmax()), int(counts.argmin())
-        raise ValueError(f"{expected}: place {twice} is given more than once, {missing} never")
-    return places
+        raise ValueError(f"{expected}: position {twice} is given more than once, {missing} never")
+    return positions

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_scalar
 
+from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
 
 IntArray = npt.NDArray[np.int64]
@@ -197,14 +198,14 @@ class MixedRadix:
                 found.append(_extend(best_scores, best_ids, scores, k))
             if h < len(self._bound):
                 digit = self._bound[h]
-                digit_scores, digits = _k_best_digits(scores[:, :digit], k)
+                digit_scores, digits = rank_rows(scores[:, :digit], k)
                 found.append((edge_scores + digit_scores, edge_id * length + digits))
                 if h + 1 < len(self._bound):
                     edge_scores = edge_scores + scores[:, digit, None]
                     edge_id = edge_id * length + digit
             best_scores = np.concatenate([pair[0] for pair in found], axis=1)
             best_ids = np.concatenate([pair[1] for pair in found], axis=1)
-            best_scores, best_ids = _k_best(best_scores, best_ids, k)
+            best_scores, best_ids = rank_rows(best_scores, k, best_ids)
         return best_scores, best_ids
 
     def log_normalizer(self, log_scores: Sequence[npt.ArrayLike]) -> FloatArray:
@@ -293,7 +294,7 @@ def _extend(
     scores: FloatArray, ids: IntArray, head_scores: FloatArray, k: int
 ) -> tuple[FloatArray, IntArray]:
     """Candidates for the k best after one more digit, from prefixes sorted best first."""
-    digit_scores, digits = _k_best_digits(head_scores, k)
+    digit_scores, digits = rank_rows(head_scores, k)
     n_prefixes, n_digits = scores.shape[1], digits.shape[1]
     # Pair (i, j) of two sorted lists has (i + 1)(j + 1) - 1 pairs that are no worse before it.
     widths = np.minimum(k // np.arange(1, n_prefixes + 1), n_digits)
@@ -303,39 +304,6 @@ def _extend(
         scores[:, i] + digit_scores[:, j],
         ids[:, i] * head_scores.shape[1] + digits[:, j],
     )
-
-
-def _k_best_digits(scores: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-    """Best k columns of each row (all of them, where there are fewer), best first."""
-    return _k_best(scores, np.broadcast_to(np.arange(scores.shape[1]), scores.shape), k)
-
-
-def _k_best(scores: FloatArray, ids: IntArray, k: int) -> tuple[FloatArray, IntArray]:
-    """Best k entries of each row, best first, equal scores by smaller id."""
-    n_rows, n_columns = scores.shape
-    if n_columns > k:
-        keep = _k_largest(scores, ids, k)
-        scores, ids = scores[keep].reshape(n_rows, k), ids[keep].reshape(n_rows, k)
-    order = np.lexsort((ids, -scores), axis=-1)
-    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
-
-
-def _k_largest(scores: FloatArray, ids: IntArray, k: int) -> npt.NDArray[np.bool_]:
-    """Mask with k True a row: the largest scores, and of those equal to the last, smaller ids."""
-    place = scores.shape[1] - k
-    threshold = np.partition(scores, place, axis=1)[:, place, None]
-    keep = scores >= threshold
-    rows = np.flatnonzero(np.count_nonzero(keep, axis=1) > k)
-    if len(rows):
-        tied = scores[rows] == threshold[rows]
-        n_seats = k - np.count_nonzero(keep[rows] & ~tied, axis=1)
-        # Stable sort is linear in the common case of ids that are sorted already.
-        by_id = np.argsort(ids[rows], axis=1, kind="stable")
-        rank = np.cumsum(np.take_along_axis(tied, by_id, axis=1), axis=1)
-        seated = np.empty_like(tied)
-        np.put_along_axis(seated, by_id, rank <= n_seats[:, None], axis=1)
-        keep[rows] &= ~tied | seated
-    return keep
 
 
 def _logsumexp(scores: FloatArray) -> FloatArray:

@@ -1,26 +1,31 @@
 """Aggregated labels from a data set whose rows have their own: groups, and the groups' labels."""
 
-from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from scipy import sparse
+import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc.codes._label_order import _balanced_split, _rows
+from sklearn_xlc._checks import check_integer, check_real
+from sklearn_xlc._csr import one_per_row
+from sklearn_xlc.codes._label_order import balanced_split, compact_rows
+
+IntArray = npt.NDArray[np.int64]
 
 
 def make_aggregated(
-    Y,
-    group_size=4,
-    X=None,
-    method="random",
-    merge="set",
+    Y: Any,
+    group_size: int = 4,
+    X: Any = None,
+    method: str = "random",
+    merge: str = "set",
     *,
-    depth=None,
-    noise=0.0,
-    random_state=None,
-):
+    depth: int | None = None,
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> tuple[sp.csr_matrix, IntArray]:
     """Put rows into groups and give every row the labels of its group.
 
     Parameters
@@ -41,7 +46,7 @@ def make_aggregated(
     depth : int, default=None
         How often "cluster" splits: ``2 ** depth`` groups. None: as often as `group_size` needs.
     noise : float in [0, 1], default=0
-        Share of the rows which, after clustering, swap places at random: 0 keeps the clusters and
+        Share of the rows which, after clustering, swap groups at random: 0 keeps the clusters and
         1 makes random groups of the same sizes.
     random_state : int, RandomState instance or None, default=None
         Seed.
@@ -79,33 +84,34 @@ def make_aggregated(
            [0, 1, 1]], dtype=int32)
     """
     Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
-    Y = sparse.csr_array(Y != 0).astype(np.int32)
+    Y = sp.csr_array(Y != 0).astype(np.int32)
     _check_parameters(group_size, method, merge, depth, noise)
-    random = check_random_state(random_state)
+    rng = check_random_state(random_state)
     if method == "random":
-        groups = _random_groups(Y.shape[0], group_size, random)
+        groups = _random_groups(Y.shape[0], group_size, rng)
     else:
-        groups = _clustered_groups(X, Y.shape[0], group_size, depth, random)
-        moved = np.flatnonzero(random.random_sample(len(groups)) < noise)
-        groups[moved] = groups[random.permutation(moved)]
-    parts = (np.ones(len(groups), dtype=np.int32), groups, np.arange(len(groups) + 1))
-    membership = sparse.csr_array(parts, shape=(len(groups), groups.max() + 1))
+        groups = _clustered_groups(X, Y.shape[0], group_size, depth, rng)
+        moved = np.flatnonzero(rng.random_sample(len(groups)) < noise)
+        groups[moved] = groups[rng.permutation(moved)]
+    membership = one_per_row(groups, groups.max() + 1, np.int32)
     of_group = membership.T.tocsr() @ Y
     if merge == "set":
         of_group.data[:] = 1
-    grouped = sparse.csr_matrix(of_group[groups])
+    grouped = sp.csr_matrix(of_group[groups])
     grouped.sort_indices()
     return grouped, groups
 
 
-def _random_groups(n_samples, group_size, random):
+def _random_groups(n_samples: int, group_size: int, rng: np.random.RandomState) -> IntArray:
     """Group ids of rows in random order."""
     groups = np.empty(n_samples, dtype=np.int64)
-    groups[random.permutation(n_samples)] = np.arange(n_samples) // group_size
+    groups[rng.permutation(n_samples)] = np.arange(n_samples) // group_size
     return groups
 
 
-def _clustered_groups(X, n_samples, group_size, depth, random):
+def _clustered_groups(
+    X: Any, n_samples: int, group_size: int, depth: int | None, rng: np.random.RandomState
+) -> IntArray:
     """Group ids from repeated balanced 2-means, neighbouring ids for neighbouring clusters."""
     if X is None:
         raise ValueError('method="cluster" needs X, the rows')
@@ -119,37 +125,30 @@ def _clustered_groups(X, n_samples, group_size, depth, random):
     X = normalize(X)
     clusters = [(np.arange(n_samples), X)]
     for _ in range(depth):
-        clusters = [half for cluster in clusters for half in _halves(*cluster, random)]
+        clusters = [half for cluster in clusters for half in _halves(*cluster, rng)]
     groups = np.empty(n_samples, dtype=np.int64)
     for group, (rows, _) in enumerate(clusters):
         groups[rows] = group
     return groups
 
 
-def _halves(rows, vectors, random):
+def _halves(rows: IntArray, vectors: Any, rng: np.random.RandomState) -> list[tuple[IntArray, Any]]:
     """Both halves of a cluster, each as row numbers and vectors; a single row stays one."""
     if len(rows) == 1:
         return [(rows, vectors)]
-    left = _balanced_split(vectors, len(rows) // 2, random)
-    return [(rows[left], _rows(vectors, left)), (rows[~left], _rows(vectors, ~left))]
+    left = balanced_split(vectors, len(rows) // 2, rng)
+    return [(rows[left], compact_rows(vectors, left)), (rows[~left], compact_rows(vectors, ~left))]
 
 
-def _check_parameters(group_size, method, merge, depth, noise):
+def _check_parameters(group_size: Any, method: Any, merge: Any, depth: Any, noise: Any) -> None:
     """Refuse parameters out of range."""
-    for name, value, low in (("group_size", group_size, 1), ("depth", depth, 0)):
-        if name == "depth" and value is None:
-            continue
-        if not isinstance(value, Integral) or isinstance(value, bool):
-            raise TypeError(f"{name} must be an int, got {value!r}")
-        if value < low:
-            raise ValueError(f"{name} must be at least {low}, got {value}")
+    check_integer(group_size, "group_size")
+    if depth is not None:
+        check_integer(depth, "depth", 0)
     for name, value, choices in (
         ("method", method, ("random", "cluster")),
         ("merge", merge, ("set", "list")),
     ):
         if not isinstance(value, str) or value not in choices:
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
-    if not isinstance(noise, Real) or isinstance(noise, bool):
-        raise TypeError(f"noise must be a number, got {noise!r}")
-    if not 0 <= noise <= 1:
-        raise ValueError(f"noise must be in [0, 1], got {noise}")
+    check_real(noise, "noise", 0, 1)

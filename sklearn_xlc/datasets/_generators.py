@@ -1,32 +1,38 @@
 """Generators of learnable data with very many labels, whose frequencies follow Zipf's law."""
 
-from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils import check_random_state
+
+from sklearn_xlc._checks import check_integer, check_real
+from sklearn_xlc._csr import mix_bits, row_numbers
+
+IntArray = npt.NDArray[np.int64]
 
 # Repeats of a label in a row are drawn again at most so often; what remains is dropped.
 _MAX_REDRAWS = 100
 
 
 def make_extreme_multiclass(
-    n_samples=1000,
-    n_features=500,
-    n_labels=1000,
+    n_samples: int = 1000,
+    n_features: int = 500,
+    n_labels: int = 1000,
     *,
-    zipf_exponent=1.0,
-    n_features_per_label=8,
-    noise=0.25,
-    all_classes=False,
-    sparse=True,
-    random_state=None,
-):
+    zipf_exponent: float = 1.0,
+    n_features_per_label: int = 8,
+    noise: float = 0.25,
+    all_classes: bool = False,
+    sparse: bool = True,
+    random_state: Any = None,
+) -> tuple[Any, IntArray]:
     """Generate a multi-class problem with very many classes.
 
     Every class owns a few characteristic features with weights of its own. A sample shows the
     features of its class, except that each is replaced, with probability `noise`, by a feature
-    drawn at random. Rows have unit Euclidean length. Nothing of size ``n_samples * n_labels`` or
+    drawn at random. Rows have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
     ``n_labels * n_features`` is ever built: a million classes are fine.
 
     Parameters
@@ -81,35 +87,35 @@ def make_extreme_multiclass(
             f"all_classes=True needs n_samples >= n_labels, got n_samples={n_samples} and "
             f"n_labels={n_labels}"
         )
-    rng = _generator(random_state)
+    rng = generator(random_state)
     zipf = _Zipf(n_labels, zipf_exponent, rng)
     if all_classes:
         rest = zipf.draw(n_samples - n_labels, rng)
         y = rng.permutation(np.concatenate([np.arange(n_labels), rest]))
     else:
         y = zipf.draw(n_samples, rng)
-    ends = np.arange(n_samples + 1)
-    return _rows(y, ends, n_features, n_features_per_label, noise, sparse, rng), y
+    indptr = np.arange(n_samples + 1)
+    return _rows(y, indptr, n_features, n_features_per_label, noise, sparse, rng), y
 
 
 def make_extreme_multilabel(
-    n_samples=1000,
-    n_features=500,
-    n_labels=1000,
+    n_samples: int = 1000,
+    n_features: int = 500,
+    n_labels: int = 1000,
     *,
-    n_labels_per_row=3.0,
-    zipf_exponent=1.0,
-    n_features_per_label=8,
-    noise=0.25,
-    allow_unlabeled=False,
-    sparse=True,
-    random_state=None,
-):
+    n_labels_per_row: float = 3.0,
+    zipf_exponent: float = 1.0,
+    n_features_per_label: int = 8,
+    noise: float = 0.25,
+    allow_unlabeled: bool = False,
+    sparse: bool = True,
+    random_state: Any = None,
+) -> tuple[Any, sp.csr_matrix]:
     """Generate a multi-label problem with very many labels.
 
     Every label owns a few characteristic features with weights of its own. A sample shows the
     features of all its labels, except that each is replaced, with probability `noise`, by a feature
-    drawn at random. Rows have unit Euclidean length. Nothing of size ``n_samples * n_labels`` or
+    drawn at random. Rows have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
     ``n_labels * n_features`` is ever built: a million labels are fine.
 
     Parameters
@@ -166,8 +172,8 @@ def make_extreme_multilabel(
     """
     _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise)
     least = 0 if allow_unlabeled else 1
-    _check_real("n_labels_per_row", n_labels_per_row, least, n_labels)
-    rng = _generator(random_state)
+    check_real(n_labels_per_row, "n_labels_per_row", least, n_labels)
+    rng = generator(random_state)
     counts = np.minimum(least + rng.poisson(n_labels_per_row - least, n_samples), n_labels)
     Y = _draw_label_sets(counts, _Zipf(n_labels, zipf_exponent, rng), rng)
     X = _rows(Y.indices, Y.indptr, n_features, n_features_per_label, noise, sparse, rng)
@@ -177,19 +183,19 @@ def make_extreme_multilabel(
 class _Zipf:
     """Label ids drawn with probabilities that fall as a power of a random rank."""
 
-    def __init__(self, n_labels, exponent, rng):
+    def __init__(self, n_labels: int, exponent: float, rng: np.random.Generator) -> None:
         self.n_labels = n_labels
         self.cumulated = np.cumsum(np.arange(1, n_labels + 1, dtype=np.float64) ** -exponent)
         self.id_of_rank = rng.permutation(n_labels)
 
-    def draw(self, size, rng):
+    def draw(self, size: int, rng: np.random.Generator) -> IntArray:
         """Array of independent draws, int64."""
         ranks = np.searchsorted(self.cumulated, rng.random(size) * self.cumulated[-1], "right")
         # Rounding may carry a draw past the last rank.
         return self.id_of_rank[np.minimum(ranks, self.n_labels - 1)]
 
 
-def _draw_label_sets(counts, zipf, rng):
+def _draw_label_sets(counts: IntArray, zipf: _Zipf, rng: np.random.Generator) -> sp.csr_matrix:
     """CSR indicator with the given numbers of labels a row."""
     # Redrawing repeats is sampling one after the other without replacement.
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -202,23 +208,31 @@ def _draw_label_sets(counts, zipf, rng):
         keys[repeats] += zipf.draw(len(repeats), rng) - keys[repeats] % zipf.n_labels
     keys = np.unique(keys)
     rows, labels = np.divmod(keys, zipf.n_labels)
-    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(counts)))])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(counts)))])
     ones = np.ones(len(labels), dtype=np.int32)
-    return csr_matrix((ones, labels, ends), shape=(len(counts), zipf.n_labels))
+    return sp.csr_matrix((ones, labels, indptr), shape=(len(counts), zipf.n_labels))
 
 
-def _rows(labels, ends, n_features, n_features_per_label, noise, sparse, rng):
-    """Feature rows, unit length, of samples whose labels are ``labels[ends[i] : ends[i + 1]]``."""
+def _rows(
+    labels: npt.NDArray[Any],
+    indptr: npt.NDArray[Any],
+    n_features: int,
+    n_features_per_label: int,
+    noise: float,
+    sparse: bool,
+    rng: np.random.Generator,
+) -> Any:
+    """Unit feature rows of samples whose labels are ``labels[indptr[i] : indptr[i + 1]]``."""
     seed = rng.integers(2**64, dtype=np.uint64)
-    counts = np.diff(ends)
+    counts = np.diff(indptr)
     # A row without labels has one slot of pure noise.
     slots = np.maximum(counts, 1)
-    slot_ends = np.concatenate([[0], np.cumsum(slots)])
+    slot_indptr = np.concatenate([[0], np.cumsum(slots)])
     is_label = np.repeat(counts > 0, slots)
     characters = np.zeros(len(is_label), dtype=np.uint64)
     characters[is_label] = labels
     # Hashing stands in for a table of all labels' features: memory for the drawn ones only.
-    characters = _mix(
+    characters = mix_bits(
         characters[:, None] * np.uint64(n_features_per_label)
         + np.arange(n_features_per_label, dtype=np.uint64)
         + seed
@@ -229,54 +243,35 @@ def _rows(labels, ends, n_features, n_features_per_label, noise, sparse, rng):
     # High bits give the feature, low bits a weight in [0.5, 1.5).
     features = (characters >> np.uint64(24)) % np.uint64(n_features)
     weights = (characters & np.uint64(0xFFFFFF)).astype(np.float32) / np.float32(2**24)
-    X = csr_matrix(
-        (
-            weights.ravel() + np.float32(0.5),
-            features.ravel().astype(np.int64),
-            slot_ends * n_features_per_label,
-        ),
-        shape=(len(counts), n_features),
+    parts = (
+        weights.ravel() + np.float32(0.5),
+        features.ravel().astype(np.int64),
+        slot_indptr * n_features_per_label,
     )
+    X = sp.csr_matrix(parts, shape=(len(counts), n_features))
     X.sum_duplicates()
-    lengths = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
-    X.data /= np.repeat(lengths, np.diff(X.indptr))
+    norms = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
+    X.data /= norms[row_numbers(X.indptr)]
     return X if sparse else X.toarray()
 
 
-def _mix(keys):
-    """Finaliser of SplitMix64: spreads consecutive keys over all 64 bits."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
-
-
-def _generator(random_state):
+def generator(random_state: Any) -> np.random.Generator:
     """A fast generator seeded through scikit-learn's convention."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 
-def _check_common(n_samples, n_features, n_labels, zipf_exponent, n_features_per_label, noise):
+def _check_common(
+    n_samples: Any,
+    n_features: Any,
+    n_labels: Any,
+    zipf_exponent: Any,
+    n_features_per_label: Any,
+    noise: Any,
+) -> None:
     """Refuse parameters out of range."""
-    _check_count("n_samples", n_samples)
-    _check_count("n_features", n_features)
-    _check_count("n_labels", n_labels)
-    _check_real("zipf_exponent", zipf_exponent, 0, np.inf)
-    _check_count("n_features_per_label", n_features_per_label)
-    _check_real("noise", noise, 0, 1)
-
-
-def _check_count(name, value):
-    """Refuse anything but a positive integer."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-
-
-def _check_real(name, value, low, high):
-    """Refuse anything but a finite number in the closed range."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not (low <= value <= high and np.isfinite(value)):
-        bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
-        raise ValueError(f"{name} must be finite and {bounds}, got {value}")
+    check_integer(n_samples, "n_samples")
+    check_integer(n_features, "n_features")
+    check_integer(n_labels, "n_labels")
+    check_real(zipf_exponent, "zipf_exponent", 0)
+    check_integer(n_features_per_label, "n_features_per_label")
+    check_real(noise, "noise", 0, 1)

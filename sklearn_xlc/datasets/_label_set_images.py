@@ -1,27 +1,32 @@
 """Images that show several objects at once: the pad-stack data of multi-label neural collapse."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.datasets import load_digits
 from sklearn.utils import check_array, check_scalar, column_or_1d
 
-from sklearn_xlc.datasets._generators import _generator
+from sklearn_xlc.datasets._generators import IntArray, generator
+
+Numbers = int | Sequence[int]
 
 
 def make_label_set_images(
-    images=None,
-    labels=None,
+    images: Any = None,
+    labels: Any = None,
     *,
-    n_per_class=100,
-    n_per_pair=20,
-    n_per_triple=0,
-    n_per_quadruple=0,
-    max_shift=None,
-    held_out=(),
-    random_state=None,
-):
+    n_per_class: Numbers = 100,
+    n_per_pair: Numbers = 20,
+    n_per_triple: Numbers = 0,
+    n_per_quadruple: Numbers = 0,
+    max_shift: int | None = None,
+    held_out: Sequence[Any] = (),
+    random_state: Any = None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
     """Compose images of one to four objects from images of one object each.
 
     A composed image is twice as high and as wide as the given ones. It shows one image of every
@@ -104,32 +109,31 @@ n_channels), default=None
     >>> int(unseen.sum())
     20
     """
-    images, classes, labels = _check_images(images, labels)
+    images, classes, class_ids = _check_images(images, labels)
     height, width = images.shape[1:3]
     if max_shift is None:
         max_shift = -(-min(height, width) // 4) - 1
     max_shift = check_scalar(
         max_shift, "max_shift", Integral, min_val=0, max_val=min(height, width)
     )
-    held_out = _check_held_out(held_out, classes)
+    left_out = _check_held_out(held_out, classes)
     numbers = {
         "n_per_class": n_per_class,
         "n_per_pair": n_per_pair,
         "n_per_triple": n_per_triple,
         "n_per_quadruple": n_per_quadruple,
     }
-    numbers = [_check_numbers(value, name) for name, value in numbers.items()]
-    rng = _generator(random_state)
+    rng = generator(random_state)
     sets = [  # one (n_rows, m) array for every number m of labels
-        _rows_of_sets(len(classes), m, counts, held_out, rng)
-        for m, counts in enumerate(numbers, start=1)
+        _rows_of_sets(len(classes), m, _check_numbers(value, name), left_out, rng)
+        for m, (name, value) in enumerate(numbers.items(), start=1)
     ]
     n_samples = sum(map(len, sets))
     if n_samples == 0:
         raise ValueError(
-            "n_per_class, n_per_pair, n_per_triple, n_per_quadruple and held_out leave no image."
+            "n_per_class, n_per_pair, n_per_triple, n_per_quadruple and held_out leave no image"
         )
-    sources = _draw_images(np.concatenate([part.ravel() for part in sets]), labels, rng)
+    sources = _draw_images(np.concatenate([part.ravel() for part in sets]), class_ids, rng)
     order = rng.permutation(n_samples)
     composed = np.zeros((n_samples, 2 * height, 2 * width, *images.shape[3:]), images.dtype)
     Y = np.zeros((n_samples, len(classes)), dtype=np.int32)
@@ -143,17 +147,23 @@ n_channels), default=None
     return composed, Y
 
 
-def _rows_of_sets(n_classes, m, counts, held_out, rng):
+def _rows_of_sets(
+    n_classes: int,
+    m: int,
+    counts: tuple[int, ...],
+    held_out: set[tuple[int, ...]],
+    rng: np.random.Generator,
+) -> IntArray:
     """Label sets of m classes, one row for every image that is to be made."""
     if not any(counts) or m > n_classes:
         return np.empty((0, m), dtype=np.int64)
-    found = [c for c in combinations(range(n_classes), m) if c not in held_out]
-    found = rng.permutation(np.array(found, dtype=np.int64).reshape(-1, m))
-    groups = np.array_split(found, len(counts))
+    allowed = [c for c in combinations(range(n_classes), m) if c not in held_out]
+    shuffled = rng.permutation(np.array(allowed, dtype=np.int64).reshape(-1, m))
+    groups = np.array_split(shuffled, len(counts))
     return np.concatenate([np.repeat(group, count, 0) for group, count in zip(groups, counts)])
 
 
-def _draw_images(wanted, labels, rng):
+def _draw_images(wanted: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
     """An image of every wanted class, each image of a class as often as any other, or once more."""
     pool = rng.permutation(len(labels))
     pool = pool[np.argsort(labels[pool], kind="stable")]  # by class, in random order within
@@ -169,29 +179,36 @@ def _draw_images(wanted, labels, rng):
     return drawn
 
 
-def _place(composed, rows, images, shown, max_shift, rng):
+def _place(
+    composed: npt.NDArray[Any],
+    rows: IntArray,
+    images: npt.NDArray[Any],
+    shown: IntArray,
+    max_shift: int,
+    rng: np.random.Generator,
+) -> None:
     """Put the shown images, one column a label, into the given rows, each at its corner."""
     height, width = images.shape[1:3]
     first, second = rng.integers(2, size=(2, len(rows)))
     # Opposite corners for the first two, as in the paper, and the other two for the rest.
     lower = np.stack([first, 1 - first, second, 1 - second])
     right = np.stack([first, 1 - first, 1 - second, second])
-    for place in range(shown.shape[1]):
+    for corner in range(shown.shape[1]):
         shifts = rng.integers(max_shift + 1, size=(2, len(rows)))
-        top = np.where(lower[place], height - shifts[0], shifts[0])
-        left = np.where(right[place], width - shifts[1], shifts[1])
+        top = np.where(lower[corner], height - shifts[0], shifts[0])
+        left = np.where(right[corner], width - shifts[1], shifts[1])
         target = (
             rows[:, None, None],
             top[:, None, None] + np.arange(height)[:, None],
             left[:, None, None] + np.arange(width),
         )
-        composed[target] = np.maximum(composed[target], images[shown[:, place]])
+        composed[target] = np.maximum(composed[target], images[shown[:, corner]])
 
 
-def _check_images(images, labels):
-    """Images, sorted classes, and the place of each image's class among them."""
+def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], IntArray]:
+    """Images, sorted classes, and the position of each image's class among them."""
     if (images is None) != (labels is None):
-        raise ValueError("images and labels must be given together, or both be None.")
+        raise ValueError("images and labels must be given together, or both be None")
     if images is None:
         digits = load_digits()
         images, labels = (digits.images / 16).astype(np.float32), digits.target
@@ -199,37 +216,37 @@ def _check_images(images, labels):
     if images.ndim not in (3, 4):
         raise ValueError(
             "images must have shape (n_images, height, width) or (n_images, height, width, "
-            f"n_channels), got {images.shape}."
+            f"n_channels), got {images.shape}"
         )
     labels = column_or_1d(labels)
     if len(labels) != len(images):
-        raise ValueError(f"images and labels must be as many: got {len(images)} and {len(labels)}.")
+        raise ValueError(f"images and labels must be as many: got {len(images)} and {len(labels)}")
     if images.size and images.min() < 0:
         raise ValueError(
             f"images must not be negative, as the ground is zero, got {images.min()}; scale them "
-            "afterwards."
+            "afterwards"
         )
-    classes, places = np.unique(labels, return_inverse=True)
-    return images, classes, places
+    classes, class_ids = np.unique(labels, return_inverse=True)
+    return images, classes, class_ids
 
 
-def _check_numbers(value, name):
+def _check_numbers(value: Any, name: str) -> tuple[int, ...]:
     """Numbers of images as a tuple, one for each group of label sets."""
     values = (value,) if isinstance(value, Integral) else value
     if not isinstance(values, (tuple, list, np.ndarray)) or not len(values):
-        raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}.")
+        raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}")
     return tuple(int(check_scalar(v, name, Integral, min_val=0)) for v in values)
 
 
-def _check_held_out(held_out, classes):
-    """Label sets as tuples of ascending places of their classes."""
-    places = {label: place for place, label in enumerate(classes.tolist())}
+def _check_held_out(held_out: Any, classes: npt.NDArray[Any]) -> set[tuple[int, ...]]:
+    """Label sets as tuples of ascending positions of their classes."""
+    positions = {label: position for position, label in enumerate(classes.tolist())}
     checked = set()
     for labels in held_out:
         if not isinstance(labels, (tuple, list, set, frozenset, np.ndarray)):
-            raise TypeError(f"held_out must be a sequence of tuples of classes, got {labels!r}.")
-        unknown = [label for label in labels if label not in places]
+            raise TypeError(f"held_out must be a sequence of tuples of classes, got {labels!r}")
+        unknown = [label for label in labels if label not in positions]
         if unknown:
-            raise ValueError(f"held_out names {unknown[0]!r}, which is no class in labels.")
-        checked.add(tuple(sorted({places[label] for label in labels})))
+            raise ValueError(f"held_out names {unknown[0]!r}, which is no class in labels")
+        checked.add(tuple(sorted({positions[label] for label in labels})))
     return checked

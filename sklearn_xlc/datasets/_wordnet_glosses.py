@@ -2,13 +2,14 @@
 
 import gzip
 from importlib import resources
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 
-def load_wordnet_glosses(*, return_X_y=False):
+def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
     """Load definitions of nouns from WordNet, labelled with all their hypernyms.
 
     A sample is the definition of a noun as raw text, such as "a town in central Vermont". Its
@@ -91,12 +92,11 @@ def load_wordnet_glosses(*, return_X_y=False):
     )
 
 
-def _indicator(rows):
+def _indicator(rows: list[list[str]]) -> tuple[sp.csr_matrix, Any]:
     """CSR indicator of lists of sorted names, and the sorted names of its columns."""
-    lengths = [len(row) for row in rows]
     names, ids = np.unique([name for row in rows for name in row], return_inverse=True)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     ones = np.ones(len(ids), dtype=np.int32)
-    indicator = csr_matrix((ones, ids, indptr), shape=(len(rows), len(names)))
+    indicator = sp.csr_matrix((ones, ids, indptr), shape=(len(rows), len(names)))
     indicator.sort_indices()
     return indicator, names

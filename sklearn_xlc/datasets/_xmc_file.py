@@ -5,11 +5,17 @@ import os
 import secrets
 import zlib
 from array import array
+from collections.abc import Iterable, Sequence
 from math import inf, isfinite
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import check_csr, check_indicator, refuse_entries
+from sklearn_xlc._csr import canonical, row_blocks
 
 # Rows formatted at a time by the writer: bounds the strings alive at once.
 _BLOCK_ROWS = 4096
@@ -17,7 +23,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _INT32_MAX = np.iinfo(np.int32).max
 
 
-def load_xmc_file(path, *, dtype=np.float32):
+def load_xmc_file(
+    path: str | os.PathLike[str], *, dtype: Any = np.float32
+) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     r"""Read features and labels from a file of the Extreme Classification Repository.
 
     The first line holds ``n_samples n_features n_labels``. Every further line is one sample,
@@ -91,7 +99,7 @@ def load_xmc_file(path, *, dtype=np.float32):
     return parser.matrices()
 
 
-def dump_xmc_file(X, Y, path):
+def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
     """Write features and labels to a file of the Extreme Classification Repository.
 
     Values are written with the fewest digits that bring back the same bits, so
@@ -135,7 +143,7 @@ def dump_xmc_file(X, Y, path):
     """
     path = _check_path(path)
     X = _check_features(X)
-    Y = _check_indicator(Y)
+    Y = check_indicator(Y, "Y")
     if X.shape[0] != Y.shape[0]:
         raise ValueError(
             f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}"
@@ -163,19 +171,21 @@ class _FormatError(Exception):
 class _RowParser:
     """Grows the arrays of both matrices by one line at a time, and refuses malformed lines."""
 
-    def __init__(self, n_samples, n_features, n_labels, dtype):
+    def __init__(
+        self, n_samples: int, n_features: int, n_labels: int, dtype: np.dtype[Any]
+    ) -> None:
         self.shape = (n_samples, n_features, n_labels)
         self.dtype = dtype
         self.n_rows = 0
         # A value from here on rounds to infinity: the midpoint above the largest float32.
         self.limit = inf if dtype == np.float64 else float(np.finfo(dtype).max) * (1 + 2.0**-25)
-        self.values = array(dtype.char)
+        self.values: array[float] = array(dtype.char)
         self.features = array("i" if n_features <= _INT32_MAX else "q")
         self.labels = array("i" if n_labels <= _INT32_MAX else "q")
-        self.feature_ends = array("q", [0])
-        self.label_ends = array("q", [0])
+        self.feature_indptr = array("q", [0])
+        self.label_indptr = array("q", [0])
 
-    def add(self, line):
+    def add(self, line: bytes) -> None:
         """Parse one line into one row."""
         n_samples, n_features, n_labels = self.shape
         tokens = line.split()
@@ -185,21 +195,21 @@ class _RowParser:
             return  # blank lines after the last row
         if b"_" in line:  # int and float would skip it
             raise _FormatError("'_' has no place in a number")
-        labels = []
+        labels: list[int] = []
         # A token with a colon is never a list of labels, whether or not a space precedes it.
         if tokens and not line[:1].isspace() and b":" not in tokens[0]:
             labels = _parse_ids(tokens.pop(0).split(b","), n_labels, "label")
-        features, values = _split_pairs(tokens)
-        features = _parse_ids(features, n_features, "feature")
-        values = self._parse_values(values)
+        names, numbers = _split_pairs(tokens)
+        features = _parse_ids(names, n_features, "feature")
+        values = self._parse_values(numbers)
         self.labels.extend(labels)
         self.features.extend(features)
         self.values.extend(values)
-        self.label_ends.append(len(self.labels))
-        self.feature_ends.append(len(self.features))
+        self.label_indptr.append(len(self.labels))
+        self.feature_indptr.append(len(self.features))
         self.n_rows += 1
 
-    def _parse_values(self, texts):
+    def _parse_values(self, texts: Sequence[bytes]) -> list[float]:
         """Numbers of the right-hand sides, all finite in the chosen dtype."""
         try:
             values = list(map(float, texts))
@@ -213,53 +223,52 @@ class _RowParser:
             raise _FormatError(f"feature value {_show(bad)} is not finite in {self.dtype}")
         return values
 
-    def check_complete(self):
+    def check_complete(self) -> None:
         """Refuse a file that ended early."""
         if self.n_rows < self.shape[0]:
             raise _FormatError(
                 f"the file ends here with {self.n_rows} rows, its header announces {self.shape[0]}"
             )
 
-    def matrices(self):
+    def matrices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
         """Both matrices, canonical."""
         n_samples, n_features, n_labels = self.shape
-        ones = np.ones(len(self.labels), dtype=np.int32)
-        X = csr_matrix(
-            (
-                np.frombuffer(self.values, dtype=self.dtype),
-                np.frombuffer(self.features, dtype=self.features.typecode),
-                np.frombuffer(self.feature_ends, dtype=np.int64),
-            ),
-            shape=(n_samples, n_features),
+        labels = _csr(
+            np.ones(len(self.labels), dtype=np.int32),
+            self.labels,
+            self.label_indptr,
+            (n_samples, n_labels),
         )
-        Y = csr_matrix(
-            (
-                ones,
-                np.frombuffer(self.labels, dtype=self.labels.typecode),
-                np.frombuffer(self.label_ends, dtype=np.int64),
-            ),
-            shape=(n_samples, n_labels),
-        )
-        X.sort_indices()
-        Y.sort_indices()
-        return X, Y
+        values = np.frombuffer(self.values, dtype=self.dtype)
+        shape = (n_samples, n_features)
+        return _csr(values, self.features, self.feature_indptr, shape), labels
 
 
-def _parse_header(line):
+def _csr(
+    data: npt.NDArray[Any], indices: "array[int]", indptr: "array[int]", shape: tuple[int, int]
+) -> sp.csr_matrix:
+    """CSR with sorted indices, of grown arrays."""
+    ids = np.frombuffer(indices, dtype=indices.typecode)
+    matrix = sp.csr_matrix((data, ids, np.frombuffer(indptr, dtype=np.int64)), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def _parse_header(line: bytes) -> tuple[int, int, int]:
     """The three counts of the first line."""
-    counts = line.split()
-    if len(counts) != 3 or not all(count.isdigit() for count in counts):
+    texts = line.split()
+    if len(texts) != 3 or not all(text.isdigit() for text in texts):
         raise _FormatError(
             "the header must be three whole numbers 'n_samples n_features n_labels', "
             f"got {_show(line.strip())}"
         )
-    counts = [int(count) for count in counts]
+    n_samples, n_features, n_labels = counts = tuple(map(int, texts))
     if max(counts) > np.iinfo(np.int64).max:
         raise _FormatError(f"the header's count {max(counts)} does not fit 64 bits")
-    return counts
+    return n_samples, n_features, n_labels
 
 
-def _split_pairs(tokens):
+def _split_pairs(tokens: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Left and right sides of the tokens ``f:v``."""
     if not tokens:
         return (), ()
@@ -271,13 +280,13 @@ def _split_pairs(tokens):
     return features, values
 
 
-def _parse_ids(texts, n_ids, kind):
+def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
     """Ids of one row, all different and in ``range(n_ids)``."""
     try:
         ids = list(map(int, texts))
     except ValueError:
-        bad = next(text for text in texts if not _converts(int, text))
-        raise _FormatError(f"{kind} id {_show(bad)} is not a whole number") from None
+        unread = next(text for text in texts if not _converts(int, text))
+        raise _FormatError(f"{kind} id {_show(unread)} is not a whole number") from None
     if ids:
         if min(ids) < 0 or max(ids) >= n_ids:
             bad = next(i for i in ids if not 0 <= i < n_ids)
@@ -286,12 +295,12 @@ def _parse_ids(texts, n_ids, kind):
                 f"counted from 0"
             )
         if len(set(ids)) < len(ids):
-            bad = next(i for place, i in enumerate(ids) if i in ids[:place])
+            bad = next(i for number, i in enumerate(ids) if i in ids[:number])
             raise _FormatError(f"{kind} id {bad} occurs twice in the row")
     return ids
 
 
-def _converts(number_type, text):
+def _converts(number_type: Any, text: bytes) -> bool:
     """Whether the text is a number of the type."""
     try:
         number_type(text)
@@ -300,13 +309,13 @@ def _converts(number_type, text):
     return True
 
 
-def _show(text):
+def _show(piece: bytes) -> str:
     """Repr of a piece of the file, cut short."""
-    text = text.decode("utf-8", errors="backslashreplace")
+    text = piece.decode("utf-8", errors="backslashreplace")
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _open_to_read(path):
+def _open_to_read(path: Path) -> Any:
     """Binary file object of the plain text."""
     file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     compressed = path.suffix == ".gz" or file.peek(2)[:2] == _GZIP_MAGIC
@@ -316,14 +325,14 @@ def _open_to_read(path):
     return gzip.open(path, "rb")
 
 
-def _check_path(path):
+def _check_path(path: Any) -> Path:
     """The path as a Path."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be a str or os.PathLike, got {type(path).__name__}")
     return Path(path)
 
 
-def _check_dtype(dtype):
+def _check_dtype(dtype: Any) -> np.dtype[Any]:
     """The dtype as a numpy.dtype, one of two."""
     try:
         dtype = np.dtype(dtype)
@@ -334,50 +343,20 @@ def _check_dtype(dtype):
     return dtype
 
 
-def _as_csr(matrix, name):
-    """The matrix as CSR, without a copy where it is one."""
-    if not issparse(matrix):
-        matrix = np.asarray(matrix)
-    if matrix.ndim != 2:
-        raise ValueError(f"{name} must be two-dimensional, got {matrix.ndim} dimension(s)")
-    if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must hold real numbers, got dtype {matrix.dtype}")
-    csr = csr_matrix(matrix)
-    if not csr.has_canonical_format:
-        csr = csr.copy()
-        csr.sum_duplicates()
-    return csr
-
-
-def _check_features(X):
-    """Canonical finite float32 or float64 CSR."""
-    X = _as_csr(X, "X")
+def _check_features(X: Any) -> sp.csr_array:
+    """Canonical finite float32 or float64 CSR; stored zeros stay."""
+    X = check_csr(X, "X")
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    if not np.isfinite(X.data).all():
-        row = np.searchsorted(X.indptr, np.flatnonzero(~np.isfinite(X.data))[0], side="right") - 1
-        raise ValueError(f"X must be finite, but row {row} holds NaN or infinity")
+    X = canonical(X, keep_zeros=True)
+    refuse_entries(X, ~np.isfinite(X.data), "X must be finite")
     return X
 
 
-def _check_indicator(Y):
-    """Canonical CSR whose stored entries are ones."""
-    Y = _as_csr(Y, "Y")
-    strange = np.flatnonzero((Y.data != 0) & (Y.data != 1))
-    if strange.size:
-        row = np.searchsorted(Y.indptr, strange[0], side="right") - 1
-        raise ValueError(f"Y must hold 0 and 1 only, but row {row} holds {Y.data[strange[0]]}")
-    if not Y.data.all():
-        Y = Y.copy()
-        Y.eliminate_zeros()
-    return Y
-
-
-def _write(file, X, Y):
+def _write(file: IO[bytes] | gzip.GzipFile, X: sp.csr_array, Y: sp.csr_array) -> None:
     """Header and rows, a block at a time."""
     file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n".encode("ascii"))
-    for start in range(0, X.shape[0], _BLOCK_ROWS):
-        rows = slice(start, min(start + _BLOCK_ROWS, X.shape[0]))
+    for rows in row_blocks(X.shape[0], 1, _BLOCK_ROWS):
         features = slice(X.indptr[rows.start], X.indptr[rows.stop])
         values = _shortest(X.data[features])
         pairs = [f"{i}:{value}" for i, value in zip(X.indices[features].tolist(), values)]
@@ -388,13 +367,15 @@ def _write(file, X, Y):
         file.write("".join(lines).encode("ascii"))
 
 
-def _join_rows(texts, indptr, rows, separator):
+def _join_rows(
+    texts: list[str], indptr: npt.NDArray[Any], rows: slice, separator: str
+) -> list[str]:
     """Join the texts of a block row by row."""
-    ends = (indptr[rows.start : rows.stop + 1] - indptr[rows.start]).tolist()
-    return [separator.join(texts[a:b]) for a, b in zip(ends, ends[1:])]
+    local = (indptr[rows.start : rows.stop + 1] - indptr[rows.start]).tolist()
+    return [separator.join(texts[a:b]) for a, b in zip(local, local[1:])]
 
 
-def _shortest(values):
+def _shortest(values: npt.NDArray[Any]) -> list[str]:
     """Shortest texts that give the same bits when read as float64 and rounded to the dtype."""
     bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
     # By bit pattern, because 0.0 == -0.0; and data often holds few distinct values.
@@ -404,9 +385,9 @@ def _shortest(values):
     # The reader rounds twice on its way to float32; where that misses, all float64 digits help.
     missed = texts.astype(np.float64).astype(values.dtype) != distinct
     wide = distinct.astype(np.float64)
-    texts = [
+    shortest = [
         repr(float(exact)) if miss else text
         for text, exact, miss in zip(texts.tolist(), wide.tolist(), missed.tolist())
     ]
-    texts = [text.removesuffix(".0") for text in texts]
-    return [texts[place] for place in inverse.tolist()]
+    shortest = [text.removesuffix(".0") for text in shortest]
+    return [shortest[number] for number in inverse.tolist()]

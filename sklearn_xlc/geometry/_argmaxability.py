@@ -79,7 +79,7 @@ def is_argmaxable(
     """
     sets = check_assignments(y, "y")
     if sets.shape[0] != 1:
-        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows.")
+        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")
     report = verify_argmaxable(coef, sets, intercept, max_active=max_active, time_limit=time_limit)
     status = int(report.status[0])
     return None if status == UNKNOWN else status == ARGMAXABLE
@@ -195,7 +195,7 @@ def verify_argmaxable(
     for name, value in (("box", box), ("time_limit", time_limit)):
         check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
         if not np.isfinite(value):
-            raise ValueError(f"{name} must be finite, got {value}.")
+            raise ValueError(f"{name} must be finite, got {value}")
     check_scalar(min_radius, "min_radius", Real, min_val=0)
     problem = prepare(layer, max_active, float(box))
     first, inverse = _distinct_rows(sets)
@@ -293,6 +293,6 @@ def _check_points(points: Any, layer: LinearLayer) -> FloatArray | None:
     n_features = layer.coef.shape[1]
     if points.shape[1] != n_features:
         raise ValueError(
-            f"points have {points.shape[1]} columns, but the layer has {n_features} features."
+            f"points have {points.shape[1]} columns, but the layer has {n_features} features"
         )
     return points

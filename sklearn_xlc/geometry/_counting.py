@@ -114,7 +114,7 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     n_features = int(check_scalar(n_features, "n_features", Integral, min_val=1))
     if not isinstance(intercept, (bool, np.bool_)):
-        raise TypeError(f"intercept must be True or False, got {intercept!r}.")
+        raise TypeError(f"intercept must be True or False, got {intercept!r}")
     if intercept:
         return _sum_of_binomials(n_labels, n_features)
     return 2 * _sum_of_binomials(n_labels - 1, n_features - 1)  # Eq. 2 in [1]

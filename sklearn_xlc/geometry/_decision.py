@@ -294,11 +294,11 @@ def _check_fourier(layer: LinearLayer, max_active: Any) -> None:
     width = 2 * int(max_active) + 1
     if width > n_features:
         raise ValueError(
-            f"max_active={max_active} needs {width} Fourier columns, but coef has {n_features}."
+            f"max_active={max_active} needs {width} Fourier columns, but coef has {n_features}"
         )
     matrix = fourier_matrix(n_labels, max_active)
     if np.abs(layer.coef[:, :width] - matrix).max() > FOURIER_TOLERANCE:
         raise ValueError(
             f"the first {width} columns of coef are not fourier_matrix({n_labels}, {max_active}); "
-            "leave max_active=None for other weights."
+            "leave max_active=None for other weights"
         )

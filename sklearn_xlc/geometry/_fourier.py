@@ -103,7 +103,7 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
     width = coefficients.shape[-1]
     if width % 2 == 0:
         raise ValueError(
-            f"coefficients must have an odd last axis, 2 * max_active + 1, got {width}."
+            f"coefficients must have an odd last axis, 2 * max_active + 1, got {width}"
         )
     n_labels, max_active = _check_sizes(n_labels, width // 2)
     if _check_method(method) == "matrix":
@@ -229,7 +229,7 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
     if n_changes > 2 * max_active:
         raise ValueError(
             f"y has {n_changes} cyclic sign changes, but max_active={max_active} allows at most "
-            f"{2 * max_active}: no features make a Fourier layer without slack predict it."
+            f"{2 * max_active}: no features make a Fourier layer without slack predict it"
         )
     witness = witness_coefficients(dense, max_active)
     margin, noise = _margin_and_noise(n_labels, witness, dense)
@@ -237,7 +237,7 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
         warnings.warn(
             f"The smallest logit of the witness, {margin:.1e}, is within the rounding error of "
             f"float64, {noise:.1e}: the assignment is argmaxable in exact arithmetic, but its "
-            "region is too thin to be hit in float64. Slack columns widen the regions.",
+            "region is too thin to be hit in float64. Slack columns widen the regions",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -310,19 +310,19 @@ def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[fl
     """Smallest signed logit, and the largest rounding error that a logit may have."""
     x = check_array(x, ensure_2d=False, dtype=np.float64, input_name="x")
     if x.ndim != 1:
-        raise ValueError(f"x must have shape (n_features,), got {x.shape}.")
+        raise ValueError(f"x must have shape (n_features,), got {x.shape}")
     if isinstance(weights, Integral):
         if len(x) % 2 == 0:
-            raise ValueError(f"x of a Fourier layer must have odd length, got {len(x)}.")
+            raise ValueError(f"x of a Fourier layer must have odd length, got {len(x)}")
         n_labels, max_active = _check_sizes(weights, len(x) // 2)
         rows = None
     else:
         rows = check_array(weights, dtype=np.float64, input_name="weights")
         n_labels, n_features = rows.shape
         if n_features != len(x):
-            raise ValueError(f"x has length {len(x)}, but weights have {n_features} columns.")
+            raise ValueError(f"x has length {len(x)}, but weights have {n_features} columns")
     if len(y) != n_labels:
-        raise ValueError(f"y has {len(y)} labels, but the layer has {n_labels}.")
+        raise ValueError(f"y has {len(y)} labels, but the layer has {n_labels}")
     signs = np.where(y > 0, 1.0, -1.0)
     margin, size = np.inf, 0.0
     for start in range(0, n_labels, CHUNK):
@@ -365,7 +365,7 @@ def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
         raise ValueError(
             f"max_active={max_active} needs 2 * max_active + 1 = {width} columns, more than "
             f"n_labels={n_labels}; a plain full-rank layer with n_labels features already "
-            f"represents every assignment. Accepted: at most {(n_labels - 1) // 2}."
+            f"represents every assignment. Accepted: at most {(n_labels - 1) // 2}"
         )
     return n_labels, max_active
 
@@ -373,14 +373,14 @@ def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
 def _check_method(method: str) -> str:
     """The method, if there is such a one."""
     if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}.")
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     return method
 
 
 def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, Any]:
     """Float64 vectors along the last axis, and the number of labels (theirs, if not given)."""
     if np.ndim(values) == 0:
-        raise ValueError(f"{name} must have at least one axis, got {values!r}.")
+        raise ValueError(f"{name} must have at least one axis, got {values!r}")
     array = check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)
     return array, array.shape[-1] if n_labels is None else n_labels
 
@@ -389,6 +389,6 @@ def _check_one(y: Any) -> npt.NDArray[np.int8]:
     """One assignment as a dense vector."""
     sets = check_assignments(y, "y")
     if sets.shape[0] != 1:
-        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows.")
+        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")
     dense: npt.NDArray[np.int8] = sets.toarray()[0]
     return dense

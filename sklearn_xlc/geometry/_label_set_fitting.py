@@ -90,7 +90,7 @@ def fit_label_set_scales(
         raise ValueError(
             "features, Y and weights must have shapes (n_samples, n_features), (n_samples, "
             f"n_labels) and (n_labels, n_features), got {features.shape}, {sets.shape} and "
-            f"{(n_labels, n_features)}."
+            f"{(n_labels, n_features)}"
         )
     sizes = np.diff(sets.indptr)
     seen = int(sizes.max())
@@ -111,7 +111,7 @@ def fit_label_set_scales(
     if not len(fitted):
         raise ValueError(
             "Y must have a row whose labels' centred weights do not add up to zero, to fit scales "
-            "to; got none."
+            "to; got none"
         )
     scales = np.maximum(products[fitted] / norms[fitted], 0)
     gaps = np.abs(fitted[:, None] - np.arange(1, max_labels + 1))
@@ -187,10 +187,10 @@ def fit_temperature(
     logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
     true = check_assignments(Y, "Y", n_labels=logits.shape[1])
     if true.shape[0] != len(logits):
-        raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}.")
+        raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}")
     if not callable(criterion) and criterion not in CRITERIA:
         raise ValueError(
-            f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}."
+            f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}"
         )
     if max_labels is None:
         max_labels = logits.shape[1]

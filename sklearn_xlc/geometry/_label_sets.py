@@ -99,7 +99,7 @@ def nearest_label_sets(
     scale = _check_scales(scales)
     top, n_labels, max_labels = _check_top(logits, max_labels, n_labels, len(scale))
     if n_labels < 2:
-        raise ValueError(f"logits must be those of at least 2 labels, got {n_labels}.")
+        raise ValueError(f"logits must be those of at least 2 labels, got {n_labels}")
     scale = scale[:max_labels]
     m = np.arange(1, max_labels + 1)
     sums = np.cumsum(top[:, :max_labels], axis=1)
@@ -159,7 +159,7 @@ def greedy_label_sets(
     weights = check_array(weights, dtype=[np.float64, np.float32], input_name="weights")
     if len(weights) != logits.shape[1]:
         raise ValueError(
-            f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows."
+            f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows"
         )
     limit = min(len(scale), logits.shape[1])
     most = int(
@@ -302,26 +302,26 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     """
     ranked = np.asarray(ranked)
     if ranked.ndim != 2:
-        raise ValueError(f"ranked must be 2-D, got shape {ranked.shape}.")
+        raise ValueError(f"ranked must be 2-D, got shape {ranked.shape}")
     sizes = _check_vector(sizes, "sizes", len(ranked))
     wrong = np.flatnonzero((sizes < 0) | (sizes > ranked.shape[1]) | (sizes % 1 != 0))
     if len(wrong):
         raise ValueError(
             f"sizes must be integers between 0 and {ranked.shape[1]}, the columns of ranked, got "
-            f"{sizes[wrong[0]]:g} in row {wrong[0]}."
+            f"{sizes[wrong[0]]:g} in row {wrong[0]}"
         )
     sizes = sizes.astype(np.int64)
     if ranked.dtype.kind in "iu":
         ids = ranked
         if n_labels is None:
-            raise ValueError("n_labels must be given where ranked holds label ids (integers).")
+            raise ValueError("n_labels must be given where ranked holds label ids (integers)")
         n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     else:
         logits = check_array(ranked, dtype=[np.float64, np.float32], input_name="ranked")
         if n_labels not in (None, logits.shape[1]):
             raise ValueError(
                 f"n_labels={n_labels} needs logits of as many columns, or label ids as integers; "
-                f"got logits of {logits.shape[1]} columns."
+                f"got logits of {logits.shape[1]} columns"
             )
         n_labels = logits.shape[1]
         ids = largest_ids(logits, int(sizes.max(initial=1)))
@@ -329,14 +329,14 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     wrong = np.flatnonzero((taken < 0) | (taken >= n_labels))
     if len(wrong):
         raise ValueError(
-            f"ranked must hold label ids between 0 and {n_labels - 1}, got {taken[wrong[0]]}."
+            f"ranked must hold label ids between 0 and {n_labels - 1}, got {taken[wrong[0]]}"
         )
     ends = np.concatenate([[0], np.cumsum(sizes)])
     ones = np.ones(len(taken), dtype=np.int8)
     sets = sparse.csr_array((ones, taken, ends), shape=(len(ids), n_labels))
     sets.sort_indices()
     if not sets.has_canonical_format:
-        raise ValueError("ranked must not name a label twice in a row.")
+        raise ValueError("ranked must not name a label twice in a row")
     return sets
 
 
@@ -412,7 +412,7 @@ def _check_top(
     if width < needed:
         raise ValueError(
             f"logits must hold the {needed} largest of {n_labels} labels for "
-            f"max_labels={max_labels}, got {width} columns."
+            f"max_labels={max_labels}, got {width} columns"
         )
     if needed < width:
         logits = np.partition(logits, -needed, axis=1)[:, -needed:]
@@ -423,12 +423,11 @@ def _check_scales(scales: Any) -> FloatArray:
     """The scales as a float64 vector without negative entries."""
     values = check_array(scales, ensure_2d=False, dtype=np.float64, input_name="scales")
     if values.ndim != 1:
-        raise ValueError(f"scales must be 1-D, one number a set size, got shape {values.shape}.")
+        raise ValueError(f"scales must be 1-D, one number a set size, got shape {values.shape}")
     wrong = np.flatnonzero(values < 0)
     if len(wrong):
         raise ValueError(
-            f"scales must not be negative, got {values[wrong[0]]} for sets of {wrong[0] + 1} "
-            "labels."
+            f"scales must not be negative, got {values[wrong[0]]} for sets of {wrong[0] + 1} labels"
         )
     return values
 
@@ -438,6 +437,6 @@ def _check_vector(values: Any, name: str, n_samples: int) -> FloatArray:
     vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
     if vector.shape != (n_samples,):
         raise ValueError(
-            f"{name} must have shape ({n_samples},), one number a row, got {vector.shape}."
+            f"{name} must have shape ({n_samples},), one number a row, got {vector.shape}"
         )
     return vector

@@ -76,7 +76,7 @@ def seen_label_sets(
     prototypes = _check_matrix(prototypes, "prototypes")
     if features.shape[1] != prototypes.shape[1]:
         raise ValueError(
-            f"features have {features.shape[1]} columns, but prototypes have {prototypes.shape[1]}."
+            f"features have {features.shape[1]} columns, but prototypes have {prototypes.shape[1]}"
         )
     memory_limit = int(check_scalar(memory_limit, "memory_limit", Integral, min_val=1))
     n_samples, n_sets = len(features), len(prototypes)

@@ -142,7 +142,7 @@ def coherence(frame: Any) -> float:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if not norms.all():
         raise ValueError(
-            f"frame must have no zero row, got one in row {np.argmin(norms)}: it has no direction."
+            f"frame must have no zero row, got one in row {np.argmin(norms)}: it has no direction"
         )
     rows = rows / norms
     largest = 0.0

@@ -22,12 +22,12 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sparse.
     if not sparse.issparse(y):
         y = np.asarray(y)
         if y.dtype.kind not in "biuf":
-            raise ValueError(f"{name} must hold the numbers 0 and 1, got dtype {y.dtype}.")
+            raise ValueError(f"{name} must hold the numbers 0 and 1, got dtype {y.dtype}")
         if y.ndim == 1:
             y = y[None, :]
         if y.ndim != 2:
             raise ValueError(
-                f"{name} must have shape (n_labels,) or (n_sets, n_labels), got {y.shape}."
+                f"{name} must have shape (n_labels,) or (n_sets, n_labels), got {y.shape}"
             )
     sets = sparse.csr_array(y, copy=True)
     sets.sum_duplicates()
@@ -37,13 +37,13 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sparse.
         row = np.searchsorted(sets.indptr, bad[0], side="right") - 1
         raise ValueError(
             f"{name} must hold only 0 and 1, got {sets.data[bad[0]]} in row {row}, "
-            f"label {sets.indices[bad[0]]}."
+            f"label {sets.indices[bad[0]]}"
         )
     if sets.shape[1] == 0:
-        raise ValueError(f"{name} must have at least one label, got shape {sets.shape}.")
+        raise ValueError(f"{name} must have at least one label, got shape {sets.shape}")
     if n_labels is not None and sets.shape[1] != n_labels:
         raise ValueError(
-            f"{name} has {sets.shape[1]} labels, but the layer has {n_labels} (rows of coef)."
+            f"{name} has {sets.shape[1]} labels, but the layer has {n_labels} (rows of coef)"
         )
     ones = np.ones(sets.nnz, dtype=np.int8)
     return sparse.csr_array((ones, sets.indices, sets.indptr), shape=sets.shape)
@@ -57,7 +57,7 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
         if found is not None:
             if intercept is not None:
                 raise ValueError(
-                    "intercept must be None where coef is a model, which brings its own biases."
+                    "intercept must be None where coef is a model, which brings its own biases"
                 )
             coef, intercept = found
     if sparse.issparse(coef):
@@ -68,16 +68,16 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     try:
         biases = np.asarray(intercept, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"intercept must be numbers, got {intercept!r}.") from error
+        raise ValueError(f"intercept must be numbers, got {intercept!r}") from error
     if biases.ndim == 0 or biases.size == 1:
         biases = np.full(len(weights), biases.reshape(-1)[0])
     if biases.shape != (len(weights),):
         raise ValueError(
             f"intercept must have shape ({len(weights)},), one bias a row of coef, got shape "
-            f"{biases.shape}."
+            f"{biases.shape}"
         )
     if not np.all(np.isfinite(biases)):
-        raise ValueError("intercept must be finite, got NaN or infinity.")
+        raise ValueError("intercept must be finite, got NaN or infinity")
     # Biases that are all zero are none: the regions are cones, which is far easier to decide.
     return LinearLayer(weights, biases if biases.any() else None)
 
@@ -85,7 +85,7 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
 def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
     """Weights and biases of an estimator or a module; None if it is array-like."""
     if isinstance(model, type):
-        raise TypeError(f"coef must be an array or a fitted model, got the class {model!r}.")
+        raise TypeError(f"coef must be an array or a fitted model, got the class {model!r}")
     if hasattr(model, "weight") and not hasattr(model, "__array__"):
         bias = getattr(model, "bias", None)
         return _to_numpy(model.weight), None if bias is None else _to_numpy(bias)
@@ -100,7 +100,7 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
         if any(len(row) != n_features for row in rows):
             raise ValueError(
                 "coef must be a model whose labels all see the same features: the estimators in "
-                f"estimators_ have {sorted({len(row) for row in rows})} of them."
+                f"estimators_ have {sorted({len(row) for row in rows})} of them"
             )
         return np.stack(rows), np.array([bias for _, bias in parts])
     if hasattr(model, "steps"):
@@ -129,7 +129,7 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
         return np.zeros(0), 1.0 if np.any(estimator.y_) else -1.0
     raise ValueError(
         "every estimator in estimators_ must be a binary linear classifier with coef_ of shape "
-        f"(1, n_features), got {type(estimator).__name__}."
+        f"(1, n_features), got {type(estimator).__name__}"
     )
 
 

@@ -3,22 +3,29 @@
 from itertools import chain, combinations
 from math import comb
 from numbers import Integral
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state, check_scalar
-from sklearn.utils.validation import _check_sample_weight
 
-from sklearn_xlc.metrics._validation import canonical_csr, check_labels
-
-# Entries of a block of temporaries: some 32 MB.
-_BLOCK_SIZE = 2**22
+from sklearn_xlc._compat import _check_sample_weight
+from sklearn_xlc._csr import canonical, row_blocks
+from sklearn_xlc.metrics._validation import FloatArray, IntArray, check_labels
 
 # Up to so many classes their Gram matrix is formed, which is exact where it is nearly ideal.
 _SMALL = 2048
 
 
-def neural_collapse(features, y, weights=None, *, max_pairs=100_000, random_state=0):
+def neural_collapse(
+    features: Any,
+    y: Any,
+    weights: Any = None,
+    *,
+    max_pairs: int = 100_000,
+    random_state: Any = 0,
+) -> dict[str, Any]:
     r"""Measures of neural collapse, all of them zero for collapsed features.
 
     Parameters
@@ -68,7 +75,7 @@ def neural_collapse(features, y, weights=None, *, max_pairs=100_000, random_stat
     -----
     All measures are invariant under rotations of the features (of `weights` alike), under a common
     factor, and under the order of rows. Angles are measured from the origin, without centring;
-    those with a vector of length zero, as all labels of a simplex together, are left out.
+    those with a vector of norm zero, as all labels of a simplex together, are left out.
     Memory beyond the arguments is that of the means, of shape (K, n_features) for `nc1` to `nc3`
     and of at most `max_pairs` means at a time for `ncm`. A matrix of shape (K, K) is formed only
     where it is no larger than they are, or small.
@@ -127,7 +134,7 @@ def neural_collapse(features, y, weights=None, *, max_pairs=100_000, random_stat
     }
 
 
-def soft_label_mass(y_true, y_proba, *, sample_weight=None):
+def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     """Probability that the softmax gives to the true labels together, averaged over rows.
 
     The paper reports it as "test IoU". It needs no decoding to label sets, and it is no overlap of
@@ -168,80 +175,84 @@ def soft_label_mass(y_true, y_proba, *, sample_weight=None):
     y_proba = check_array(
         y_proba, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="y_proba"
     )
-    proba = canonical_csr(y_proba) if issparse(y_proba) else y_proba
+    proba = canonical(y_proba, keep_zeros=True)
     totals = np.asarray(proba.sum(axis=1, dtype=np.float64)).ravel()
     # Single precision adds up to 1 within some ulps a label.
     least = proba.min(axis=1)
-    least = least.toarray().ravel() if issparse(least) else least
+    least = least.toarray().ravel() if sp.issparse(least) else least
     wrong = np.flatnonzero((least < 0) | (totals > 1.001))
     if wrong.size:
         raise ValueError(
             "y_proba must hold probabilities that add up to at most 1 in a row, got sum "
-            f"{totals[wrong[0]]:g} and minimum {least[wrong[0]]:g} in row {wrong[0]}."
+            f"{totals[wrong[0]]:g} and minimum {least[wrong[0]]:g} in row {wrong[0]}"
         )
     true = check_labels(y_true, "y_true", proba.shape[1])
     if true.shape != proba.shape:
         raise ValueError(
-            f"y_true has shape {true.shape} and y_proba {proba.shape}: they must be the same."
+            f"y_true has shape {true.shape} and y_proba {proba.shape}: they must be the same"
         )
     mass = np.asarray(true.astype(np.float64).multiply(proba).sum(axis=1)).ravel()
     return float(np.average(mass, weights=_check_sample_weight(sample_weight, mass)))
 
 
-def _check_shapes(features, sets, weights):
+def _check_shapes(
+    features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
+) -> None:
     """Refuse arguments that do not fit together."""
     if len(features) != sets.shape[0]:
         raise ValueError(
-            f"features and y must have as many rows: got {len(features)} and {sets.shape[0]}."
+            f"features and y must have as many rows: got {len(features)} and {sets.shape[0]}"
         )
     if weights is not None and weights.shape != (sets.shape[1], features.shape[1]):
         raise ValueError(
             "weights must have shape (n_labels, n_features), here "
-            f"({sets.shape[1]}, {features.shape[1]}), got {weights.shape}."
+            f"({sets.shape[1]}, {features.shape[1]}), got {weights.shape}"
         )
 
 
-def _blocks(n_rows, n_columns):
-    """Slices of rows whose temporaries of so many columns stay small."""
-    step = max(1, _BLOCK_SIZE // n_columns)
-    return [slice(start, start + step) for start in range(0, n_rows, step)]
-
-
-def _group_means(features, rows, groups, n_groups):
+def _group_means(
+    features: npt.NDArray[Any], rows: IntArray, groups: IntArray, n_groups: int
+) -> FloatArray:
     """Mean features of every group of rows; none of the groups is empty."""
     order = np.argsort(groups, kind="stable")
     rows, groups = rows[order], groups[order]
     sums = np.zeros((n_groups, features.shape[1]))
-    for part in _blocks(len(rows), features.shape[1]):
+    for part in row_blocks(len(rows), features.shape[1]):
         # Sorted, a block of rows meets few groups that follow each other.
         first, last = groups[part][0], groups[part][-1]
         values = features[rows[part]].astype(np.float64)
-        places = (groups[part] - first, np.arange(len(values)))
+        entries = (groups[part] - first, np.arange(len(values)))
         shape = (last - first + 1, len(values))
-        sums[first : last + 1] += csr_array((np.ones(len(values)), places), shape=shape) @ values
+        sums[first : last + 1] += sp.csr_array((np.ones(len(values)), entries), shape) @ values
     return sums / np.bincount(groups, minlength=n_groups)[:, None]
 
 
-def _variability(features, rows, groups, means, centred):
+def _variability(
+    features: npt.NDArray[Any],
+    rows: IntArray,
+    groups: IntArray,
+    means: FloatArray,
+    centred: FloatArray,
+) -> float:
     """NC1 by the singular vectors of the centred means: the d x d covariances are not needed."""
     if len(means) < 2:
         return np.nan
-    _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
-    # Relative to the means before centring, whose rounding errors the least lengths may be.
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    # Relative to the means before centring, whose rounding errors the least singular values may be.
     negligible = max(means.shape) * np.finfo(np.float64).eps * np.linalg.norm(means)
-    kept = lengths > negligible
+    kept = sizes > negligible
     if not kept.any():
         return np.nan
     # pinv(Sigma_B) = K V S^-2 V', so that the factor K cancels.
-    directions = directions[kept] / lengths[kept, None]
+    directions = directions[kept] / sizes[kept, None]
     total = 0.0
-    for part in _blocks(len(rows), features.shape[1]):
+    for part in row_blocks(len(rows), features.shape[1]):
         deviations = features[rows[part]] - means[groups[part]]
         total += np.square(deviations @ directions.T).sum()
     return float(total / len(rows))
 
 
-def _distance_to_simplex(left, right):
+def _distance_to_simplex(left: FloatArray, right: FloatArray) -> float:
     """Frobenius distance of left right', scaled to norm 1, from a centred identity of norm 1."""
     n_classes, n_features = left.shape
     if n_classes < 2:
@@ -253,20 +264,31 @@ def _distance_to_simplex(left, right):
         return float(np.linalg.norm(gram / norm - ideal)) if norm > 0 else np.nan
     # Fewer features than classes: traces of d x d matrices. The rank forbids a distance near zero,
     # and with it the cancellation that this form would suffer from.
-    norm = np.sqrt(max(np.vdot(left.T @ left, right.T @ right), 0.0))
+    norm = np.sqrt(max(float(np.vdot(left.T @ left, right.T @ right)), 0.0))
     if norm == 0:
         return np.nan
     inner = np.vdot(left, right) - left.sum(axis=0) @ right.sum(axis=0) / n_classes
     return float(np.sqrt(max(2 - 2 * inner / (norm * np.sqrt(n_classes - 1)), 0.0)))
 
 
-def _tag_wise_angle(features, sets, m, classes, means, max_pairs, rng):
+def _tag_wise_angle(
+    features: npt.NDArray[Any],
+    sets: sp.csr_array,
+    m: int,
+    classes: IntArray,
+    means: FloatArray,
+    max_pairs: int,
+    rng: np.random.RandomState,
+) -> float:
     """NC_m of one number m of labels."""
     rows = np.flatnonzero(np.diff(sets.indptr) == m)
     labels = sets.indices[sets.indptr[rows][:, None] + np.arange(m)]
     found, groups = np.unique(labels, axis=0, return_inverse=True)
-    places = np.minimum(np.searchsorted(classes, found), max(len(classes) - 1, 0))
-    kept = np.flatnonzero((classes[places] == found).all(axis=1)) if len(classes) else []
+    positions = np.minimum(np.searchsorted(classes, found), max(len(classes) - 1, 0))
+    if len(classes):
+        kept = np.flatnonzero((classes[positions] == found).all(axis=1))
+    else:
+        kept = np.empty(0, dtype=np.int64)
     if not len(kept):
         return np.nan
     if len(kept) > max_pairs:
@@ -275,9 +297,9 @@ def _tag_wise_angle(features, sets, m, classes, means, max_pairs, rng):
     number[kept] = np.arange(len(kept))
     groups = number[groups.reshape(-1)]
     set_means = _group_means(features, rows[groups >= 0], groups[groups >= 0], len(kept))
-    # What counts as length zero: rounding of the features themselves.
+    # What counts as norm zero: rounding of the features themselves.
     negligible = 100 * np.finfo(features.dtype).eps * np.linalg.norm(means, axis=1).max()
-    own = _mean_angle(set_means, np.arange(len(kept)), means, places[kept], negligible)
+    own = _mean_angle(set_means, np.arange(len(kept)), means, positions[kept], negligible)
     n_sums = comb(len(classes), m)
     if len(kept) * n_sums <= max_pairs:
         subsets = np.fromiter(chain.from_iterable(combinations(range(len(classes)), m)), np.int64)
@@ -290,25 +312,33 @@ def _tag_wise_angle(features, sets, m, classes, means, max_pairs, rng):
     return own / overall if overall > 0 else np.nan
 
 
-def _random_subsets(n_items, size, n_subsets, rng):
+def _random_subsets(
+    n_items: int, size: int, n_subsets: int, rng: np.random.RandomState
+) -> IntArray:
     """Rows of distinct items, each subset as likely as any other (Floyd's algorithm)."""
     subsets = np.empty((n_subsets, size), dtype=np.int64)
-    for place, largest in enumerate(range(n_items - size, n_items)):
+    for column, largest in enumerate(range(n_items - size, n_items)):
         drawn = rng.randint(largest + 1, size=n_subsets)
-        taken = (subsets[:, :place] == drawn[:, None]).any(axis=1)
-        subsets[:, place] = np.where(taken, largest, drawn)
+        taken = (subsets[:, :column] == drawn[:, None]).any(axis=1)
+        subsets[:, column] = np.where(taken, largest, drawn)
     return subsets
 
 
-def _mean_angle(set_means, chosen, means, subsets, negligible):
+def _mean_angle(
+    set_means: FloatArray,
+    chosen: IntArray,
+    means: FloatArray,
+    subsets: IntArray,
+    negligible: float,
+) -> float:
     """Mean angle between means of label sets and sums of class means, pair by pair."""
     total, count = 0.0, 0
-    for part in _blocks(len(chosen), means.shape[1] * (subsets.shape[1] + 3)):
+    for part in row_blocks(len(chosen), means.shape[1] * (subsets.shape[1] + 3)):
         first, second = set_means[chosen[part]], means[subsets[part]].sum(axis=1)
-        lengths = np.linalg.norm(first, axis=1), np.linalg.norm(second, axis=1)
-        defined = (lengths[0] > negligible) & (lengths[1] > negligible)
-        first = first[defined] / lengths[0][defined, None]
-        second = second[defined] / lengths[1][defined, None]
+        norms = np.linalg.norm(first, axis=1), np.linalg.norm(second, axis=1)
+        defined = (norms[0] > negligible) & (norms[1] > negligible)
+        first = first[defined] / norms[0][defined, None]
+        second = second[defined] / norms[1][defined, None]
         # Exact for small angles, where the arc cosine would lose half of the digits.
         difference = np.linalg.norm(first - second, axis=1)
         total += 2 * np.arctan2(difference, np.linalg.norm(first + second, axis=1)).sum()

@@ -1,14 +1,16 @@
 """Label propensities and the propensity-scored metrics: rare labels count for more."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._ranking import rank_stored
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
-from sklearn_xlc.metrics._validation import check_labels, check_ranking, rank_stored
+from sklearn_xlc.metrics._validation import FloatArray, Ranking, check_labels, check_ranking
 
 
-def propensities(Y_train, a=0.55, b=1.5):
+def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
     r"""Probability that a true label was annotated at all, by its training frequency.
 
     .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
@@ -51,19 +53,27 @@ def propensities(Y_train, a=0.55, b=1.5):
     """
     for name, value in (("a", a), ("b", b)):
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name} must be a positive number, got {value!r}.")
+            raise TypeError(f"{name} must be a positive number, got {value!r}")
         if not 0 < value < np.inf:
-            raise ValueError(f"{name} must be a positive number, got {value}.")
+            raise ValueError(f"{name} must be a positive number, got {value}")
     labels = check_labels(Y_train, "Y_train")
     n_samples, n_labels = labels.shape
     if n_samples < 3:
-        raise ValueError(f"Y_train must have at least 3 rows, got {n_samples}.")
+        raise ValueError(f"Y_train must have at least 3 rows, got {n_samples}")
     counts = np.bincount(labels.indices, minlength=n_labels)
     scale = (np.log(n_samples) - 1) * (b + 1) ** a
     return 1 / (1 + scale * np.exp(-a * np.log(counts + b)))
 
 
-def psp_at_k(y_true, y_pred, k=5, *, propensities, normalize=True, sample_weight=None):
+def psp_at_k(
+    y_true: Any,
+    y_pred: Any,
+    k: int = 5,
+    *,
+    propensities: Any,
+    normalize: bool = True,
+    sample_weight: Any = None,
+) -> float:
     """Precision at k with every hit weighed by the inverse propensity of its label (PSP@k).
 
     As reported in the literature, the sum over all rows is divided by the sum that the best ranking
@@ -120,12 +130,20 @@ def psp_at_k(y_true, y_pred, k=5, *, propensities, normalize=True, sample_weight
     )
 
 
-def psndcg_at_k(y_true, y_pred, k=5, *, propensities, normalize=True, sample_weight=None):
+def psndcg_at_k(
+    y_true: Any,
+    y_pred: Any,
+    k: int = 5,
+    *,
+    propensities: Any,
+    normalize: bool = True,
+    sample_weight: Any = None,
+) -> float:
     """NDCG at k with every hit weighed by the inverse propensity of its label (PSnDCG@k).
 
     Each row's discounted gain ``sum(1 / (p_l log2(r + 1)))`` is divided by the gain of an
     unweighted ideal ranking, ``sum(1 / log2(r + 1))`` over its first
-    ``min(k, number of true labels)`` places. As reported in the literature, the sum over all rows
+    ``min(k, number of true labels)`` ranks. As reported in the literature, the sum over all rows
     is then divided by the sum that the ranking with the rarest true labels first would reach. Rows
     without any true label add nothing.
 
@@ -178,38 +196,38 @@ def psndcg_at_k(y_true, y_pred, k=5, *, propensities, normalize=True, sample_wei
     return _reported(ranking, value, best, normalize)
 
 
-def _check_propensities(values):
+def _check_propensities(values: Any) -> FloatArray:
     """Inverse propensities, float64."""
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise ValueError(
             "propensities must be numbers of shape (n_labels,), "
-            f"got shape {values.shape} and dtype {values.dtype}."
+            f"got shape {values.shape} and dtype {values.dtype}"
         )
     values = values.astype(np.float64)
     wrong = np.flatnonzero(~((values > 0) & (values <= 1)))
     if wrong.size:
-        hint = " Values above 1 look like inverse propensities." if values[wrong[0]] > 1 else ""
+        hint = "; values above 1 look like inverse propensities" if values[wrong[0]] > 1 else ""
         raise ValueError(
             "propensities must be above 0 and at most 1, "
-            f"got {values[wrong[0]]} for label {wrong[0]}.{hint}"
+            f"got {values[wrong[0]]} for label {wrong[0]}{hint}"
         )
     return 1 / values
 
 
-def _gains(ranking, inverse):
-    """Inverse propensities at each place of the prediction and of the best ranking, (n, width)."""
+def _gains(ranking: Ranking, inverse: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Inverse propensities at each rank of the prediction and of the best ranking, (n, width)."""
     if inverse.size != ranking.true.shape[1]:
         raise ValueError(
             f"propensities must have one value for each of the {ranking.true.shape[1]} labels of "
-            f"y_true, got {inverse.size}."
+            f"y_true, got {inverse.size}"
         )
     stored = inverse[ranking.true.indices]
-    place = rank_stored(stored, ranking.true.indptr, ranking.top.shape[1])
-    return np.where(ranking.hits, inverse[ranking.top], 0), np.append(stored, 0)[place]
+    best = rank_stored(stored, ranking.true.indptr, ranking.top.shape[1])
+    return np.where(ranking.hits, inverse[ranking.top], 0), np.append(stored, 0)[best]
 
 
-def _reported(ranking, values, best, normalize):
+def _reported(ranking: Ranking, values: FloatArray, best: FloatArray, normalize: bool) -> float:
     """Ratio of the sums over all rows, or the plain mean over rows."""
     value = ranking.mean(values)
     if not normalize:

@@ -1,11 +1,14 @@
 """Ranking metrics at k: precision, recall, F1, nDCG and label coverage."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
-from sklearn_xlc.metrics._validation import check_ranking
+from sklearn_xlc.metrics._validation import FloatArray, Ranking, check_ranking
 
 
-def precision_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Share of the k first predictions that are true, averaged over rows (P@k).
 
     The divisor is always `k`, also where fewer than `k` labels are predicted or exist, so a row
@@ -52,7 +55,7 @@ def precision_at_k(y_true, y_pred, k=5, *, sample_weight=None):
     return _precision(check_ranking(y_true, y_pred, k, sample_weight))
 
 
-def recall_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Share of a row's true labels among its k first predictions, averaged over rows (R@k).
 
     A row without any true label counts as 0.
@@ -89,7 +92,7 @@ def recall_at_k(y_true, y_pred, k=5, *, sample_weight=None):
     return _recall(check_ranking(y_true, y_pred, k, sample_weight))
 
 
-def f1_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Harmonic mean of mean precision and mean recall at k, over the whole test set (F1@k).
 
     The two means are taken over all rows first. This is not the mean of the rows' F1, nor of
@@ -136,10 +139,10 @@ def f1_at_k(y_true, y_pred, k=5, *, sample_weight=None):
     return 2 * precision * recall / (precision + recall)
 
 
-def ndcg_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Discounted gain of the true labels among the first k, against the best possible (nDCG@k).
 
-    A true label at place r (counted from 1) gains ``1 / log2(r + 1)``; the best possible ranking
+    A true label at rank r (counted from 1) gains ``1 / log2(r + 1)``; the best possible ranking
     has ``min(k, number of true labels)`` of them in front. A row without any true label counts as
     0, where :func:`sklearn.metrics.ndcg_score` leaves such rows out of the average.
 
@@ -183,7 +186,7 @@ def ndcg_at_k(y_true, y_pred, k=5, *, sample_weight=None):
     return ranking.mean(safe_divide(gain, ideal_gain(ranking)))
 
 
-def coverage_at_k(y_true, y_pred, k=5, *, sample_weight=None):
+def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Share of the labels that occur in y_true which are found at least once in the first k.
 
     It counts labels, not rows: a predictor that only knows the frequent labels scores low.
@@ -225,27 +228,27 @@ def coverage_at_k(y_true, y_pred, k=5, *, sample_weight=None):
     return found.size / max(occurring.size, 1)
 
 
-def discounts(width):
-    """1 / log2(r + 1) of the places r = 1 to `width`."""
-    return 1 / np.log2(np.arange(2, width + 2))
+def discounts(width: int) -> FloatArray:
+    """1 / log2(r + 1) of the ranks r = 1 to `width`."""
+    return 1.0 / np.log2(np.arange(2, width + 2))
 
 
-def ideal_gain(ranking):
+def ideal_gain(ranking: Ranking) -> FloatArray:
     """Gain of a row whose first min(k, n_true) predictions are true."""
     width = ranking.top.shape[1]
     return ((np.arange(width) < ranking.n_true[:, None]) * discounts(width)).sum(axis=1)
 
 
-def safe_divide(values, norm):
+def safe_divide(values: npt.NDArray[Any], norm: npt.NDArray[Any]) -> FloatArray:
     """`values` / `norm`, and 0 where `norm` is 0."""
     return np.divide(values, norm, out=np.zeros_like(values, dtype=np.float64), where=norm > 0)
 
 
-def _precision(ranking):
+def _precision(ranking: Ranking) -> float:
     """Mean over rows of hits / k."""
     return ranking.mean(ranking.hits.sum(axis=1) / ranking.k)
 
 
-def _recall(ranking):
+def _recall(ranking: Ranking) -> float:
     """Mean over rows of hits / number of true labels."""
     return ranking.mean(safe_divide(ranking.hits.sum(axis=1), ranking.n_true))

@@ -1,13 +1,18 @@
 """Top-k metrics as scikit-learn scorers, for dense and sparse labels and any class labels."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from sklearn_xlc._checks import check_integer
+from sklearn_xlc._csr import canonical
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -17,9 +22,11 @@ from sklearn_xlc.metrics._ranking import (
     precision_at_k,
     recall_at_k,
 )
-from sklearn_xlc.metrics._validation import canonical_csr, check_k, rank_scores
+from sklearn_xlc.metrics._validation import IntArray, rank_scores
 
-_METRICS = {
+Metric = Callable[..., float]
+
+_METRICS: dict[str, Metric] = {
     "aggregated_precision": aggregated_precision_at_k,
     "coverage": coverage_at_k,
     "f1": f1_at_k,
@@ -31,7 +38,7 @@ _METRICS = {
 }
 
 
-def topk_scorer(metric, k=5, **metric_params):
+def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_TopKScorer":
     """Make a scorer of a top-k metric, for ``scoring=`` of scikit-learn's searches.
 
     The scorer asks the estimator for its `k` best labels with ``predict_topk``, which never makes
@@ -88,12 +95,12 @@ def topk_scorer(metric, k=5, **metric_params):
     if isinstance(metric, str):
         if metric not in _METRICS:
             raise ValueError(
-                f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}."
+                f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}"
             )
         metric = _METRICS[metric]
     elif not callable(metric):
-        raise TypeError(f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}.")
-    k = check_k(k)
+        raise TypeError(f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}")
+    k = check_integer(k, "k")
     try:
         parameters = inspect.signature(metric).parameters
         given = {"groups": None} if "groups" in parameters else {}
@@ -106,8 +113,17 @@ def topk_scorer(metric, k=5, **metric_params):
 
 
 def cross_val_topk(
-    estimator, X, y, *, metric="precision", k=5, cv=5, groups=None, n_jobs=None, **metric_params
-):
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    metric: str | Metric = "precision",
+    k: int = 5,
+    cv: Any = 5,
+    groups: Any = None,
+    n_jobs: int | None = None,
+    **metric_params: Any,
+) -> npt.NDArray[np.float64]:
     """Cross-validated scores of a top-k metric; unlike ``cross_val_score``, sparse `y` is accepted.
 
     Parameters
@@ -170,22 +186,24 @@ def cross_val_topk(
 class _TopKScorer:
     """What `topk_scorer` returns: plain data and a call, so that it pickles and copies."""
 
-    def __init__(self, metric, k, metric_params):
+    def __init__(self, metric: Metric, k: int, metric_params: dict[str, Any]) -> None:
         self.metric = metric
         self.k = k
         self.metric_params = metric_params
-        self._requests = {"groups": True} if self._accepts("groups") else {}
+        self._requests: dict[str, Any] = {"groups": True} if self._accepts("groups") else {}
 
-    def __call__(self, estimator, X, y, sample_weight=None, groups=None):
+    def __call__(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> float:
         estimator, X = _innermost(estimator, X)
-        y = y if issparse(y) else np.asarray(y)
+        y = y if sp.issparse(y) else np.asarray(y)
         if y.ndim == 1:
             classes = _classes(estimator)
             y_true, n_labels = _true_ids(y, classes), classes.size
         else:
             classes, y_true, n_labels = None, y, y.shape[1]
         y_pred = _predicted_ids(estimator, X, self.k, classes, n_labels)
-        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         if self._accepts("groups"):
             if groups is None:
                 raise TypeError(
@@ -195,32 +213,32 @@ class _TopKScorer:
             metadata["groups"] = groups
         return self.metric(y_true, y_pred, k=self.k, **metadata, **self.metric_params)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         params = "".join(f", {key}={_brief(value)}" for key, value in self.metric_params.items())
         return f"topk_scorer({_name(self.metric)}, k={self.k}{params})"
 
-    def set_score_request(self, **requests):
+    def set_score_request(self, **requests: Any) -> "_TopKScorer":
         """Ask for metadata (`sample_weight=True`) where scikit-learn's routing is enabled."""
         self._requests = {**self._requests, **requests}
         return self
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> MetadataRequest:
         """Requests of this scorer, read by scikit-learn's routing."""
         request = MetadataRequest(owner=self)
         for param, alias in self._requests.items():
             request.score.add_request(param=param, alias=alias)
         return request
 
-    def _accept_sample_weight(self):
+    def _accept_sample_weight(self) -> bool:
         """Asked by scikit-learn's multi-metric scoring while routing is disabled."""
         return self._accepts("sample_weight")
 
-    def _accepts(self, name):
+    def _accepts(self, name: str) -> bool:
         """Whether the metric has a parameter of this name."""
         return name in inspect.signature(self.metric).parameters
 
 
-def _innermost(estimator, X):
+def _innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Follow pipelines and fitted searches to the estimator that predicts; X as it sees it."""
     while not hasattr(estimator, "predict_topk"):
         if isinstance(estimator, Pipeline):
@@ -234,31 +252,31 @@ def _innermost(estimator, X):
     return estimator, X
 
 
-def _classes(estimator):
+def _classes(estimator: Any) -> npt.NDArray[Any]:
     """`classes_` of a fitted multi-class estimator."""
     if not hasattr(estimator, "classes_"):
         raise TypeError(
             f"topk_scorer needs classes_ to score 1-D class labels; {type(estimator).__name__} has "
-            "none."
+            "none"
         )
     return np.asarray(estimator.classes_)
 
 
-def _class_ids(labels, classes):
-    """Place of each label in `classes`, -1 where it is not among them."""
+def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
+    """Position of each label in `classes`, -1 where it is not among them."""
     numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if numeric[0] != numeric[1]:
         raise ValueError(
-            f"Class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
-            f"of dtype {classes.dtype}."
+            f"class labels of dtype {labels.dtype} cannot be compared to the estimator's classes_ "
+            f"of dtype {classes.dtype}"
         )
     order = np.argsort(classes, kind="stable")
-    place = np.searchsorted(classes, labels, sorter=order)
-    ids = order[np.minimum(place, classes.size - 1)]
+    positions = np.searchsorted(classes, labels, sorter=order)
+    ids = order[np.minimum(positions, classes.size - 1)]
     return np.where(classes[ids] == labels, ids, -1)
 
 
-def _true_ids(y, classes):
+def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
     """Ids of the true classes; those not in `classes` get ids of their own beyond the last."""
     ids = _class_ids(y, classes)
     unseen = ids < 0
@@ -266,7 +284,9 @@ def _true_ids(y, classes):
     return ids
 
 
-def _predicted_ids(estimator, X, k, classes, n_labels):
+def _predicted_ids(
+    estimator: Any, X: Any, k: int, classes: npt.NDArray[Any] | None, n_labels: int
+) -> IntArray:
     """Label ids (n_samples, k), best first, -1 for none."""
     if hasattr(estimator, "predict_topk"):
         labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
@@ -274,7 +294,7 @@ def _predicted_ids(estimator, X, k, classes, n_labels):
         if ids.dtype.kind not in "iu":
             raise TypeError(
                 f"predict_topk of {type(estimator).__name__} must name the columns of a 2-D y by "
-                f"integers, got dtype {ids.dtype}."
+                f"integers, got dtype {ids.dtype}"
             )
         ids = np.where(scores == -np.inf, -1, ids)[:, :k]
     else:
@@ -282,7 +302,7 @@ def _predicted_ids(estimator, X, k, classes, n_labels):
     return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
 
 
-def all_scores(estimator, X, multilabel, n_labels):
+def all_scores(estimator: Any, X: Any, multilabel: bool, n_labels: int) -> Any:
     """Scores (n_samples, n_labels) of a classifier that has no `predict_topk`."""
     name = type(estimator).__name__
     for method in ("decision_function", "predict_proba"):
@@ -292,7 +312,7 @@ def all_scores(estimator, X, multilabel, n_labels):
     else:
         raise TypeError(
             "topk_scorer needs a classifier with predict_topk, decision_function or predict_proba; "
-            f"{name} has none of them."
+            f"{name} has none of them"
         )
     if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) a label
         columns = zip(scores, estimator.classes_)
@@ -301,19 +321,19 @@ def all_scores(estimator, X, multilabel, n_labels):
         scores = scores[:, None] if multilabel else np.column_stack([-scores, scores])
     if scores.shape[1] != n_labels:
         raise ValueError(
-            f"{method} of {name} returned shape {scores.shape}, expected {n_labels} columns."
+            f"{method} of {name} returned shape {scores.shape}, expected {n_labels} columns"
         )
-    if issparse(scores):
-        return canonical_csr(scores)
+    if sp.issparse(scores):
+        return canonical(sp.csr_array(scores), keep_zeros=True)
     return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
 
 
-def _name(metric):
+def _name(metric: Metric) -> str:
     """Name of a metric, for messages."""
     return getattr(metric, "__name__", repr(metric))
 
 
-def _brief(value):
+def _brief(value: Any) -> str:
     """Representation that shows an array by its shape only."""
     shape = getattr(value, "shape", ())
     return f"<array of shape {shape}>" if shape else repr(value)

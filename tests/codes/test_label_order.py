@@ -205,7 +205,7 @@ def test_the_most_cohesive_of_all_starts_is_taken(rng, monkeypatch):
         return (vectors[left] @ centres[0]).sum() + (vectors[~left] @ centres[1]).sum()
 
     monkeypatch.setattr(module, "N_STARTS", 200)  # enough to try every row as a start
-    best = module._balanced_split(vectors, 10, np.random.RandomState(0))
+    best = module.balanced_split(vectors, 10, np.random.RandomState(0))
     splits = [module._two_means(vectors, 10, start) for start in range(30)]
     np.testing.assert_allclose([split[1] for split in splits], [cohesion(s[0]) for s in splits])
     assert best.sum() == 10
@@ -235,9 +235,9 @@ def test_left_size_is_whole_groups(n_labels, sizes, expected):
         ([0, 1], r"permutation of 0, ..., 2 of shape \(3,\), got shape \(2,\)"),
         ([[0, 1, 2]], r"got shape \(1, 3\)"),
         ([0.0, 1.0, 2.0], "hold integers, got dtype float64"),
-        ([0, 1, 3], "got place 3 for label 2"),
-        ([0, -1, 2], "got place -1 for label 1"),
-        ([0, 2, 2], "place 2 is given more than once, 1 never"),
+        ([0, 1, 3], "got position 3 for label 2"),
+        ([0, -1, 2], "got position -1 for label 1"),
+        ([0, 2, 2], "position 2 is given more than once, 1 never"),
         (None, r"got shape \(\)"),
     ],
 )

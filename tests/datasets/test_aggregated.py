@@ -110,17 +110,17 @@ def test_input_is_left_alone():
 @pytest.mark.parametrize(
     "wrong, error, message",
     [
-        ({"group_size": 0}, ValueError, "group_size must be at least 1, got 0"),
-        ({"group_size": 2.0}, TypeError, "group_size must be an int, got 2.0"),
+        ({"group_size": 0}, ValueError, "group_size must be an integer >= 1, got 0"),
+        ({"group_size": 2.0}, TypeError, "group_size must be an integer >= 1, got 2.0"),
         ({"method": "tree"}, ValueError, "method must be one of .*got 'tree'"),
         ({"merge": None}, ValueError, "merge must be one of .*got None"),
         ({"method": "cluster"}, ValueError, "needs X"),
         ({"method": "cluster", "X": np.ones((3, 1))}, ValueError, "as many rows: got 3 and 4"),
         ({"method": "cluster", "X": np.ones((4, 1)), "depth": 3}, ValueError, "at least 8 rows"),
-        ({"depth": -1}, ValueError, "depth must be at least 0"),
+        ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
         ({"depth": True}, TypeError, "depth must be an int"),
-        ({"noise": 1.5}, ValueError, r"noise must be in \[0, 1\], got 1.5"),
-        ({"noise": "some"}, TypeError, "noise must be a number"),
+        ({"noise": 1.5}, ValueError, r"noise must be finite and in \[0, 1\], got 1.5"),
+        ({"noise": "some"}, TypeError, "noise must be finite .* of type str"),
         ({"Y": [[1, np.nan]]}, ValueError, "Y contains NaN"),
     ],
 )

@@ -222,15 +222,23 @@ def test_a_million_labels_in_little_memory(make):
 
 
 WRONG = {
-    "n_samples zero": ({"n_samples": 0}, ValueError, "n_samples must be at least 1, got 0"),
-    "n_features float": ({"n_features": 2.0}, TypeError, "n_features must be an int, got 2.0"),
-    "n_labels bool": ({"n_labels": True}, TypeError, "n_labels must be an int, got True"),
+    "n_samples zero": ({"n_samples": 0}, ValueError, "n_samples must be an integer >= 1, got 0"),
+    "n_features float": (
+        {"n_features": 2.0},
+        TypeError,
+        "n_features must be an integer >= 1, got 2.0",
+    ),
+    "n_labels bool": ({"n_labels": True}, TypeError, "n_labels must be an integer >= 1, got True"),
     "exponent": ({"zipf_exponent": -1}, ValueError, "zipf_exponent must be .* at least 0, got -1"),
     "exponent inf": ({"zipf_exponent": np.inf}, ValueError, "zipf_exponent must be finite"),
-    "own": ({"n_features_per_label": 0}, ValueError, "n_features_per_label must be at least 1"),
+    "own": (
+        {"n_features_per_label": 0},
+        ValueError,
+        "n_features_per_label must be an integer >= 1",
+    ),
     "noise": ({"noise": 1.5}, ValueError, r"noise must be finite and in \[0, 1\], got 1.5"),
     "noise nan": ({"noise": np.nan}, ValueError, "noise must be finite"),
-    "noise text": ({"noise": "much"}, TypeError, "noise must be a number, got 'much'"),
+    "noise text": ({"noise": "much"}, TypeError, "noise must be finite .* got 'much' of type str"),
 }
 
 

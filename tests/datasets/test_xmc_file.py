@@ -206,19 +206,23 @@ def test_dtype_must_be_a_float(tmp_path, dtype):
 
 REFUSED = {
     "rows": ([[1.0], [2.0]], [[1]], "same number of rows, got 2 and 1"),
-    "X 1-D": ([1.0], [[1]], "X must be two-dimensional, got 1"),
-    "Y 1-D": ([[1.0]], [1], "Y must be two-dimensional, got 1"),
-    "X text": ([["a"]], [[1]], "X must hold real numbers"),
-    "X complex": ([[1j]], [[1]], "X must hold real numbers"),
-    "X nan": ([[1.0], [np.nan]], [[1], [1]], "X must be finite, but row 1"),
-    "X inf sparse": (sparse.csr_array([[0.0, 0.0], [0.0, np.inf]]), np.eye(2), "row 1 holds NaN"),
-    "Y two": ([[1.0], [1.0]], [[1, 0], [0, 2]], "Y must hold 0 and 1 only, but row 1 holds 2"),
-    "Y half": ([[1.0]], [[0.5]], "row 0 holds 0.5"),
-    "Y nan": ([[1.0]], [[np.nan]], "row 0 holds nan"),
+    "X 1-D": ([1.0], [[1]], "X must be a two-dimensional matrix"),
+    "Y 1-D": ([[1.0]], [1], "Y must be a two-dimensional matrix"),
+    "X text": ([["a"]], [[1]], "X must be .* matrix of numbers.* dtype <U1"),
+    "X complex": ([[1j]], [[1]], "X must be .* matrix of numbers.* dtype complex128"),
+    "X nan": ([[1.0], [np.nan]], [[1], [1]], "X must be finite, got nan in row 1"),
+    "X inf sparse": (
+        sparse.csr_array([[0.0, 0.0], [0.0, np.inf]]),
+        np.eye(2),
+        "X must be finite, got inf in row 1",
+    ),
+    "Y two": ([[1.0], [1.0]], [[1, 0], [0, 2]], "Y must hold 0 and 1 only, got 2 in row 1"),
+    "Y half": ([[1.0]], [[0.5]], "got 0.5 in row 0"),
+    "Y nan": ([[1.0]], [[np.nan]], "got nan in row 0"),
     "Y repeated": (
         [[1.0]],
         sparse.csr_matrix(([1, 1], [0, 0], [0, 2]), shape=(1, 1)),
-        "row 0 holds 2",
+        "more than once, got 2 in row 0",
     ),
 }
 

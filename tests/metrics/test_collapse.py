@@ -199,7 +199,7 @@ def test_blocks_change_nothing(data, monkeypatch):
     features, Y, W = data
     expected = neural_collapse(features, Y, W)
     for size in (1, 60, 500):
-        monkeypatch.setattr("sklearn_xlc.metrics._collapse._BLOCK_SIZE", size)
+        monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", size)
         assert_same(neural_collapse(features, Y, W), expected)
 
 

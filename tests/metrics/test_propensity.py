@@ -118,7 +118,7 @@ def test_propensities_refuse(arguments, error, message):
         (list("abcd"), r"got shape \(4,\) and dtype <U1"),
         ([1, 0, 1, 1], r"above 0 and at most 1, got 0\.0 for label 1"),
         ([1, np.nan, 1, 1], r"above 0 and at most 1, got nan for label 1"),
-        (1 / PROPENSITIES, r"got 2\.0 for label 1\. Values above 1 look like inverse propensities"),
+        (1 / PROPENSITIES, r"got 2\.0 for label 1; values above 1 look like inverse propensities"),
     ],
 )
 def test_metrics_refuse_propensities(metric, values, message):

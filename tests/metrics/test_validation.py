@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sklearn_xlc.metrics import _validation, precision_at_k
-from sklearn_xlc.metrics._validation import canonical_csr, check_labels, rank_scores
+from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.metrics._validation import check_labels, check_prediction, rank_scores
 
 Y_TRUE = np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
 SCORES = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
@@ -23,9 +23,9 @@ NAN = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, np.nan, 0.2, 0.1]])
         (sparse.coo_array(([1, 1], ([1, 1], [2, 2])), shape=(2, 4)), r"got 2 in row 1"),
         (
             np.array([["a", "b"], ["c", "d"]]),
-            r"y_true must hold the numbers 0 and 1 only, got dtype",
+            r"y_true must be a two-dimensional matrix of numbers, got shape \(2, 2\) and dtype <U1",
         ),
-        (np.array([[3], [2]]), r"got 3 in row 0\. Class ids go in a 1-D array"),
+        (np.array([[3], [2]]), r"got 3 in row 0; class ids go in a 1-D array"),
         (Y_TRUE[None], r"y_true must be an indicator .* got shape \(1, 2, 4\)"),
         (1, r"y_true must be an indicator .* got shape \(\)"),
         (sparse.coo_array(np.array([0, 1])), r"y_true must be an indicator .* got shape \(2,\)"),
@@ -65,7 +65,7 @@ def test_class_ids_beyond_64_bit_keys_are_refused():
         (SCORES[0], r"y_pred must be 2-D, got shape \(4,\)"),
         (SCORES[:, :3], r"scores of shape \(2, 3\), y_true has shape \(2, 4\).*integer array"),
         (sparse.csr_array(SCORES[:, :3]), r"scores of shape \(2, 3\), y_true has shape \(2, 4\)"),
-        (sparse.csr_array(SCORES + 1j), r"Sparse y_pred must be .* real scores.*complex128"),
+        (sparse.csr_array(SCORES + 1j), r"a sparse y_pred must be .* real scores.*complex128"),
         ([[0.5, 0.5], [1.0]], r"y_pred must be a rectangular array or a sparse matrix"),
         (IDS[:, :1], r"y_pred holds 1 label ids a row, k=2 needs at least 2; fill with -1"),
         (IDS[:1], r"as many rows: got 2 and 1"),
@@ -146,7 +146,7 @@ def test_ranking_by_blocks_is_the_ranking_at_once(rng, monkeypatch):
     scores = rng.integers(0, 4, (50, 9)).astype(np.float32)
     expected = np.argsort(-scores, axis=1, kind="stable")
     for block_size in (1, 40, 10**6):
-        monkeypatch.setattr(_validation, "_BLOCK_SIZE", block_size)
+        monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", block_size)
         for k in range(1, 12):
             np.testing.assert_array_equal(rank_scores(scores, k), expected[:, :k])
 
@@ -158,18 +158,18 @@ def test_infinite_scores_are_ranked_first_and_last():
 
 
 def test_nan_in_a_later_block_is_named_by_its_own_row(monkeypatch):
-    monkeypatch.setattr(_validation, "_BLOCK_SIZE", 8)
+    monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", 8)
     scores = np.zeros((9, 4))
     scores[7, 1] = np.nan
     with pytest.raises(ValueError, match=r"y_pred holds NaN in row 7"):
         rank_scores(scores, 2)
 
 
-def test_canonical_csr_leaves_its_argument_alone():
+def test_scores_are_made_canonical_and_left_alone():
     messy = sparse.csr_matrix(
         (np.array([1.0, 2.0, 4.0]), np.array([3, 0, 3]), np.array([0, 3])), shape=(1, 5)
     )
-    clean = canonical_csr(messy)
+    clean = check_prediction(messy)
     assert clean.indices.tolist() == [0, 3]
     assert clean.data.tolist() == [2, 5]
     assert messy.indices.tolist() == [3, 0, 3]
