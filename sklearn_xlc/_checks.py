@@ -103,7 +103,7 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
 
 
 def refuse_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "") -> None:
-    """Raise for the first stored entry that `wrong` marks, naming its value and row.
+    """Raise for the first stored entry that `wrong` marks, naming its value, row and column.
 
     Parameters
     ----------
@@ -123,8 +123,11 @@ def refuse_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: s
     """
     if wrong.any():
         position = int(wrong.argmax())
-        value, row = plain(matrix.data[position]), row_of(matrix, position)
-        raise ValueError(f"{rule}, got {value} in row {row}" + (remedy and f"; {remedy}"))
+        value, column = plain(matrix.data[position]), matrix.indices[position]
+        raise ValueError(
+            f"{rule}, got {value} in row {row_of(matrix, position)}, column {column}"
+            + (remedy and f"; {remedy}")
+        )
 
 
 def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
@@ -155,7 +158,7 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
     >>> check_indicator([[1.0, 0.0], [0.0, 2.0]], "y")
     Traceback (most recent call last):
     ...
-    ValueError: y must hold 0 and 1 only, got 2.0 in row 1
+    ValueError: y must hold 0 and 1 only, got 2.0 in row 1, column 1
     """
     given = check_csr(matrix, name)
     wrong = (given.data != 0) & (given.data != 1)  # NaN is neither

@@ -187,9 +187,9 @@ def test_dense_X(bad, message):
         (Y * 0, "no row of y has a label: at least one row of an indicator must hold a one"),
         (
             with_value(Y, 2),
-            "y must hold 0 and 1 only, got 2(.0)? in row 7; for one label a row give a 1-D y",
+            "y must hold 0 and 1 only, got 2(.0)? in row 7, column .; for one label a row give a 1-D y",
         ),
-        (with_value(Y, -1), "got -1 in row 7; for one label a row give a 1-D y"),
+        (with_value(Y, -1), "got -1 in row 7, column .; for one label a row give a 1-D y"),
         (with_value(Y, 0.5), "got 0.5 in row 7; .* use sklearn.preprocessing.MultiLabelBin"),
         (with_value(Y, np.nan), "Input y contains NaN"),
         (Y.astype(str), "y must be a two-dimensional matrix of numbers, got shape .* and dtype <U"),
@@ -211,7 +211,7 @@ def test_y(bad, message):
         (Y[:, :0], r"a sparse y must have shape \(n_samples, n_labels\), got \(30, 0\)"),
         (
             with_value(Y, 2),
-            "y must hold 0 and 1 only, got 2(.0)? in row 7; for one label a row give a 1-D y",
+            "y must hold 0 and 1 only, got 2(.0)? in row 7, column .; for one label a row give a 1-D y",
         ),
         (with_value(Y, 0.5), "got 0.5 in row 7"),
         (with_value(Y, np.nan), "got nan in row 7"),

@@ -42,9 +42,9 @@ def test_stored_zeros_go_and_the_argument_stays(check):
 @pytest.mark.parametrize(
     "matrix, message",
     [
-        ([[1, 0], [0, 2]], r"y must hold 0 and 1 only, got 2 in row 1; remedy$"),
+        ([[1, 0], [0, 2]], r"y must hold 0 and 1 only, got 2 in row 1, column 1; remedy$"),
         ([[1.0, 0], [-1, 0.5]], "got -1.0 in row 1"),
-        (sp.csr_array([[1.0, 0], [0, np.nan]]), "got nan in row 1"),
+        (sp.csr_array([[1.0, 0], [0, np.nan]]), "got nan in row 1, column 1"),
         (REPEATED, "y holds an entry of the sparse indicator more than once, got 2 in row 1"),
         ([1, 0], r"y must be a two-dimensional matrix of numbers, got shape \(2,\)"),
         ([["a"]], "got shape .* and dtype <U1"),
@@ -73,7 +73,9 @@ def test_counts(dtype):
 
 @pytest.mark.parametrize("value", [-1.0, 0.5, np.nan, np.inf, 2.0**31])
 def test_counts_refused(value):
-    message = f"y must hold counts of labels, whole numbers from 0 on, got {value} in row 1"
+    message = (
+        f"y must hold counts of labels, whole numbers from 0 on, got {value} in row 1, column 1"
+    )
     with pytest.raises(ValueError) as caught:
         check_counts([[3.0, 1.0], [0.0, value]], "y")
     assert str(caught.value) == message

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -23,6 +23,8 @@ from sklearn_xlc._csr import (
     uneven_blocks,
     unit_rows,
 )
+
+EXAMPLES = settings(derandomize=True, max_examples=100, deadline=None)
 
 
 @pytest.mark.parametrize("n_nonzero, expected", [(0, True), (9, True), (10, False), (100, False)])
@@ -67,6 +69,7 @@ MATRICES = arrays(
 )
 
 
+@EXAMPLES
 @given(MATRICES)
 def test_rows_of_entries(X):
     matrix = sp.csr_array(X)
@@ -75,6 +78,7 @@ def test_rows_of_entries(X):
     assert [row_of(matrix, position) for position in range(matrix.nnz)] == rows.tolist()
 
 
+@EXAMPLES
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))
 def test_joined_ranges(pairs):
     starts, lengths = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -82,6 +86,7 @@ def test_joined_ranges(pairs):
     assert joined_ranges(starts, lengths).tolist() == expected
 
 
+@EXAMPLES
 @given(MATRICES)
 def test_entries_are_found(X):
     matrix = sp.csr_array(X)
@@ -96,6 +101,7 @@ def test_entries_are_found(X):
     np.testing.assert_array_equal(np.append(csc.data, 0)[by_column[:, 1:]], X)
 
 
+@EXAMPLES
 @given(MATRICES)
 def test_distinct_rows(X):
     first, inverse = distinct_rows(sp.csr_array(X))
@@ -122,6 +128,7 @@ def test_one_per_row():
     np.testing.assert_array_equal(indicator.toarray(), np.eye(4)[[2, 0, 2]])
 
 
+@EXAMPLES
 @given(st.integers(0, 30), st.integers(0, 12), st.integers(1, 40))
 def test_blocks_cover_all_rows_once(n_rows, row_size, n_entries):
     blocks = row_blocks(n_rows, row_size, n_entries)
@@ -130,6 +137,7 @@ def test_blocks_cover_all_rows_once(n_rows, row_size, n_entries):
     assert all(size == 1 or size * row_size <= n_entries for size in sizes)
 
 
+@EXAMPLES
 @given(st.lists(st.integers(0, 12), max_size=20), st.integers(1, 20))
 def test_uneven_blocks(sizes, n_entries):
     blocks = uneven_blocks(np.array(sizes, dtype=np.int64), n_entries)

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sklearn_xlc._ranking import rank_rows, rank_stored
 
+EXAMPLES = settings(derandomize=True, max_examples=150, deadline=None)
 #: Few values, so that ties are common.
 SCORES = arrays(
     st.sampled_from([np.float32, np.float64]),
@@ -23,6 +24,7 @@ def ranked(scores, ids, k):
     return np.array([[name for _, name in row] for row in order])
 
 
+@EXAMPLES
 @given(SCORES, st.integers(1, 10))
 def test_rows_by_column(scores, k):
     best, ids = rank_rows(scores, k)
@@ -32,6 +34,7 @@ def test_rows_by_column(scores, k):
     assert best.dtype == scores.dtype
 
 
+@EXAMPLES
 @given(SCORES, st.integers(1, 10), st.integers(0, 2**32 - 1))
 def test_rows_by_ids_of_their_own(scores, k, seed):
     rng = np.random.default_rng(seed)
@@ -41,6 +44,7 @@ def test_rows_by_ids_of_their_own(scores, k, seed):
     np.testing.assert_array_equal(best, -np.sort(-scores, axis=1)[:, :k])
 
 
+@EXAMPLES
 @given(SCORES, st.integers(1, 10), st.integers(0, 2**32 - 1))
 def test_stored_entries(scores, k, seed):
     stored = np.random.default_rng(seed).random(scores.shape) < 0.6

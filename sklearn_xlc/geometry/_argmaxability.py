@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.utils import check_array, check_scalar
 
+from sklearn_xlc._csr import distinct_rows, row_blocks
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,
     UNKNOWN,
@@ -25,8 +26,6 @@ from sklearn_xlc.geometry._validation import LinearLayer, check_assignments, che
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# Logits of points that are held at once.
-BLOCK_ENTRIES = 1 << 22
 N_PROGRESS_LINES = 20
 
 
@@ -135,16 +134,16 @@ def verify_argmaxable(
         :func:`fourier_matrix`, of which floats are taken for a rounding: without biases sets of at
         most ``2 * max_active`` cyclic sign changes are then argmaxable by theorem.
     box : float, default=1e4
-        Bound of the coordinates of x in the programme. Without biases regions are cones, and
-        radii are proportional to it.
+        Bound of the coordinates of x in the linear program (LP). Without biases regions are cones,
+        and radii are proportional to it.
     min_radius : float, default=1e-8
         Argmaxable sets with a smaller radius are counted as narrow: with `search_radius` too small
         to be hit in practice.
     time_limit : float, default=10.0
         Seconds for each label set, after which it is unknown.
     search_radius : bool, default=False
-        Solve the programme for every argmaxable set, for the largest radius inside the box. False:
-        the radius is that of the first witness at hand, which may be smaller by many decades.
+        Solve the LP for every argmaxable set, for the largest radius inside the box. False: the
+        radius is that of the first witness found, which may be smaller by many decades.
     n_jobs : int, default=None
         Number of label sets that are decided in parallel. Each holds a few copies of the weights.
     verbose : int, default=0
@@ -168,7 +167,7 @@ def verify_argmaxable(
     Notes
     -----
     Tried in this order: the points; labels without weights; labels with parallel weights; the
-    closed form; a few hundred perceptron steps; the Chebyshev programme of [1]_, first inside the
+    closed form; a few hundred perceptron steps; the Chebyshev LP of [1]_, first inside the
     box, then, if that proves nothing, with rows and columns scaled and the box removed.
 
     References
@@ -198,7 +197,7 @@ def verify_argmaxable(
             raise ValueError(f"{name} must be finite, got {value}")
     check_scalar(min_radius, "min_radius", Real, min_val=0)
     problem = prepare(layer, max_active, float(box))
-    first, inverse = _distinct_rows(sets)
+    first, inverse = distinct_rows(sets)
     verdicts = _from_points(problem, sets, first, points)
     todo = [row for row in first if search_radius or row not in verdicts]
     calls = (
@@ -216,7 +215,7 @@ def verify_argmaxable(
 
 
 def _from_points(
-    problem: Problem, sets: sparse.csr_array, rows: IntArray, points: FloatArray | None
+    problem: Problem, sets: sp.csr_array, rows: IntArray, points: FloatArray | None
 ) -> dict[int, Verdict]:
     """Verdicts for the rows that some point makes the layer predict."""
     verdicts: dict[int, Verdict] = {}
@@ -224,13 +223,12 @@ def _from_points(
         return verdicts
     wanted = {_active(sets, row).tobytes(): row for row in rows}
     layer = problem.layer
-    block = max(1, BLOCK_ENTRIES // len(layer.coef))
-    for start in range(0, len(points), block):
+    for part in row_blocks(len(points), len(layer.coef)):
         with np.errstate(over="ignore", invalid="ignore"):
-            logits = points[start : start + block] @ layer.coef.T
+            logits = points[part] @ layer.coef.T
             if layer.intercept is not None:
                 logits += layer.intercept
-            for x, predicted in zip(points[start : start + block], logits > 0):
+            for x, predicted in zip(points[part], logits > 0):
                 row = wanted.get(np.flatnonzero(predicted).tobytes())
                 if row is None or row in verdicts:
                     continue
@@ -241,26 +239,13 @@ def _from_points(
     return verdicts
 
 
-def _distinct_rows(sets: sparse.csr_array) -> tuple[IntArray, IntArray]:
-    """First row of every distinct label set, and the place in that list of every row's set."""
-    places: dict[bytes, int] = {}
-    first: list[int] = []
-    inverse = np.empty(sets.shape[0], dtype=np.int64)
-    for row in range(sets.shape[0]):
-        place = places.setdefault(_active(sets, row).tobytes(), len(first))
-        if place == len(first):
-            first.append(row)
-        inverse[row] = place
-    return np.array(first, dtype=np.int64), inverse
-
-
-def _active(sets: sparse.csr_array, row: int) -> IntArray:
+def _active(sets: sp.csr_array, row: int) -> IntArray:
     """Sorted ids of the active labels of a row."""
     return sets.indices[sets.indptr[row] : sets.indptr[row + 1]].astype(np.int64)
 
 
 def _make_report(
-    verdicts: list[Verdict], sets: sparse.csr_array, n_features: int, min_radius: float
+    verdicts: list[Verdict], sets: sp.csr_array, n_features: int, min_radius: float
 ) -> ArgmaxabilityReport:
     """The verdicts as arrays."""
     witness = np.full((len(verdicts), n_features), np.nan)

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.geometry._validation import LinearLayer
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-BLOCK_ENTRIES = 1 << 20
+# Weights that a float witness is checked against at once.
+BLOCK_ENTRIES = 2**20
 EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 MANTISSA_BITS = 53
@@ -78,22 +80,21 @@ def is_witness(
     if not np.all(np.isfinite(x)):
         return False
     n_labels, n_features = layer.coef.shape
-    block = max(1, BLOCK_ENTRIES // n_features)
     unclear: list[int] = []
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, n_labels, block):
-            rows = layer.coef[start : start + block]
+        for part in row_blocks(n_labels, n_features, BLOCK_ENTRIES):
+            rows = layer.coef[part]
             logits, sizes = rows @ x, np.abs(rows) @ np.abs(x)
             if layer.intercept is not None:
-                biases = layer.intercept[start : start + block]
+                biases = layer.intercept[part]
                 logits, sizes = logits + biases, sizes + np.abs(biases)
             # A sum of m products is off by less than m eps / 2 times the sum of their sizes, in
             # any order; the factor 4 covers the rounding of the bound, TINY covers underflow.
             noise = 2 * (n_features + 3) * (EPS * sizes + TINY)
-            signed = signs[start : start + block] * logits
+            signed = signs[part] * logits
             if np.any(signed < -noise):
                 return False
-            unclear.extend((start + np.flatnonzero(~(signed > noise))).tolist())
+            unclear.extend((part.start + np.flatnonzero(~(signed > noise))).tolist())
     point = integer_row(x if layer.intercept is None else np.append(x, 1.0))
     for row in signed_rows(layer, signs, np.array(unclear, dtype=np.int64)):
         check_deadline(deadline)
@@ -203,15 +204,15 @@ def _eliminate(
 
 
 def encloses_certificate(rows: FloatArray) -> bool:
-    """Whether m + 1 rows of length m have a positive combination to zero, proven in floats.
+    """Whether m + 1 rows of m entries have a positive combination to zero, proven in floats.
 
     The last weight is set to 1 and the others solve B v = -r. With an approximate inverse R of B
     and an approximate solution u, ``||I - R B|| < 1`` proves that B is regular and that
     ``|v - u| <= ||R (B u + r)|| / (1 - ||I - R B||)``; every product is bounded together with its
     rounding error. For matrices that are too large for exact elimination.
     """
-    n_rows, length = rows.shape
-    if n_rows != length + 1:
+    n_rows, width = rows.shape
+    if n_rows != width + 1:
         return False
     exponents = np.frexp(np.abs(rows).max(axis=1))[1]
     scaled = np.ldexp(rows, -exponents[:, None])
@@ -223,10 +224,10 @@ def encloses_certificate(rows: FloatArray) -> bool:
     except np.linalg.LinAlgError:
         return False
     u = -R @ r
-    noise = 4 * (length + 4)
+    noise = 4 * (width + 4)
     with np.errstate(over="ignore", invalid="ignore"):
-        slack = noise * (EPS * (np.abs(R) @ np.abs(B) + np.eye(length)) + TINY)
-        defect = np.abs(np.eye(length) - R @ B) + slack
+        slack = noise * (EPS * (np.abs(R) @ np.abs(B) + np.eye(width)) + TINY)
+        defect = np.abs(np.eye(width) - R @ B) + slack
         contraction = (1 + noise * EPS) * defect.sum(axis=1).max()
         residual = np.abs(B @ u + r)
         residual += noise * (EPS * (np.abs(B) @ np.abs(u) + np.abs(r)) + TINY)

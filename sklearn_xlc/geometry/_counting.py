@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.utils import check_scalar
 
 from sklearn_xlc.geometry._validation import check_assignments
@@ -50,10 +50,10 @@ def count_sign_changes(y: Any) -> Any:
     n_sets, n_labels = sets.shape
     # Every maximal cyclic run of active labels has one last label, and two sign changes.
     following = (sets.indices + 1) % n_labels
-    successors = sparse.csr_array((sets.data, following, sets.indptr), shape=sets.shape)
+    successors = sp.csr_array((sets.data, following, sets.indptr), shape=sets.shape)
     n_followed = np.asarray(sets.multiply(successors).sum(axis=1)).reshape(n_sets)
     changes: npt.NDArray[np.int64] = 2 * (np.diff(sets.indptr) - n_followed).astype(np.int64)
-    if not sparse.issparse(y) and np.ndim(y) == 1:
+    if not sp.issparse(y) and np.ndim(y) == 1:
         return int(changes[0])
     return changes
 

@@ -21,7 +21,7 @@ from sklearn_xlc.geometry._fourier import (
     witness_coefficients,
     witness_polynomial,
 )
-from sklearn_xlc.geometry._programme import column_scales, largest_ball, perceptron, unit_rows
+from sklearn_xlc.geometry._linear_program import column_scales, largest_ball, perceptron, unit_rows
 from sklearn_xlc.geometry._validation import LinearLayer
 
 FloatArray = npt.NDArray[np.float64]
@@ -94,7 +94,7 @@ def decide(
     verdict = None
     # Proposals may overflow; no proof accepts an infinite number.
     with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(OutOfTimeError):
-        for propose in (_simple_conflict, _cheap_witness, _by_programme):
+        for propose in (_simple_conflict, _cheap_witness, _by_linear_program):
             verdict = propose(problem, signs, deadline)
             if verdict is not None:
                 break
@@ -106,11 +106,11 @@ def decide(
 
 
 def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: float) -> Verdict:
-    """The verdict, with the witness of the programme if its radius is larger."""
-    if verdict.reason == "programme":
+    """The verdict, with the witness of the linear program if its radius is larger."""
+    if verdict.reason == "linear program":
         return verdict
     with contextlib.suppress(OutOfTimeError):
-        found = _by_programme(problem, signs, deadline)
+        found = _by_linear_program(problem, signs, deadline)
         if found is not None and found.status == ARGMAXABLE and found.radius > verdict.radius:
             return found
     return verdict
@@ -134,7 +134,7 @@ def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Ve
     upper = np.full(group[-1] + 1, np.inf)
     np.maximum.at(lower, group[above], threshold[above])
     np.minimum.at(upper, group[~above], threshold[~above])
-    # An infinite bound is none, or one beyond the range of floats: left to the programme.
+    # An infinite bound is none, or one beyond the range of floats: left to the linear program.
     for g in np.flatnonzero((lower >= upper) & np.isfinite(lower) & np.isfinite(upper)):
         members = group == g
         low = labels[members & above & (threshold == lower[g])][0]
@@ -166,7 +166,7 @@ def _by_closed_form(
     assert problem.max_active is not None
     log_size, x = witness_polynomial(y), np.zeros(problem.layer.coef.shape[1])
     x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active, log_size)
-    # With biases the witness must be long enough to outweigh them.
+    # With biases the norm of the witness must be large enough to outweigh them.
     largest = np.abs(x).max()
     x *= problem.box / largest
     verdict = None
@@ -174,16 +174,16 @@ def _by_closed_form(
         verdict = try_witness(problem, signs, x, "closed form", deadline)
     if problem.layer.intercept is not None or (verdict is not None and verdict.radius > 0):
         return verdict
-    # The columns are orthonormal: the coefficients are as long as the polynomial's values.
-    length = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
-    radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - length))
+    # The columns are orthonormal: the coefficients have the norm of the polynomial's values.
+    log_norm = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
+    radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - log_norm))
     if verdict is not None:  # proven in integers, where the margin in floats is rounding error
         return verdict._replace(radius=radius)
     return Verdict(ARGMAXABLE, "sign changes", radius)
 
 
-def _by_programme(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """The Chebyshev programme in the box; then, scaled and without biases or box."""
+def _by_linear_program(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
+    """The Chebyshev LP in the box; then, scaled and without biases or box."""
     layer = problem.layer
     used = np.flatnonzero(~problem.constant)
     rows = signs[used, None] * problem.weight_rows[used]
@@ -193,7 +193,7 @@ def _by_programme(problem: Problem, signs: FloatArray, deadline: float) -> Verdi
     if offsets is None or np.all(np.isfinite(offsets)):
         ball = largest_ball(rows, offsets, problem.box, deadline - time.monotonic())
         if ball is not None:
-            verdict = try_witness(problem, signs, ball.centre, "programme", deadline)
+            verdict = try_witness(problem, signs, ball.centre, "linear program", deadline)
             if verdict is None and ball.weights is not None:
                 verdict = _try_conflict(problem, signs, used, ball.weights, deadline)
             if verdict is not None:
@@ -204,7 +204,7 @@ def _by_programme(problem: Problem, signs: FloatArray, deadline: float) -> Verdi
     ball = largest_ball(rows, None, problem.box, deadline - time.monotonic())
     if ball is None:
         return None
-    verdict = _try_point(problem, signs, ball.centre / scales, "programme", deadline)
+    verdict = _try_point(problem, signs, ball.centre / scales, "linear program", deadline)
     if verdict is None and ball.weights is not None:
         verdict = _try_conflict(problem, signs, used, ball.weights[: len(used)], deadline)
     return verdict
@@ -257,7 +257,7 @@ def try_witness(
 def _try_conflict(
     problem: Problem, signs: FloatArray, used: IntArray, weights: FloatArray, deadline: float
 ) -> Verdict | None:
-    """Verdict if the multipliers of the programme lead to a certificate."""
+    """Verdict if the multipliers of the linear program lead to a certificate."""
     full = np.zeros(len(signs))
     full[used] = weights
     conflict = find_conflict(problem.layer, signs, full, deadline)

@@ -313,14 +313,16 @@ def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[fl
         raise ValueError(f"x must have shape (n_features,), got {x.shape}")
     if isinstance(weights, Integral):
         if len(x) % 2 == 0:
-            raise ValueError(f"x of a Fourier layer must have odd length, got {len(x)}")
+            raise ValueError(
+                f"x of a Fourier layer must have an odd number of entries, got {len(x)}"
+            )
         n_labels, max_active = _check_sizes(weights, len(x) // 2)
         rows = None
     else:
         rows = check_array(weights, dtype=np.float64, input_name="weights")
         n_labels, n_features = rows.shape
         if n_features != len(x):
-            raise ValueError(f"x has length {len(x)}, but weights have {n_features} columns")
+            raise ValueError(f"x has {len(x)} entries, but weights have {n_features} columns")
     if len(y) != n_labels:
         raise ValueError(f"y has {len(y)} labels, but the layer has {n_labels}")
     signs = np.where(y > 0, 1.0, -1.0)
@@ -365,7 +367,7 @@ def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
         raise ValueError(
             f"max_active={max_active} needs 2 * max_active + 1 = {width} columns, more than "
             f"n_labels={n_labels}; a plain full-rank layer with n_labels features already "
-            f"represents every assignment. Accepted: at most {(n_labels - 1) // 2}"
+            f"represents every assignment; accepted: at most {(n_labels - 1) // 2}"
         )
     return n_labels, max_active
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.utils import check_array, check_scalar
 
+from sklearn_xlc._csr import find_entries, row_blocks, row_numbers
+from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.geometry._label_sets import (
     divergences,
     label_sets_to_csr,
-    largest_ids,
     running_means,
 )
 from sklearn_xlc.geometry._validation import check_assignments
@@ -23,8 +24,6 @@ IntArray = npt.NDArray[np.int64]
 
 #: Temperatures that are tried: a hundred from 1/10 to 10, and 1 among them.
 TEMPERATURES = 10.0 ** (np.arange(-50, 51) / 50)
-#: Entries of a block of temporaries: some 32 MB.
-BLOCK = 2**22
 
 
 def fit_label_set_scales(
@@ -98,13 +97,11 @@ def fit_label_set_scales(
         max_labels = max(seen, 1)
     max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1))
     products, norms = np.zeros(seen + 1), np.zeros(seen + 1)
-    step = max(1, BLOCK // n_features)
-    for start in range(0, len(features), step):
-        part = slice(start, start + step)
+    for part in row_blocks(len(features), n_features):
         product, norm = _prototype_products(features[part], sets[part], weights)
         products += np.bincount(sizes[part], product, minlength=seen + 1)
         norms += np.bincount(sizes[part], norm, minlength=seen + 1)
-    # Sums that cancel up to rounding are prototypes of length zero.
+    # Sums that cancel up to rounding are prototypes of norm zero.
     longest = 1.0 if weights is None else np.square(weights).sum(axis=1).max()
     negligible = 1e-20 * seen**2 * len(features) * longest
     fitted = np.flatnonzero(norms > negligible)
@@ -120,12 +117,12 @@ def fit_label_set_scales(
 
 
 def _prototype_products(
-    features: npt.NDArray[Any], sets: sparse.csr_array, weights: FloatArray | None
+    features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Product of each row with the sum of its labels' weights, and that sum's squared length."""
+    """Product of each row with the sum of its labels' weights, and that sum's squared norm."""
     if weights is None:
         sizes, n_labels = np.diff(sets.indptr).astype(np.float64), sets.shape[1]
-        rows = np.repeat(np.arange(len(features)), np.diff(sets.indptr))
+        rows = row_numbers(sets.indptr)
         products: FloatArray = np.bincount(
             rows, features[rows, sets.indices], minlength=len(features)
         ).astype(np.float64)
@@ -197,8 +194,8 @@ def fit_temperature(
     max_labels = int(
         check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=logits.shape[1])
     )
-    ranked = largest_ids(logits, max_labels)
-    means = running_means(np.take_along_axis(logits, ranked, axis=1))
+    largest, ranked = rank_rows(logits, max_labels)
+    means = running_means(largest)
     if callable(criterion):
         score_of = partial(_score_sets, criterion, ranked, true)
     else:
@@ -214,7 +211,7 @@ def fit_temperature(
 def _score_sets(
     criterion: Callable[[Any, Any], float],
     ranked: IntArray,
-    true: sparse.csr_array,
+    true: sp.csr_array,
     sizes: IntArray,
 ) -> float:
     """Criterion of the two indicators."""
@@ -224,7 +221,7 @@ def _score_sets(
 def _score_hits(
     criterion: Callable[[IntArray, IntArray, IntArray], float],
     n_hits: IntArray,
-    true: sparse.csr_array,
+    true: sp.csr_array,
     sizes: IntArray,
 ) -> float:
     """Criterion of the numbers of hits, predicted labels and true labels."""
@@ -232,15 +229,10 @@ def _score_hits(
     return criterion(hits, sizes, np.diff(true.indptr).astype(np.int64))
 
 
-def _count_hits(ranked: IntArray, true: sparse.csr_array) -> IntArray:
+def _count_hits(ranked: IntArray, true: sp.csr_array) -> IntArray:
     """True labels among the first m of every row, for all m."""
-    rows = np.arange(true.shape[0])[:, None]
-    # Sorted by row and id, so that a pair of both is found by bisection.
-    keys = np.repeat(rows[:, 0], np.diff(true.indptr)) * true.shape[1] + true.indices
-    wanted = rows * true.shape[1] + ranked
-    place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    is_hit = keys[place] == wanted if len(keys) else np.zeros(wanted.shape, dtype=bool)
-    return np.cumsum(is_hit, axis=1)
+    hits = find_entries(true, np.arange(true.shape[0])[:, None], ranked) >= 0
+    return np.cumsum(hits, axis=1)
 
 
 def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.utils import check_array, check_scalar
+
+from sklearn_xlc._ranking import rank_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,7 +43,7 @@ def nearest_label_sets(
         Number K of labels where `logits` holds only the largest of a row: at least M + 1 of them,
         or all K. None: `logits` has a column for every label.
     squared_norms : array-like of shape (n_samples,), default=None
-        Squared lengths of the features; None leaves them out of the distances.
+        Squared norms of the features; None leaves them out of the distances.
 
     Returns
     -------
@@ -50,7 +52,7 @@ def nearest_label_sets(
         (:func:`label_sets_to_csr`). Equally near sets: the one of fewest labels, and of
         these the one of the lowest label ids.
     distances : ndarray of shape (n_samples, 2)
-        Squared distances to the nearest prototype and to the next one, less the squared length of
+        Squared distances to the nearest prototype and to the next one, less the squared norm of
         the features unless `squared_norms` gives it. Infinite if there is one set only.
 
     Raises
@@ -113,7 +115,7 @@ def greedy_label_sets(
 ) -> tuple[IntArray, FloatArray]:
     r"""Nearest prototype among the sets of the largest logits, for weights of any angles.
 
-    As :func:`nearest_label_sets`, for a classifier that is no simplex. The squared length of a
+    As :func:`nearest_label_sets`, for a classifier that is no simplex. The squared norm of a
     prototype then depends on its labels, so the m largest logits need not be the nearest set of m
     labels. They are taken for it, and their distances are exact.
 
@@ -134,7 +136,7 @@ def greedy_label_sets(
     sizes : ndarray of shape (n_samples,)
         Number of labels; they are those of the so many largest logits.
     distances : ndarray of shape (n_samples, 2)
-        Squared distances, less the squared length of the features, to the nearest of these sets
+        Squared distances, less the squared norm of the features, to the nearest of these sets
         and to the next one. Infinite if there is one set only.
 
     Raises
@@ -173,13 +175,13 @@ def greedy_label_sets(
     )
     weights = weights - weights.mean(axis=0)
     logits = logits - logits.mean(axis=1, keepdims=True)
-    ids = largest_ids(logits, most)
-    sums = np.cumsum(np.take_along_axis(logits, ids, axis=1), axis=1, dtype=np.float64)
+    largest, ids = rank_rows(logits, most)
+    sums = np.cumsum(largest, axis=1, dtype=np.float64)
     distances, total = np.empty(sums.shape), np.zeros((len(logits), weights.shape[1]))
     for m in range(most):
         total += weights[ids[:, m]]
-        lengths = np.einsum("ij,ij->i", total, total)
-        distances[:, m] = scale[m] ** 2 * lengths - 2 * scale[m] * sums[:, m]
+        squares = np.einsum("ij,ij->i", total, total)
+        distances[:, m] = scale[m] ** 2 * squares - 2 * scale[m] * sums[:, m]
     sizes = np.argmin(distances, axis=1) + 1
     distances = np.hstack([distances, np.full((len(logits), 1), np.inf)])
     return sizes, np.partition(distances, 1, axis=1)[:, :2]
@@ -268,7 +270,7 @@ def divergence_label_sets(
     return _choose(distances, swap_costs, top, log_normalizers, "log_normalizers")
 
 
-def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> sparse.csr_array:
+def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> sp.csr_array:
     """Indicator of the label sets that a decoder chose.
 
     Parameters
@@ -324,38 +326,20 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
                 f"got logits of {logits.shape[1]} columns"
             )
         n_labels = logits.shape[1]
-        ids = largest_ids(logits, int(sizes.max(initial=1)))
+        ids = rank_rows(logits, max(1, int(sizes.max(initial=1))))[1]
     taken = ids[np.arange(ids.shape[1]) < sizes[:, None]].astype(np.int64)
     wrong = np.flatnonzero((taken < 0) | (taken >= n_labels))
     if len(wrong):
         raise ValueError(
             f"ranked must hold label ids between 0 and {n_labels - 1}, got {taken[wrong[0]]}"
         )
-    ends = np.concatenate([[0], np.cumsum(sizes)])
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
     ones = np.ones(len(taken), dtype=np.int8)
-    sets = sparse.csr_array((ones, taken, ends), shape=(len(ids), n_labels))
+    sets = sp.csr_array((ones, taken, indptr), shape=(len(ids), n_labels))
     sets.sort_indices()
     if not sets.has_canonical_format:
         raise ValueError("ranked must not name a label twice in a row")
     return sets
-
-
-def largest_ids(logits: npt.NDArray[Any], width: int) -> IntArray:
-    """Columns of the largest entries of every row, largest first, lowest column first on ties."""
-    width = min(max(width, 1), logits.shape[1])
-    if width == logits.shape[1]:
-        return np.argsort(-logits, axis=1, kind="stable")
-    least = np.partition(logits, -width, axis=1)[:, -width, None]
-    chosen = logits >= least
-    crowded = np.flatnonzero(np.count_nonzero(chosen, axis=1) > width)
-    if len(crowded):  # several entries share the last places: the lowest columns get them
-        some, bound = logits[crowded], least[crowded]
-        above, tied = some > bound, some == bound
-        room = width - np.count_nonzero(above, axis=1)[:, None]
-        chosen[crowded] = above | (tied & (np.cumsum(tied, axis=1) <= room))
-    ids = np.flatnonzero(chosen).reshape(len(logits), width) % logits.shape[1]
-    order = np.argsort(-np.take_along_axis(logits, ids, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(ids, order, axis=1)
 
 
 def running_means(ranked: npt.NDArray[Any]) -> FloatArray:

@@ -20,15 +20,16 @@ class ArgmaxabilityReport:
         1: argmaxable, 0: not argmaxable, -1: unknown.
     radius : ndarray of shape (n_sets,), float64
         Distance of the witness from the nearest label boundary: a lower bound of the largest that
-        there is inside the box. It is mostly within a tenth of that for the reason "programme", and
-        may be smaller by many decades for others, unless the call had ``search_radius=True``. 0 if
-        not argmaxable, NaN if unknown. Without biases it is proportional to the `box` of the call.
+        there is inside the box. It is mostly within a tenth of that for the reason "linear
+        program", and may be smaller by many decades for others, unless the call had
+        ``search_radius=True``. 0 if not argmaxable, NaN if unknown. Without biases it is
+        proportional to the `box` of the call.
     witness : ndarray of shape (n_sets, n_features), float64
         Features for which the layer predicts exactly the set; NaN where there are none.
     reason : ndarray of shape (n_sets,), str
-        How the answer was found. Argmaxable: "point", "closed form", "perceptron" or "programme";
-        "sign changes" by the theorem on Fourier columns, where no float is a witness, with the
-        radius that the closed form has in exact arithmetic.
+        How the answer was found. Argmaxable: "point", "closed form", "perceptron" or "linear
+        program"; "sign changes" by the theorem on Fourier columns, where no float is a witness,
+        with the radius that the closed form has in exact arithmetic.
         Not argmaxable: "constant label", "parallel labels" or "certificate". Unknown: "time limit"
         or "unresolved".
     conflicts : list of ndarray or None

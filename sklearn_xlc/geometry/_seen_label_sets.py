@@ -7,6 +7,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array, check_scalar
 
+from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._ranking import rank_stored
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -82,15 +85,13 @@ def seen_label_sets(
     n_samples, n_sets = len(features), len(prototypes)
     center = prototypes.mean(axis=0, dtype=np.float64).astype(prototypes.dtype)
     table = prototypes - center
-    # Length one or so, whatever the unit of the features: nothing overflows in single precision.
+    # Norm one or so, whatever the unit of the features: nothing overflows in single precision.
     scale = max(float(table.max()), -float(table.min())) or 1.0
     table = (table / scale).astype(np.float32, copy=False)
     half_norms = np.einsum("ij,ij->i", table, table, dtype=np.float64) / 2
     indices = np.empty(n_samples, dtype=np.int64)
     distances = np.empty((n_samples, 2))
-    step = max(1, memory_limit // (PAIR_BYTES * n_sets + 16 * features.shape[1]))
-    for start in range(0, n_samples, step):
-        part = slice(start, start + step)
+    for part in row_blocks(n_samples, PAIR_BYTES * n_sets + 16 * features.shape[1], memory_limit):
         shifted = ((features[part] - center) / scale).astype(np.float32)
         rows, sets = _candidates(shifted, table, half_norms)
         exact = _pair_distances(features[part], prototypes, rows, sets, memory_limit)
@@ -113,13 +114,13 @@ def _candidates(
         scores[rows, first] = np.inf
         second = scores.min(axis=1).astype(np.float64)
         scores[rows, first] = lowest
-    # Products of n terms are off by at most n u / (1 - n u) of the lengths, whatever the order
+    # Products of n terms are off by at most n u / (1 - n u) of the norms, whatever the order
     # (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); 8 for the rounded
     # inputs, norms and the difference.
     terms = (table.shape[1] + 8) * float(np.finfo(np.float32).eps) / 2
     longest = np.sqrt(2 * half_norms.max())
-    lengths = np.linalg.norm(shifted.astype(np.float64), axis=1)
-    error = terms / (1 - terms) * (lengths + longest) * longest
+    sample_norms = np.linalg.norm(shifted.astype(np.float64), axis=1)
+    error = terms / (1 - terms) * (sample_norms + longest) * longest
     # Rounded upwards, so that the comparison in single precision loses no candidate.
     bound = np.nextafter((second + 2 * error).astype(np.float32), np.float32(np.inf))
     rows, sets = np.nonzero(scores <= bound[:, None])
@@ -135,9 +136,7 @@ def _pair_distances(
 ) -> FloatArray:
     """Squared distances of pairs, in double precision from the arguments as they came."""
     exact = np.empty(len(rows))
-    step = max(1, memory_limit // (32 * features.shape[1]))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
+    for part in row_blocks(len(rows), 32 * features.shape[1], memory_limit):
         gaps = np.subtract(features[rows[part]], prototypes[sets[part]], dtype=np.float64)
         exact[part] = np.square(gaps, out=gaps).sum(axis=1)
     return exact
@@ -145,13 +144,9 @@ def _pair_distances(
 
 def _two_best(rows: IntArray, sets: IntArray, exact: FloatArray) -> tuple[IntArray, FloatArray]:
     """Nearest prototype of every row and the two least distances."""
-    order = np.lexsort((sets, exact, rows))
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))  # sorting keeps rows where they were
-    distances = np.full((len(starts), 2), np.inf)
-    distances[:, 0] = exact[order[starts]]
-    has_second = np.diff(starts, append=len(rows)) > 1
-    distances[has_second, 1] = exact[order[starts[has_second] + 1]]
-    return sets[order[starts]], distances
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))  # every row has a pair
+    best = rank_stored(-exact, np.append(starts, len(rows)), 2)
+    return sets[best[:, 0]], np.append(exact, np.inf)[best]
 
 
 def _check_matrix(values: Any, name: str) -> npt.NDArray[Any]:

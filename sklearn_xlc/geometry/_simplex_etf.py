@@ -8,19 +8,19 @@ import numpy.typing as npt
 from scipy.linalg import helmert
 from sklearn.utils import check_array, check_random_state, check_scalar
 
+from sklearn_xlc._csr import row_blocks
+
 FloatArray = npt.NDArray[np.float64]
 
 #: Sets of frequencies that a cyclic frame is chosen from.
 N_DRAWS = 32
-#: Entries of a block of temporaries: some 32 MB.
-BLOCK = 2**22
 
 
 def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> FloatArray:
     r"""Fixed unit directions of all classes: a simplex equiangular tight frame where there is one.
 
     With at least ``n_classes - 1`` features the rows are the corners of a regular simplex around
-    the origin: unit length, all cosines :math:`-1/(K-1)`, sum zero. With fewer features no such
+    the origin: unit norm, all cosines :math:`-1/(K-1)`, sum zero. With fewer features no such
     rows exist, and the result is a frame of unit rows with small cosines, see the notes.
 
     Parameters
@@ -115,7 +115,7 @@ def coherence(frame: Any) -> float:
     Parameters
     ----------
     frame : array-like of shape (n_classes, n_features)
-        Rows of any length but zero.
+        Rows of any norm but zero.
 
     Returns
     -------
@@ -142,13 +142,12 @@ def coherence(frame: Any) -> float:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if not norms.all():
         raise ValueError(
-            f"frame must have no zero row, got one in row {np.argmin(norms)}: it has no direction"
+            f"frame must have no zero row, got one in row {np.argmin(norms)}; it has no direction"
         )
     rows = rows / norms
     largest = 0.0
-    step = max(1, BLOCK // len(rows))
-    for start in range(0, len(rows), step):
-        cosines = rows[start : start + step] @ rows[start:].T
+    for part in row_blocks(len(rows), len(rows)):
+        cosines = rows[part] @ rows[part.start :].T
         np.fill_diagonal(cosines, 0)
         largest = max(largest, float(cosines.max()), float(-cosines.min()))
     return min(largest, 1.0)
@@ -237,7 +236,7 @@ def _cyclic_frame(
     frame = np.empty((n_classes, n_features))
     angles = 2 * np.pi * np.arange(modulus) / modulus
     cosines, sines = np.cos(angles), np.sin(angles)
-    for rows in _row_blocks(n_classes, n_features):
+    for rows in row_blocks(n_classes, n_features):
         k = np.arange(rows.start, rows.stop)
         turns = np.outer(k, frequencies) % modulus  # exact, whatever the size of k f
         frame[rows, 0 : 2 * len(frequencies) : 2] = np.sqrt(2 / n_features) * cosines[turns]
@@ -253,26 +252,20 @@ def _polynomial_frame(n_classes: int, n_features: int, prime: int) -> FloatArray
     waves = np.exp(2j * np.pi * np.arange(prime) / prime) / np.sqrt(prime)
     n = np.arange(prime)
     n_blocks = -(-n_classes // (2 * prime))
-    for rows in _row_blocks(n_classes, n_features):
+    for rows in row_blocks(n_classes, n_features):
         k = np.arange(rows.start, rows.stop)
-        block, place = np.divmod(k, 2 * prime)
-        phases = np.outer(place % prime, n)
+        block, offset = np.divmod(k, 2 * prime)
+        phases = np.outer(offset % prime, n)
         higher, power = block, n
         while higher.any():  # the digits of the block are the coefficients of n^2, n^3, ...
             higher, coefficient = np.divmod(higher, prime)
             power = power * n % prime
             phases += np.outer(coefficient, power)
         # A turn of its own for every block makes the column of n = 0 add up to zero as well.
-        turns = np.exp(2j * np.pi * (block / n_blocks + (place >= prime) / 4))
+        turns = np.exp(2j * np.pi * (block / n_blocks + (offset >= prime) / 4))
         values = turns[:, None] * waves[phases % prime]
         frame[rows, : 2 * prime] = values.view(np.float64)
     return frame
-
-
-def _row_blocks(n_rows: int, n_columns: int) -> list[slice]:
-    """Slices of rows whose temporaries stay small."""
-    step = max(1, BLOCK // n_columns)
-    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
 def _largest_prime(limit: int) -> int:

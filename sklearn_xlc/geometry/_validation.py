@@ -4,8 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.utils import check_array
+
+from sklearn_xlc._checks import as_array, check_indicator
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -17,42 +19,25 @@ class LinearLayer(NamedTuple):
     intercept: FloatArray | None
 
 
-def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sparse.csr_array:
+def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
     """Assignments as canonical CSR ones, a single one as one row."""
-    if not sparse.issparse(y):
-        y = np.asarray(y)
-        if y.dtype.kind not in "biuf":
-            raise ValueError(f"{name} must hold the numbers 0 and 1, got dtype {y.dtype}")
-        if y.ndim == 1:
-            y = y[None, :]
-        if y.ndim != 2:
-            raise ValueError(
-                f"{name} must have shape (n_labels,) or (n_sets, n_labels), got {y.shape}"
-            )
-    sets = sparse.csr_array(y, copy=True)
-    sets.sum_duplicates()
-    sets.eliminate_zeros()
-    bad = np.flatnonzero(sets.data != 1)
-    if len(bad):
-        row = np.searchsorted(sets.indptr, bad[0], side="right") - 1
-        raise ValueError(
-            f"{name} must hold only 0 and 1, got {sets.data[bad[0]]} in row {row}, "
-            f"label {sets.indices[bad[0]]}"
-        )
+    if not sp.issparse(y):
+        y = as_array(y, name)
+        y = y[None, :] if y.ndim == 1 else y
+    sets = check_indicator(y, name)
     if sets.shape[1] == 0:
         raise ValueError(f"{name} must have at least one label, got shape {sets.shape}")
     if n_labels is not None and sets.shape[1] != n_labels:
         raise ValueError(
             f"{name} has {sets.shape[1]} labels, but the layer has {n_labels} (rows of coef)"
         )
-    ones = np.ones(sets.nnz, dtype=np.int8)
-    return sparse.csr_array((ones, sets.indices, sets.indptr), shape=sets.shape)
+    return sets
 
 
 def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     """Weights and biases from arrays, a fitted linear estimator, or a torch linear layer."""
     coef, intercept = _to_numpy(coef), _to_numpy(intercept)
-    if not isinstance(coef, (np.ndarray, list, tuple)) and not sparse.issparse(coef):
+    if not isinstance(coef, (np.ndarray, list, tuple)) and not sp.issparse(coef):
         found = _layer_of_object(coef)
         if found is not None:
             if intercept is not None:
@@ -60,7 +45,7 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
                     "intercept must be None where coef is a model, which brings its own biases"
                 )
             coef, intercept = found
-    if sparse.issparse(coef):
+    if sp.issparse(coef):
         coef = coef.toarray()
     weights = check_array(coef, dtype=np.float64, order="C", input_name="coef")
     if intercept is None:
@@ -120,7 +105,7 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
     """Weights and bias of one binary classifier; an empty row and +-1 for a constant one."""
     if hasattr(estimator, "coef_"):
         weights = estimator.coef_
-        weights = weights.toarray() if sparse.issparse(weights) else np.asarray(weights)
+        weights = weights.toarray() if sp.issparse(weights) else np.asarray(weights)
         if weights.size == weights.shape[-1]:
             bias = np.asarray(getattr(estimator, "intercept_", 0.0)).reshape(-1)[0]
             return weights.reshape(-1).astype(np.float64), float(bias)

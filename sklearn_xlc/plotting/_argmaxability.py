@@ -17,7 +17,7 @@ STYLES = {
     "not argmaxable": ("#D55E00", "x", True),
     "unknown": ("0.25", "D", True),
 }
-# Smaller radii, known only from logarithms, have no place in a picture.
+# Smaller radii, known only from logarithms, cannot be drawn.
 SMALLEST = 1e-200
 # Shares of the height.
 STRIP = 0.22
@@ -29,8 +29,8 @@ class ArgmaxabilityDisplay:
 
     Label sets that are not argmaxable have no region, and those that could not be decided, or whose
     witness is at the limit of floats, have no known radius: they stand in a strip below the axis.
-    A filled marker is a radius found by the programme, which searches for the largest; a hollow one
-    is that of the first witness at hand, and the region may be larger by many decades.
+    A filled marker is a radius found by the linear program, which searches for the largest; a
+    hollow one is that of the first witness found, and the region may be larger by many decades.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class ArgmaxabilityDisplay:
 
 def _groups(report: ArgmaxabilityReport) -> dict[str, Any]:
     """Masks of the groups that are not empty, by their names."""
-    reachable, sought = report.status == 1, report.reason == "programme"
+    reachable, sought = report.status == 1, report.reason == "linear program"
     masks = (reachable & sought, reachable & ~sought, report.status == 0, report.status == -1)
     return {name: mask for name, mask in zip(STYLES, masks) if mask.any()}
 

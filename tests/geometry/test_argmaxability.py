@@ -151,7 +151,7 @@ def test_small_integer_layers_against_exact_elimination():
     reasons = {check_random_case(seed) for seed in range(600)}
     assert reasons >= {
         "perceptron",
-        "programme",
+        "linear program",
         "constant label",
         "parallel labels",
         "certificate",
@@ -256,7 +256,7 @@ def test_parallel_labels(rows, biases, y, status):
 
 
 def test_region_outside_the_box_is_found():
-    # x > 10^6 and x < 10^6 + 1: far outside the box of the programme.
+    # x > 10^6 and x < 10^6 + 1: far outside the box of the linear program.
     report = verify_argmaxable([[1.0], [-1.0]], [1, 1], [-1e6, 1e6 + 1])
     assert report.status.tolist() == [1]
     assert 1e6 < report.witness[0, 0] < 1e6 + 1
@@ -348,7 +348,7 @@ def test_time_limit_ends_in_unknown(rng):
 
 def test_claims_of_the_solver_are_no_answer(monkeypatch, rng):
     from sklearn_xlc.geometry import _decision
-    from sklearn_xlc.geometry._programme import Ball
+    from sklearn_xlc.geometry._linear_program import Ball
 
     def lying(rows, offsets, box, time_limit):
         weights = np.full(len(rows), 1 / len(rows))
@@ -375,7 +375,7 @@ def test_points_are_tried_first(rng):
 
 def test_points_in_blocks(monkeypatch, rng):
     W, X = rng.normal(size=(50, 6)), rng.normal(size=(30, 6))
-    monkeypatch.setattr(module, "BLOCK_ENTRIES", 100)
+    monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", 100)
     report = verify_argmaxable(W, X @ W.T > 0, points=X)
     assert set(report.reason) == {"point"}
 
@@ -460,7 +460,7 @@ def test_progress(capsys, rng):
             (TRIANGLE, [1, 0, 2]),
             {},
             ValueError,
-            "Y must hold only 0 and 1, got 2 in row 0, label 2",
+            "Y must hold 0 and 1 only, got 2 in row 0, column 2",
         ),
         ((TRIANGLE[0], [1, 0, 0]), {}, ValueError, "Expected 2D array"),
         ((TRIANGLE * np.nan, [1, 0, 0]), {}, ValueError, "coef contains NaN"),
@@ -514,7 +514,7 @@ def test_search_radius_also_improves_on_points():
     assert first.reason[0] == "point"
     best = verify_argmaxable(W, y, points=point, search_radius=True)
     assert best.radius[0] > first.radius[0]
-    assert best.reason[0] == "programme"
+    assert best.reason[0] == "linear program"
 
 
 def test_a_pipeline_is_told_to_pass_its_last_step():

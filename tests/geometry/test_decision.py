@@ -25,7 +25,7 @@ def test_a_label_without_weights_follows_its_bias():
 
 
 @pytest.mark.parametrize("factor", [2.0, -0.5])
-def test_parallel_labels_are_settled_without_a_programme(factor):
+def test_parallel_labels_are_settled_without_a_linear_program(factor):
     coef = [[1.0, 2.0], [factor, 2 * factor], [3.0, -1.0]]
     contradiction = [0] if factor > 0 else [0, 1]
     found = verdict(coef, contradiction)

@@ -152,11 +152,15 @@ def test_full_rank_is_refused_with_the_reason(n_labels, max_active):
         (lambda: fourier_forward([1.0], 6, "dct"), ValueError, "method must be one of.*'dct'"),
         (lambda: fourier_adjoint(np.ones(4), 2), ValueError, "full-rank"),
         (lambda: fourier_adjoint(np.ones(4), 1, "dct"), ValueError, "method must be one of"),
-        (lambda: fourier_witness([0, 2, 0], 1), ValueError, "only 0 and 1, got 2 in row 0"),
+        (lambda: fourier_witness([0, 2, 0], 1), ValueError, "0 and 1 only, got 2 in row 0"),
         (lambda: fourier_witness(np.eye(3), 1), ValueError, "one assignment, got 3 rows"),
-        (lambda: witness_margin(5, [1.0, 2.0], [0] * 5), ValueError, "odd length, got 2"),
+        (
+            lambda: witness_margin(5, [1.0, 2.0], [0] * 5),
+            ValueError,
+            "odd number of entries, got 2",
+        ),
         (lambda: witness_margin(5, [1.0], [0] * 4), ValueError, "y has 4 labels.*layer has 5"),
-        (lambda: witness_margin(np.eye(3), [1.0], [0] * 3), ValueError, "x has length 1.*3 col"),
+        (lambda: witness_margin(np.eye(3), [1.0], [0] * 3), ValueError, "x has 1 entries.*3 col"),
         (lambda: witness_margin(np.eye(3), np.eye(3), [0] * 3), ValueError, "x must have shape"),
     ],
 )

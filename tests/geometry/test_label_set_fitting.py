@@ -69,7 +69,7 @@ def test_scales_in_blocks(rng, monkeypatch):
     weights, features = rng.standard_normal((7, 3)), rng.standard_normal((50, 3))
     Y = random_sets(rng, rng.integers(0, 4, 50), 7)
     whole = fit_label_set_scales(features, Y, weights)
-    monkeypatch.setattr("sklearn_xlc.geometry._label_set_fitting.BLOCK", 20)
+    monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", 20)
     np.testing.assert_allclose(fit_label_set_scales(features, Y, weights), whole, rtol=1e-12)
 
 
@@ -134,7 +134,7 @@ W = np.eye(3)
         (lambda: fit_label_set_scales(W, W[:, :2], W), ValueError, "Y has 2 labels"),
         (lambda: fit_label_set_scales(W, 0 * W, W), ValueError, "Y must have a row whose"),
         (lambda: fit_label_set_scales(W, 0 * W + 1, W), ValueError, "Y must have a row whose"),
-        (lambda: fit_label_set_scales(W, 2 * W, W), ValueError, "Y must hold only 0 and 1"),
+        (lambda: fit_label_set_scales(W, 2 * W, W), ValueError, "Y must hold 0 and 1 only"),
         (lambda: fit_label_set_scales(W, W, W, 0), ValueError, "max_labels == 0"),
         (lambda: fit_temperature(W, W[:2]), ValueError, "Y must have 3 rows"),
         (lambda: fit_temperature(W, W[:, :2]), ValueError, "Y has 2 labels"),

@@ -4,8 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.special import log_softmax, logsumexp
 
@@ -16,7 +14,6 @@ from sklearn_xlc.geometry import (
     nearest_label_sets,
     simplex_etf,
 )
-from sklearn_xlc.geometry._label_sets import largest_ids
 
 SIZES = [(K, M) for K in range(2, 13) for M in range(1, min(K, 6) + 1)]
 
@@ -174,17 +171,6 @@ def test_one_set_alone_has_no_runner_up():
     # Two labels, both or the larger one: three sets of at most two labels.
     assert divergence_label_sets([[1.0, 0.0]])[0].tolist() == [2]
     assert divergence_label_sets([[2.0, 0.0]])[0].tolist() == [1]
-
-
-@settings(derandomize=True, max_examples=150, deadline=None)
-@given(
-    st.integers(1, 6), st.integers(1, 15), st.integers(1, 16), st.integers(0, 10**6), st.booleans()
-)
-def test_largest_ids_are_a_stable_sort(n_samples, n_labels, width, seed, single):
-    logits = np.random.default_rng(seed).integers(0, 4, (n_samples, n_labels))
-    logits = logits.astype(np.float32 if single else np.float64)
-    expected = np.argsort(-logits, axis=1, kind="stable")[:, :width]
-    np.testing.assert_array_equal(largest_ids(logits, width), expected)
 
 
 def test_indicator_form(rng):

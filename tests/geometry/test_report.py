@@ -14,7 +14,7 @@ def report():
         status=np.array([1, 1, 0, -1], dtype=np.int8),
         radius=np.array([2.0, 1e-9, 0.0, np.nan]),
         witness=np.array([[1.0], [2.0], [np.nan], [np.nan]]),
-        reason=np.array(["point", "programme", "certificate", "time limit"]),
+        reason=np.array(["point", "linear program", "certificate", "time limit"]),
         conflicts=[None, None, np.array([0, 2]), None],
         n_active=np.array([1, 2, 3, 4]),
         n_labels=5,

@@ -122,13 +122,13 @@ def test_coherence_in_blocks(rng, monkeypatch):
     frame = rng.standard_normal((30, 5))
     whole = coherence(frame)
     for block in (1, 60, 100):
-        monkeypatch.setattr("sklearn_xlc.geometry._simplex_etf.BLOCK", block)
+        monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", block)
         assert coherence(frame) == pytest.approx(whole, rel=1e-14)
 
 
 def test_frames_in_blocks(monkeypatch):
     whole = [simplex_etf(1000, 128), simplex_etf(40, 9)]
-    monkeypatch.setattr("sklearn_xlc.geometry._simplex_etf.BLOCK", 1000)
+    monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", 1000)
     np.testing.assert_array_equal(simplex_etf(1000, 128), whole[0])
     np.testing.assert_array_equal(simplex_etf(40, 9), whole[1])
 

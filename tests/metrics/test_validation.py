@@ -25,7 +25,7 @@ NAN = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, np.nan, 0.2, 0.1]])
             np.array([["a", "b"], ["c", "d"]]),
             r"y_true must be a two-dimensional matrix of numbers, got shape \(2, 2\) and dtype <U1",
         ),
-        (np.array([[3], [2]]), r"got 3 in row 0; class ids go in a 1-D array"),
+        (np.array([[3], [2]]), r"got 3 in row 0, column 0; class ids go in a 1-D array"),
         (Y_TRUE[None], r"y_true must be an indicator .* got shape \(1, 2, 4\)"),
         (1, r"y_true must be an indicator .* got shape \(\)"),
         (sparse.coo_array(np.array([0, 1])), r"y_true must be an indicator .* got shape \(2,\)"),

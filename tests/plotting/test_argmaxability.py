@@ -9,7 +9,7 @@ from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.plotting import ArgmaxabilityDisplay
 
 
-def make_report(status, radius, n_active, reason="programme"):
+def make_report(status, radius, n_active, reason="linear program"):
     n = len(status)
     return ArgmaxabilityReport(
         status=np.array(status, dtype=np.int8),
@@ -64,7 +64,7 @@ def test_one_answer_only(status):
 
 def test_lower_bounds_are_told_from_radii():
     report = make_report([1, 1, 0], [5.0, 1e-3, 0.0], [1, 2, 3])
-    report.reason[:] = ["programme", "perceptron", "certificate"]
+    report.reason[:] = ["linear program", "perceptron", "certificate"]
     display = ArgmaxabilityDisplay.from_report(report)
     points = drawn(display.ax_)
     np.testing.assert_allclose(points["argmaxable"][:, 1], [5.0])

@@ -1,12 +1,12 @@
-"""The programme finds the largest ball, and the perceptron finds points of fat cones."""
+"""The linear program finds the largest ball, and the perceptron finds points of fat cones."""
 
 import time
 
 import numpy as np
 import pytest
 
-from sklearn_xlc.geometry import _programme as module
-from sklearn_xlc.geometry._programme import column_scales, largest_ball, perceptron, unit_rows
+from sklearn_xlc.geometry import _linear_program as module
+from sklearn_xlc.geometry._linear_program import column_scales, largest_ball, perceptron, unit_rows
 
 
 def test_ball_in_a_triangle():

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy.sparse as sp
 from scipy.optimize import linprog
 
 FloatArray = npt.NDArray[np.float64]
@@ -13,17 +13,17 @@ FloatArray = npt.NDArray[np.float64]
 TOLERANCE = 1e-9
 # The search for the largest ball ends at this share of it: the last rounds gain next to nothing.
 GOOD_SHARE = 0.9
-# Labels that enter the programme at a time.
+# Labels that enter the linear program (LP) at a time.
 LABELS_PER_FEATURE = 3
 N_PERCEPTRON_STEPS = 300
-# A point nearer to a boundary, as a share of its norm, is left to the programme: it finds a better.
+# A point nearer to a boundary, as a share of its norm, is left to the LP: it finds a better.
 MIN_MARGIN = 1e-6
-# A combination of unit rows longer than this is no certificate, and not worth an exact proof.
+# A combination of unit rows with a larger entry is no certificate, and not worth an exact proof.
 MAX_DEFECT = 1e-6
 
 
 class Ball(NamedTuple):
-    """Solution of the Chebyshev programme.
+    """Solution of the Chebyshev LP.
 
     ``weights`` are the multipliers of the labels, and None unless they combine the rows to zero
     within the accuracy of the solver.
@@ -39,7 +39,7 @@ def largest_ball(
 ) -> Ball | None:
     r"""Centre and radius of the largest ball where all ``rows @ x + offsets`` are positive.
 
-    The Chebyshev programme: maximise r subject to :math:`a_i x + c_i \ge r` and
+    The Chebyshev LP: maximise r subject to :math:`a_i x + c_i \ge r` and
     :math:`|x_j| \le B`, for rows of norm 1. A negative r says by how much the best point fails.
 
     Parameters
@@ -96,7 +96,7 @@ def largest_ball(
 def _solve_dual(
     rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
 ) -> Ball | None:
-    """The programme for all given rows, through its dual.
+    """The LP for all given rows, through its dual.
 
     That has n_features + 1 equations rather than n_labels inequalities: minimise
     c' lambda + B ||A' lambda||_1 over lambda >= 0 of sum 1. Its optimal vertex has at most
@@ -106,10 +106,10 @@ def _solve_dual(
     n_labels, n_features = rows.shape
     costs = np.full(n_labels + 2 * n_features, box)
     costs[:n_labels] = 0.0 if offsets is None else offsets
-    eye = sparse.eye_array(n_features)
-    ones = sparse.csr_array(np.ones((1, n_labels)))
-    equations = sparse.block_array(
-        [[sparse.csr_array(rows.T), -eye, eye], [ones, None, None]], format="csc"
+    eye = sp.eye_array(n_features)
+    ones = sp.csr_array(np.ones((1, n_labels)))
+    equations = sp.block_array(
+        [[sp.csr_array(rows.T), -eye, eye], [ones, None, None]], format="csc"
     )
     right = np.append(np.zeros(n_features), 1.0)
     result = linprog(
