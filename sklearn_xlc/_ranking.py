@@ -63,18 +63,18 @@ def _select(
     lowest = np.partition(scores, cut, axis=1)[:, cut, None]
     chosen = scores >= lowest
     rows = np.flatnonzero(np.count_nonzero(chosen, axis=1) > k)
-    if len(rows):  # several entries share the last places
+    if len(rows):  # several entries share the last ranks
         tied = scores[rows] == lowest[rows]
-        n_places = k - np.count_nonzero(chosen[rows] & ~tied, axis=1)[:, None]
+        n_ranks = k - np.count_nonzero(chosen[rows] & ~tied, axis=1)[:, None]
         if ids is None:
-            placed = np.cumsum(tied, axis=1) <= n_places
+            kept_ties = np.cumsum(tied, axis=1) <= n_ranks
         else:
             # A stable sort is linear in the common case of ids that ascend already.
             by_id = np.argsort(ids[rows], axis=1, kind="stable")
             rank = np.cumsum(np.take_along_axis(tied, by_id, axis=1), axis=1)
-            placed = np.empty_like(tied)
-            np.put_along_axis(placed, by_id, rank <= n_places, axis=1)
-        chosen[rows] &= ~tied | placed
+            kept_ties = np.empty_like(tied)
+            np.put_along_axis(kept_ties, by_id, rank <= n_ranks, axis=1)
+        chosen[rows] &= ~tied | kept_ties
     return chosen
 
 

@@ -194,7 +194,7 @@ class _RowParser:
                 raise _FormatError(f"the header announces {n_samples} rows, but here is another")
             return  # blank lines after the last row
         if b"_" in line:  # int and float would skip it
-            raise _FormatError("'_' has no place in a number")
+            raise _FormatError("'_' does not belong in a number")
         labels: list[int] = []
         # A token with a colon is never a list of labels, whether or not a space precedes it.
         if tokens and not line[:1].isspace() and b":" not in tokens[0]:

@@ -56,7 +56,7 @@ def neural_collapse(
           :math:`\big\| AA' / \|AA'\|_F - (I - 11'/K) / \sqrt{K-1} \big\|_F` with the rows
           :math:`\mu_k - \mu_G` in A;
         - ``"nc2_weights"``, float: the same with A = `weights`, for all labels;
-        - ``"nc3"``, float: self-duality, the same with :math:`W A'` in place of :math:`AA'`, where
+        - ``"nc3"``, float: self-duality, the same with :math:`W A'` instead of :math:`AA'`, where
           W holds the weights of the K classes;
         - ``"ncm"``, dict from int to float: for every number m > 1 of labels of a row, the mean
           angle between the mean features of a label set and the sum of the means of its labels,
@@ -83,7 +83,7 @@ def neural_collapse(
     *Difference from the authors' code.* It leaves the means uncentred in `nc2_means`, which is then
     0.32 for ten orthonormal means although these are a simplex around their mean; it divides the
     sum of features that gives the global mean by the number of all rows, not of those it has
-    summed; and it adds class sums up in the place of each class's first feature. Here are the
+    summed; and it adds class sums up in the position of each class's first feature. Here are the
     definitions. Where classes have unequal numbers of rows, every class counts alike in
     :math:`\mu_G`, so that a simplex of means stays one.
 

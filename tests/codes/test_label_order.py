@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
 from sklearn_xlc.codes import _label_order as module
@@ -23,14 +23,14 @@ def planted(rng, n_clusters, cluster_size, n_features=64, rows_per_label=6):
 
 
 def random_problem(rng, n_samples, n_features, n_labels):
-    X = sparse.random_array((n_samples, n_features), density=0.2, random_state=rng, format="csr")
-    Y = sparse.random_array((n_samples, n_labels), density=0.05, random_state=rng, format="csr")
+    X = sp.random_array((n_samples, n_features), density=0.2, random_state=rng, format="csr")
+    Y = sp.random_array((n_samples, n_labels), density=0.05, random_state=rng, format="csr")
     return X, Y
 
 
-def assert_permutation(places, n_labels):
-    assert places.dtype == np.int64
-    np.testing.assert_array_equal(np.sort(places), np.arange(n_labels))
+def assert_permutation(positions, n_labels):
+    assert positions.dtype == np.int64
+    np.testing.assert_array_equal(np.sort(positions), np.arange(n_labels))
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 17])
@@ -39,25 +39,25 @@ def test_given_is_the_identity(n_labels):
 
 
 def test_random_is_a_seeded_permutation():
-    places = label_order("random", 1000, random_state=3)
-    assert_permutation(places, 1000)
-    np.testing.assert_array_equal(places, label_order("random", 1000, random_state=3))
-    assert not np.array_equal(places, label_order("random", 1000, random_state=4))
-    assert not np.array_equal(places, np.arange(1000))
+    positions = label_order("random", 1000, random_state=3)
+    assert_permutation(positions, 1000)
+    np.testing.assert_array_equal(positions, label_order("random", 1000, random_state=3))
+    assert not np.array_equal(positions, label_order("random", 1000, random_state=4))
+    assert not np.array_equal(positions, np.arange(1000))
 
 
 @pytest.mark.parametrize("container", [list, tuple, np.array, lambda x: np.array(x, np.uint8)])
 def test_permutation_of_the_user(container):
-    places = label_order(container([2, 0, 3, 1]), 4)
-    assert places.dtype == np.int64
-    assert places.tolist() == [2, 0, 3, 1]
+    positions = label_order(container([2, 0, 3, 1]), 4)
+    assert positions.dtype == np.int64
+    assert positions.tolist() == [2, 0, 3, 1]
 
 
 def test_permutation_of_the_user_is_copied():
-    given_places = np.array([1, 0])
-    places = label_order(given_places, 2)
-    places[0] = 7
-    assert given_places.tolist() == [1, 0]
+    given_positions = np.array([1, 0])
+    positions = label_order(given_positions, 2)
+    positions[0] = 7
+    assert given_positions.tolist() == [1, 0]
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
@@ -75,10 +75,10 @@ def test_clustered_is_a_permutation(n_labels, n_heads, seed, dense):
 @pytest.mark.parametrize("lengths", [(8, 5), (2, 4, 5)])
 def test_planted_clusters_share_their_leading_digits(rng, dtype, sparse_x, lengths):
     X, Y, cluster = planted(rng, 8, 5)
-    X = sparse.csr_array(X.astype(dtype)) if sparse_x else X.astype(dtype)
+    X = sp.csr_array(X.astype(dtype)) if sparse_x else X.astype(dtype)
     for seed in range(5):
-        places = label_order("clustered", 40, X, sparse.csr_array(Y), lengths, seed)
-        parents = MixedRadix(40, lengths).encode(places)[:, :-1]
+        positions = label_order("clustered", 40, X, sp.csr_array(Y), lengths, seed)
+        parents = MixedRadix(40, lengths).encode(positions)[:, :-1]
         # As many different (parent, cluster) pairs as clusters: one parent each.
         pairs = np.unique(np.column_stack([parents, cluster]), axis=0)
         assert len(pairs) == 8
@@ -102,42 +102,42 @@ def test_hierarchy_of_clusters_is_followed(rng):
 
 def test_default_groups_hold_sixteen(rng):
     X, Y, cluster = planted(rng, 4, 16)
-    places = label_order("clustered", 64, X, Y, random_state=0)
-    assert len(set(zip(places // 16, cluster))) == 4
+    positions = label_order("clustered", 64, X, Y, random_state=0)
+    assert len(set(zip(positions // 16, cluster))) == 4
 
 
 def test_dense_equals_sparse(rng):
     X, Y = random_problem(rng, 80, 30, 50)
     expected = label_order("clustered", 50, X.toarray(), Y.toarray(), (10, 5), 0)
-    for convert in (sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
-        places = label_order("clustered", 50, convert(X), convert(Y), (10, 5), 0)
-        np.testing.assert_array_equal(places, expected)
+    for convert in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array):
+        positions = label_order("clustered", 50, convert(X), convert(Y), (10, 5), 0)
+        np.testing.assert_array_equal(positions, expected)
 
 
 def test_scale_of_rows_and_stored_zeros_do_not_matter(rng):
     X, Y = random_problem(rng, 80, 30, 50)
     expected = label_order("clustered", 50, X, Y, (10, 5), 0)
     # Powers of two scale without rounding.
-    scaled = sparse.csr_array(sparse.diags_array(2.0 ** rng.integers(-3, 4, size=80)) @ X)
-    padded = sparse.csr_array(Y.astype(bool).astype(float))
-    padded = sparse.vstack([padded, sparse.csr_array(np.ones((1, 50)))]).tocsr()
+    scaled = sp.csr_array(sp.diags_array(2.0 ** rng.integers(-3, 4, size=80)) @ X)
+    padded = sp.csr_array(Y.astype(bool).astype(float))
+    padded = sp.vstack([padded, sp.csr_array(np.ones((1, 50)))]).tocsr()
     padded.data[padded.indptr[-2] :] = 0.0
-    scaled = sparse.vstack([scaled, sparse.csr_array(np.ones((1, 30)))]).tocsr()
-    places = label_order("clustered", 50, scaled, padded, (10, 5), 0)
-    np.testing.assert_array_equal(places, expected)
+    scaled = sp.vstack([scaled, sp.csr_array(np.ones((1, 30)))]).tocsr()
+    positions = label_order("clustered", 50, scaled, padded, (10, 5), 0)
+    np.testing.assert_array_equal(positions, expected)
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_labels_without_rows_come_last_in_their_order(rng, convert):
     X, Y, _ = planted(rng, 4, 5)
     unseen = [0, 7, 19]
     Y[:, unseen] = 0
-    places = label_order("clustered", 20, convert(X), convert(Y), (4, 5), 0)
-    assert_permutation(places, 20)
-    assert places[unseen].tolist() == [17, 18, 19]
+    positions = label_order("clustered", 20, convert(X), convert(Y), (4, 5), 0)
+    assert_permutation(positions, 20)
+    assert positions[unseen].tolist() == [17, 18, 19]
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_no_label_seen_at_all(convert):
     X, Y = convert(np.ones((3, 2))), convert(np.zeros((3, 4)))
     np.testing.assert_array_equal(label_order("clustered", 4, X, Y, (2, 2), 0), np.arange(4))
@@ -168,19 +168,19 @@ def test_input_is_left_alone(rng):
 
 
 def test_centroids_by_hand():
-    X = sparse.csr_array(np.array([[3.0, 4.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 5.0]]))
-    Y = sparse.csr_array(np.array([[1.0, 0, 1], [1.0, 0, 0], [0.0, 0, 1]]))
+    X = sp.csr_array(np.array([[3.0, 4.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 5.0]]))
+    Y = sp.csr_array(np.array([[1.0, 0, 1], [1.0, 0, 0], [0.0, 0, 1]]))
     expected = np.array([[0.6, 1.8, 0.0], [0, 0, 0], [0.6, 0.8, 1.0]])
     expected[[0, 2]] /= np.linalg.norm(expected[[0, 2]], axis=1, keepdims=True)
     for data in (X, X.toarray()):
         centroids = module._label_centroids(data, Y)
-        dense = centroids.toarray() if sparse.issparse(centroids) else centroids
+        dense = centroids.toarray() if sp.issparse(centroids) else centroids
         np.testing.assert_allclose(dense, expected, rtol=1e-12)
 
 
 def test_centroids_in_blocks_equal_centroids_at_once(rng, monkeypatch):
     X, Y = random_problem(rng, 60, 20, 30)
-    Y = sparse.csr_array(Y != 0)
+    Y = sp.csr_array(Y != 0)
     expected = module._label_centroids(X, Y).toarray()
     monkeypatch.setattr(module, "BLOCK_ENTRIES", 7)
     np.testing.assert_array_equal(module._label_centroids(X, Y).toarray(), expected)
@@ -188,7 +188,7 @@ def test_centroids_in_blocks_equal_centroids_at_once(rng, monkeypatch):
 
 def test_long_centroids_keep_their_largest_entries(monkeypatch):
     monkeypatch.setattr(module, "MAX_CENTROID_ENTRIES", 2)
-    matrix = sparse.csr_array(
+    matrix = sp.csr_array(
         np.array([[1.0, -3.0, 2.0, 0.0], [0.0, 0, 0, 0], [0.0, 5, 0, 0], [1.0, 1, 1, 1]])
     )
     expected = [[0, -3, 2, 0], [0, 0, 0, 0], [0, 5, 0, 0], [1, 1, 0, 0]]

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
@@ -43,7 +43,7 @@ def test_random_groups_are_full_but_one():
     assert sorted(np.bincount(groups)) == [3, *[10] * 10]
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_clusters_are_found(convert):
     centres = np.array([[9.0, 1, 1], [8, 2, 1], [1, 9, 1], [1, 8, 3]]) * 10
     X, cluster = make_blobs(64, centers=centres, cluster_std=0.1, random_state=0)
@@ -100,7 +100,7 @@ def test_same_seed_same_groups():
 
 
 def test_input_is_left_alone():
-    Y = sparse.csr_array(np.array([[3.0, 0.0], [0.0, 2.0]]))
+    Y = sp.csr_array(np.array([[3.0, 0.0], [0.0, 2.0]]))
     X = np.array([[2.0, 0.0], [0.0, 5.0]])
     make_aggregated(Y, 1, X, "cluster", random_state=0)
     assert Y.data.tolist() == [3, 2]

@@ -5,9 +5,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from sklearn.metrics import accuracy_score
 from sklearn.preprocessing import normalize
 from sklearn.utils.multiclass import type_of_target
@@ -25,7 +25,7 @@ def centroid_ranking(X, Y, X_new):
 
 
 def one_hot(y, n_labels):
-    return sparse.csr_matrix((np.ones(len(y)), y, np.arange(len(y) + 1)), shape=(len(y), n_labels))
+    return sp.csr_matrix((np.ones(len(y)), y, np.arange(len(y) + 1)), shape=(len(y), n_labels))
 
 
 @SETTINGS
@@ -58,7 +58,7 @@ def test_any_size_gives_well_formed_data(
         assert rows.has_canonical_format
         assert rows.data.min() > 0
         assert np.diff(rows.indptr).max() <= own
-        np.testing.assert_allclose(sparse.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+        np.testing.assert_allclose(sp.linalg.norm(rows, axis=1), 1, rtol=1e-6)
 
 
 @BOTH

@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import sparse
 from sklearn.utils.multiclass import type_of_target
 
 from sklearn_xlc.datasets import dump_xmc_file, load_xmc_file
@@ -45,9 +45,9 @@ def problems(draw):
     width = 32 if dtype == np.float32 else 64
     finite = st.floats(allow_nan=False, allow_infinity=False, width=width)
     values = draw(hnp.arrays(dtype, int(stored.sum()), elements=finite))
-    X = sparse.csr_matrix(stored.astype(dtype))
+    X = sp.csr_matrix(stored.astype(dtype))
     X.data = values
-    return X, sparse.csr_matrix(labelled.astype(np.int32))
+    return X, sp.csr_matrix(labelled.astype(np.int32))
 
 
 @SETTINGS
@@ -68,7 +68,7 @@ def test_values_survive_bit_for_bit(tmp_path, rng, dtype):
     random_bits = rng.integers(np.iinfo(width).max, size=20_000, dtype=width).view(dtype)
     edges = [info.max, -info.max, info.tiny, info.smallest_subnormal, -0.0, 0.0, 1.0, 0.1, 2**24]
     values = np.concatenate([random_bits[np.isfinite(random_bits)], np.array(edges, dtype=dtype)])
-    X = sparse.csr_matrix((values, np.arange(len(values)), [0, len(values)]))
+    X = sp.csr_matrix((values, np.arange(len(values)), [0, len(values)]))
     dump_xmc_file(X, np.ones((1, 1)), tmp_path / "data.txt")
     assert_same_bits(load_xmc_file(tmp_path / "data.txt", dtype=dtype)[0].data, values)
 
@@ -111,7 +111,7 @@ def test_gzip_is_known_by_name_or_content(tmp_path):
 
 
 def test_gzip_bytes_are_reproducible(tmp_path, rng):
-    X, Y = sparse.random(50, 20, 0.3, format="csr", random_state=rng), np.eye(50)
+    X, Y = sp.random(50, 20, 0.3, format="csr", random_state=rng), np.eye(50)
     dump_xmc_file(X, Y, tmp_path / "a.gz")
     dump_xmc_file(X, Y, tmp_path / "b.gz")
     dump_xmc_file(X, Y, tmp_path / "plain")
@@ -141,7 +141,7 @@ MALFORMED = {
     "label twice": ("1 3 2\n1,0,1 0:1\n", 2, "label id 1 occurs twice"),
     "label with spaces": ("1 3 2\n0, 1 0:1\n", 2, "label id '' is not a whole number"),
     "label after space": ("1 3 2\n 1 0:1\n", 2, "'1' is not of the form feature:value"),
-    "underscore": ("1 30 20\n1_0 0:1\n", 2, "'_' has no place"),
+    "underscore": ("1 30 20\n1_0 0:1\n", 2, "'_' does not belong"),
     "feature too large": ("1 3 2\n0 3:1\n", 2, "feature id 3 is out of range.*3 features"),
     "feature negative": ("1 3 2\n0 -1:1\n", 2, "feature id -1 is out of range"),
     "feature no number": ("1 3 2\n0 a:1\n", 2, "feature id 'a' is not a whole number"),
@@ -212,7 +212,7 @@ REFUSED = {
     "X complex": ([[1j]], [[1]], "X must be .* matrix of numbers.* dtype complex128"),
     "X nan": ([[1.0], [np.nan]], [[1], [1]], "X must be finite, got nan in row 1"),
     "X inf sparse": (
-        sparse.csr_array([[0.0, 0.0], [0.0, np.inf]]),
+        sp.csr_array([[0.0, 0.0], [0.0, np.inf]]),
         np.eye(2),
         "X must be finite, got inf in row 1",
     ),
@@ -221,7 +221,7 @@ REFUSED = {
     "Y nan": ([[1.0]], [[np.nan]], "got nan in row 0"),
     "Y repeated": (
         [[1.0]],
-        sparse.csr_matrix(([1, 1], [0, 0], [0, 2]), shape=(1, 1)),
+        sp.csr_matrix(([1, 1], [0, 0], [0, 2]), shape=(1, 1)),
         "more than once, got 2 in row 0",
     ),
 }
@@ -234,7 +234,7 @@ def test_dump_refuses_bad_input_and_leaves_no_file(tmp_path, X, Y, fault):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("make", [np.asarray, sparse.coo_array, sparse.csc_matrix])
+@pytest.mark.parametrize("make", [np.asarray, sp.coo_array, sp.csc_matrix])
 @pytest.mark.parametrize("dtype", [bool, np.int64, np.float64])
 def test_dump_takes_any_container(tmp_path, make, dtype):
     X, Y = np.array([[0, 1], [1, 0]], dtype=dtype), np.array([[1, 0, 1], [0, 0, 0]], dtype=dtype)
@@ -245,8 +245,8 @@ def test_dump_takes_any_container(tmp_path, make, dtype):
 
 
 def test_dump_leaves_its_input_alone(tmp_path):
-    X = sparse.csr_matrix(([1.0, 2.0, 3.0], [1, 0, 1], [0, 3]), shape=(1, 2))
-    Y = sparse.csr_matrix(([0, 1], [0, 1], [0, 2]), shape=(1, 2))
+    X = sp.csr_matrix(([1.0, 2.0, 3.0], [1, 0, 1], [0, 3]), shape=(1, 2))
+    Y = sp.csr_matrix(([0, 1], [0, 1], [0, 2]), shape=(1, 2))
     dump_xmc_file(X, Y, tmp_path / "data.txt")
     assert (tmp_path / "data.txt").read_text() == "1 2 2\n1 0:2 1:4\n"
     np.testing.assert_array_equal(X.data, [1, 2, 3])
@@ -268,8 +268,8 @@ def test_interrupted_dump_keeps_the_older_file(tmp_path, monkeypatch):
 
 
 def test_blocks_join_without_a_seam(tmp_path, monkeypatch, rng):
-    X = sparse.random(50, 9, 0.3, format="csr", random_state=rng)
-    Y = sparse.csr_matrix(rng.random((50, 4)) < 0.3).astype(np.int32)
+    X = sp.random(50, 9, 0.3, format="csr", random_state=rng)
+    Y = sp.csr_matrix(rng.random((50, 4)) < 0.3).astype(np.int32)
     dump_xmc_file(X, Y, tmp_path / "one.txt")
     monkeypatch.setattr("sklearn_xlc.datasets._xmc_file._BLOCK_ROWS", 7)
     dump_xmc_file(X, Y, tmp_path / "many.txt")
@@ -291,8 +291,8 @@ def test_a_hundred_thousand_lines_take_seconds(tmp_path):
 def test_bibtex_equals_its_matrices(data_dir, tmp_path, part):
     folder = data_dir / "bibtex"
     X, Y = load_xmc_file(folder / f"{part}.txt.gz")
-    X_stored = sparse.load_npz(folder / f"X_{part}.npz")
-    Y_stored = sparse.load_npz(folder / f"Y_{part}.npz")
+    X_stored = sp.load_npz(folder / f"X_{part}.npz")
+    Y_stored = sp.load_npz(folder / f"Y_{part}.npz")
     X_stored.sort_indices()
     Y_stored.sort_indices()
     assert_same_csr(X, X_stored)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc.geometry import _argmaxability as module
 from sklearn_xlc.geometry import (
@@ -269,7 +269,7 @@ def test_fourier_layer_of_a_thousand_labels(rng):
     Y[0] = 0
     Y[0, 300:310] = 1
     W = fourier_matrix(1000, 10)
-    report = verify_argmaxable(W, sparse.csr_array(Y), max_active=10)
+    report = verify_argmaxable(W, sp.csr_array(Y), max_active=10)
     assert report.n_unargmaxable == 0
     assert report.status[0] == 1
     assert report.n_argmaxable >= 19
@@ -402,7 +402,7 @@ def test_narrow_regions_are_marked():
     assert report.narrow.tolist() == [True, False]
 
 
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.coo_array])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array, sp.coo_array])
 def test_formats_and_repeated_sets(container, rng):
     W = rng.normal(size=(9, 3))
     Y = rng.integers(0, 2, size=(40, 9))
@@ -436,7 +436,7 @@ def test_no_sets():
 
 def test_parallel_jobs_give_the_same_report(rng):
     W = rng.normal(size=(30, 5))
-    Y = sparse.csr_array(rng.integers(0, 2, size=(12, 30)))
+    Y = sp.csr_array(rng.integers(0, 2, size=(12, 30)))
     one, two = verify_argmaxable(W, Y), verify_argmaxable(W, Y, n_jobs=2)
     for name in ("status", "radius", "witness", "reason"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from sklearn_xlc.geometry import count_argmaxable, count_sign_changes
 
@@ -28,7 +28,7 @@ def test_sign_changes_of_one_assignment(y):
     assert changes == linear + linear % 2
 
 
-@pytest.mark.parametrize("container", [np.array, sparse.csr_array, sparse.coo_matrix, list])
+@pytest.mark.parametrize("container", [np.array, sp.csr_array, sp.coo_matrix, list])
 def test_sign_changes_of_all_assignments(container):
     Y = np.array(list(itertools.product([0, 1], repeat=7)))
     changes = count_sign_changes(container(Y.tolist()) if container is list else container(Y))
@@ -37,7 +37,7 @@ def test_sign_changes_of_all_assignments(container):
 
 
 def test_sparse_input_is_left_alone():
-    Y = sparse.csr_matrix((np.array([1, 0, 1]), np.array([3, 2, 0]), np.array([0, 3])), (1, 4))
+    Y = sp.csr_matrix((np.array([1, 0, 1]), np.array([3, 2, 0]), np.array([0, 3])), (1, 4))
     before = Y.data.copy(), Y.indices.copy()
     assert count_sign_changes(Y).tolist() == [2]
     np.testing.assert_array_equal(Y.data, before[0])

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from sklearn_xlc.geometry import (
     count_sign_changes,
@@ -114,7 +114,7 @@ def test_witness_refuses_too_many_sign_changes():
 
 def test_witness_takes_one_sparse_row():
     y = np.array([[0, 1, 0, 0, 1]])
-    np.testing.assert_array_equal(fourier_witness(sparse.csr_array(y), 2), fourier_witness(y[0], 2))
+    np.testing.assert_array_equal(fourier_witness(sp.csr_array(y), 2), fourier_witness(y[0], 2))
 
 
 def test_margin_is_the_smallest_signed_logit(rng):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 from scipy.optimize import nnls
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -21,7 +21,7 @@ def random_sets(rng, sizes, n_labels):
     return np.array([np.isin(np.arange(n_labels), rng.permutation(n_labels)[:m]) for m in sizes])
 
 
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_matrix])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix])
 def test_scales_are_least_squares(make, rng):
     weights = rng.standard_normal((8, 5)) + 3
     sizes = rng.integers(0, 5, 60)
@@ -42,7 +42,7 @@ def test_scales_are_found_again_and_decode(rng):
     sizes = rng.integers(1, 4, 300)
     Y = random_sets(rng, sizes, 12)
     features = true[sizes - 1, None] * (Y @ W)
-    scales = fit_label_set_scales(features.astype(np.float32), sparse.csr_array(Y.astype(int)), W)
+    scales = fit_label_set_scales(features.astype(np.float32), sp.csr_array(Y.astype(int)), W)
     np.testing.assert_allclose(scales, true, rtol=1e-6)
     found, _ = nearest_label_sets(features @ W.T, scales)
     np.testing.assert_array_equal(label_sets_to_csr(features @ W.T, found).toarray(), Y)
@@ -109,7 +109,7 @@ def test_no_other_temperature_is_better(name, max_labels, validation):
 def test_callables_and_sparse_truth_give_the_same(name, validation):
     logits, Y = validation
     expected = fit_temperature(logits, Y, name)
-    assert fit_temperature(logits, sparse.csr_matrix(Y), name) == expected
+    assert fit_temperature(logits, sp.csr_matrix(Y), name) == expected
     assert fit_temperature(logits, Y, CRITERIA[name]) == expected
 
 

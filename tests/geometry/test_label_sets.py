@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 from scipy.special import log_softmax, logsumexp
 
 from sklearn_xlc.geometry import (
@@ -29,10 +29,10 @@ def all_sets(n_labels, max_labels):
 
 
 def two_least(distances, tolerance=1e-9):
-    """Place of the least distance (the first of equal ones), and the two least distances."""
+    """Index of the least distance (the first of equal ones), and the two least distances."""
     ordered = np.sort(np.column_stack([distances, np.full(len(distances), np.inf)]), axis=1)
-    place = np.argmax(distances <= ordered[:, :1] + tolerance, axis=1)
-    return place, ordered[:, :2]
+    best = np.argmax(distances <= ordered[:, :1] + tolerance, axis=1)
+    return best, ordered[:, :2]
 
 
 def random_logits(rng, n_samples, n_labels):
@@ -57,13 +57,13 @@ def test_nearest_is_the_nearest_prototype_of_all(n_labels, max_labels, rng):
     sets = all_sets(n_labels, max_labels)
     prototypes = scales[sets.sum(axis=1).astype(int) - 1, None] * (sets @ W)
     squared = ((features[:, None] - prototypes) ** 2).sum(axis=2)
-    place, expected = two_least(squared)
+    best, expected = two_least(squared)
 
     norms = (features**2).sum(axis=1)
     sizes, distances = nearest_label_sets(logits, scales, max_labels, squared_norms=norms)
-    np.testing.assert_array_equal(sizes, sets[place].sum(axis=1))
+    np.testing.assert_array_equal(sizes, sets[best].sum(axis=1))
     np.testing.assert_allclose(distances, expected, atol=1e-10)
-    np.testing.assert_array_equal(label_sets_to_csr(logits, sizes).toarray(), sets[place])
+    np.testing.assert_array_equal(label_sets_to_csr(logits, sizes).toarray(), sets[best])
     relative = nearest_label_sets(logits, scales, max_labels)[1]
     np.testing.assert_allclose(relative + norms[:, None], expected, atol=1e-10)
 
@@ -78,10 +78,10 @@ def test_nearest_breaks_ties_between_sizes_by_fewest_labels(n_labels, rng):
     m = sets.sum(axis=1)
     C = scales[m.astype(int) - 1]
     squared = C**2 * m * (n_labels - m) / (n_labels - 1) - 2 * C * (logits @ sets.T)
-    place, expected = two_least(squared, tolerance=0)
+    best, expected = two_least(squared, tolerance=0)
     sizes, distances = nearest_label_sets(logits, scales)
     np.testing.assert_array_equal(distances, expected)
-    np.testing.assert_array_equal(label_sets_to_csr(logits, sizes).toarray(), sets[place])
+    np.testing.assert_array_equal(label_sets_to_csr(logits, sizes).toarray(), sets[best])
     tied = expected[:, 0] == expected[:, 1]
     between = [len(set(m[row == row.min()])) > 1 for row in squared]
     assert tied.any()
@@ -102,15 +102,15 @@ def test_divergence_is_the_least_of_all_sets(n_labels, max_labels, rng):
     uniform = sets / sets.sum(axis=1, keepdims=True)
     entropy = -np.log(sets.sum(axis=1))
     log_p = log_softmax(logits / temperature, axis=1)
-    place, expected = two_least(entropy - log_p @ uniform.T)
+    best, expected = two_least(entropy - log_p @ uniform.T)
 
     normalizers = logsumexp(logits / temperature, axis=1)
     sizes, distances = divergence_label_sets(
         logits, temperature, max_labels, log_normalizers=normalizers
     )
-    np.testing.assert_array_equal(sizes, sets[place].sum(axis=1))
+    np.testing.assert_array_equal(sizes, sets[best].sum(axis=1))
     np.testing.assert_allclose(distances, expected, atol=1e-10)
-    np.testing.assert_array_equal(label_sets_to_csr(logits, sizes).toarray(), sets[place])
+    np.testing.assert_array_equal(label_sets_to_csr(logits, sizes).toarray(), sets[best])
     assert distances.min() > -1e-10
     # Log-probabilities, logits and shifted logits are the same to it.
     shifted = divergence_label_sets(logits + 7.5, temperature, max_labels)
@@ -177,7 +177,7 @@ def test_indicator_form(rng):
     logits = rng.integers(0, 3, (20, 8)).astype(float)
     sizes = rng.integers(0, 9, 20)
     sets = label_sets_to_csr(logits, sizes)
-    assert isinstance(sets, sparse.csr_array)
+    assert isinstance(sets, sp.csr_array)
     assert sets.dtype == np.int8
     assert sets.has_canonical_format
     np.testing.assert_array_equal(sets.sum(axis=1), sizes)

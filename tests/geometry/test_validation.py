@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.multiclass import OneVsRestClassifier
@@ -76,7 +76,7 @@ def test_torch_modules(rng):
     np.testing.assert_array_equal(check_layer(weight, [1.0, 2.0]).coef, np.ones((2, 3)))
 
 
-@pytest.mark.parametrize("container", [np.array, list, sparse.csr_array, pd.DataFrame])
+@pytest.mark.parametrize("container", [np.array, list, sp.csr_array, pd.DataFrame])
 def test_array_likes(container):
     layer = check_layer(container([[1.0, 0.0], [0.0, 2.0]]), None)
     np.testing.assert_array_equal(layer.coef, [[1, 0], [0, 2]])
@@ -106,7 +106,7 @@ def test_bad_layers(data):
 
 
 def test_assignments_are_copied_and_canonical():
-    Y = sparse.csr_array((np.array([1, 0, 1]), np.array([3, 2, 0]), np.array([0, 3])), (1, 4))
+    Y = sp.csr_array((np.array([1, 0, 1]), np.array([3, 2, 0]), np.array([0, 3])), (1, 4))
     sets = check_assignments(Y, "Y")
     np.testing.assert_array_equal(sets.indices, [0, 3])
     np.testing.assert_array_equal(Y.indices, [3, 2, 0])

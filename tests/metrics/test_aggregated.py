@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from sklearn_xlc.metrics import aggregated_precision_at_k, precision_at_k
 
@@ -31,11 +31,9 @@ def test_scores_pool_to_their_maximum(seed, k):
         if len(rows):
             top = np.argsort(-scores[rows].max(axis=0), kind="stable")[:k]
             hits.append(labels[group, top].sum() / k)
-    stored = sparse.coo_array(
-        (scores.ravel(), np.indices(scores.shape).reshape(2, -1)), scores.shape
-    )
+    stored = sp.coo_array((scores.ravel(), np.indices(scores.shape).reshape(2, -1)), scores.shape)
     for y_pred in (scores, stored, stored.tocsc()):
-        for groups in (membership, sparse.csc_array(membership)):
+        for groups in (membership, sp.csc_array(membership)):
             found = aggregated_precision_at_k(labels, y_pred, groups, k)
             assert found == pytest.approx(np.mean(hits), rel=1e-14)
 
@@ -53,12 +51,12 @@ def test_ids_pool_by_place_and_votes(seed, k):
         if not len(rows):
             continue
         named = [tuple(x) for x in np.argwhere(ids[rows, :k] >= 0)]
-        places, votes = {}, {}
-        for row, place in named:
-            label = ids[rows[row], place]
-            places[label] = min(place, places.get(label, place))
+        ranks, votes = {}, {}
+        for row, rank in named:
+            label = ids[rows[row], rank]
+            ranks[label] = min(rank, ranks.get(label, rank))
             votes[label] = votes.get(label, 0) + 1
-        top = sorted(places, key=lambda label: (places[label], -votes[label], label))[:k]
+        top = sorted(ranks, key=lambda label: (ranks[label], -votes[label], label))[:k]
         hits.append(labels[group, top].sum() / k)
     found = aggregated_precision_at_k(labels, ids, membership, k)
     assert found == pytest.approx(np.mean(hits), rel=1e-14)
@@ -81,7 +79,7 @@ def test_row_aligned_labels_are_those_of_the_groups(rng):
     groups[:4] = range(4)
     expected = aggregated_precision_at_k(labels, scores, np.eye(4)[groups], 3)
     names = np.array(["a", "b", "c", "d"])[groups]
-    for y in (labels[groups], sparse.csr_matrix(labels[groups])):
+    for y in (labels[groups], sp.csr_matrix(labels[groups])):
         assert aggregated_precision_at_k(y, scores, names, 3) == expected
 
 

@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 from scipy.linalg import pinv
 from scipy.stats import chi2, ortho_group
 from sklearn.metrics import jaccard_score
@@ -87,7 +87,7 @@ def test_the_definitions(data):
     assert 0 < report["ncm"][2] < 1
 
 
-@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csc_matrix, np.asarray])
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, np.asarray])
 def test_any_form_of_the_same_data(data, make):
     features, Y, W = data
     expected = neural_collapse(features, Y, W)
@@ -208,7 +208,7 @@ def test_memory_is_bounded_for_many_classes(rng):
     pairs = rng.integers(0, n_classes, (20_000, 2))
     rows = np.concatenate([np.arange(40_000), 40_000 + np.repeat(np.arange(20_000), 2)])
     labels = np.concatenate([np.tile(np.arange(n_classes), 2), pairs.ravel()])
-    Y = sparse.csr_array((np.ones(len(rows)), (rows, labels)), shape=(60_000, n_classes))
+    Y = sp.csr_array((np.ones(len(rows)), (rows, labels)), shape=(60_000, n_classes))
     Y.data[:] = 1
     features, W = rng.standard_normal((60_000, 8)), rng.standard_normal((n_classes, 8))
     tracemalloc.start()
@@ -233,7 +233,7 @@ def test_what_is_not_defined_is_nan(rng):
     assert np.isnan(list(pairs["ncm"].values())).all()
 
 
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_soft_label_mass(make, rng):
     Y = (rng.random((40, 6)) < 0.3).astype(int)
     proba = rng.dirichlet(np.ones(6), 40)
@@ -255,7 +255,7 @@ def test_set_iou_is_that_of_scikit_learn_for_sparse_input(rng):
     first, second = (rng.random((2, 30, 9)) < 0.4).astype(int)
     first[:, 0] = 1
     overlap = (first & second).sum(axis=1) / (first | second).sum(axis=1)
-    sets = sparse.csr_array(first), sparse.csr_array(second)
+    sets = sp.csr_array(first), sp.csr_array(second)
     assert jaccard_score(*sets, average="samples") == pytest.approx(overlap.mean(), rel=1e-12)
 
 

@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from sklearn_xlc import metrics
 
@@ -28,11 +28,11 @@ METRICS = {
 BOUNDED = [name for name in METRICS if "raw" not in name]
 
 SPARSE_FORMATS = [
-    sparse.csr_array,
-    sparse.csr_matrix,
-    sparse.csc_array,
-    sparse.coo_array,
-    sparse.lil_array,
+    sp.csr_array,
+    sp.csr_matrix,
+    sp.csc_array,
+    sp.coo_array,
+    sp.lil_array,
 ]
 
 
@@ -62,7 +62,7 @@ def test_any_form_of_the_same_data_gives_the_same_value(metric, data, k, make):
     expected = metric(y_true, y_score, k)
     assert isinstance(expected, float)
     assert expected > 0
-    full = sparse.coo_array(
+    full = sp.coo_array(
         (y_score.ravel(), np.indices(y_score.shape).reshape(2, -1)), shape=y_score.shape
     )  # stores every score, zeros as well
     for truth in (y_true, y_true.astype(bool), y_true.astype(np.float32), y_true.tolist()):
@@ -83,7 +83,7 @@ def test_not_stored_is_minus_infinity_is_minus_one(metric, data, k, rng):
     ids = best_ids(dense, N_LABELS)
     ids[np.take_along_axis(dense, ids, axis=1) == -np.inf] = -1
     expected = metric(y_true, dense, k)
-    csr = sparse.csr_array((y_score[stored], (rows, columns)), shape=y_score.shape)
+    csr = sp.csr_array((y_score[stored], (rows, columns)), shape=y_score.shape)
     assert metric(y_true, csr, k) == expected
     assert metric(y_true, ids, k) == expected
     assert expected != metric(y_true, y_score, k)
@@ -119,7 +119,7 @@ def test_only_the_order_of_scores_matters(metric, data, k):
     expected = metric(y_true, y_score, k)
     assert metric(y_true, np.exp(3 * y_score), k) == expected
     assert metric(y_true, (y_score - 100).astype(np.float32), k) == expected
-    assert metric(y_true, sparse.csr_array(y_score - 100), k) == expected
+    assert metric(y_true, sp.csr_array(y_score - 100), k) == expected
     assert metric(y_true, np.asfortranarray(y_score), k) == expected
 
 
@@ -130,7 +130,7 @@ def test_ties_go_to_the_smaller_label(metric, data, k):
     coarse = np.round(y_score)  # three values over twelve labels
     expected = metric(y_true, best_ids(coarse, k), k)
     assert metric(y_true, coarse, k) == expected
-    assert metric(y_true, sparse.csr_array(coarse + 5), k) == expected
+    assert metric(y_true, sp.csr_array(coarse + 5), k) == expected
     assert metric(y_true, np.zeros_like(y_score), k) == metric(
         y_true, np.tile(np.arange(N_LABELS), (len(y_true), 1)), k
     )
@@ -155,7 +155,7 @@ def test_nothing_found_is_zero(metric, data):
     y_true, _ = data
     assert metric(y_true, np.where(y_true, -1.0, 1.0), 1) == 0
     assert metric(y_true, np.full((len(y_true), 5), -1)) == 0
-    assert metric(y_true, sparse.csr_array(y_true.shape)) == 0
+    assert metric(y_true, sp.csr_array(y_true.shape)) == 0
     assert metric(np.zeros_like(y_true), np.ones(y_true.shape)) == 0
 
 
@@ -187,10 +187,10 @@ def test_one_id_a_row_is_the_indicator_with_one_label(name, rng):
 @all_metrics
 def test_arguments_are_not_changed(metric, data):
     y_true, y_score = data
-    truth = sparse.csr_matrix(y_true)
+    truth = sp.csr_matrix(y_true)
     truth.indices[: truth.indptr[1]] = truth.indices[: truth.indptr[1]][::-1]  # unsorted
     truth.has_sorted_indices = False
-    scores = sparse.csr_matrix(y_score)
+    scores = sp.csr_matrix(y_score)
     ids = best_ids(y_score, 5)
     parts = [y_true, y_score, ids, *(m.data for m in (truth, scores)), truth.indices]
     before = [part.copy() for part in parts]
@@ -204,9 +204,9 @@ def test_arguments_are_not_changed(metric, data):
 def test_a_billion_labels_cost_nothing(name):
     rows = np.arange(1000)
     columns = rows * 999_983
-    y_true = sparse.csr_array((np.ones(1000), (rows, columns)), shape=(1000, 10**9))
+    y_true = sp.csr_array((np.ones(1000), (rows, columns)), shape=(1000, 10**9))
     y_pred = np.column_stack([columns[::-1], columns])
-    scores = sparse.csr_array(
+    scores = sp.csr_array(
         (np.tile([2.0, 1.0], 1000), (np.repeat(rows, 2), y_pred.ravel())), shape=y_true.shape
     )
     value = METRICS[name](y_true, y_pred, 2)
@@ -285,7 +285,7 @@ def test_equals_plain_python(problem):
         for label, score in scores.items():
             dense[row, label] = score
     rows, columns = np.nonzero(dense > -np.inf)
-    csr = sparse.csr_array((dense[rows, columns].astype(int), (rows, columns)), shape=dense.shape)
+    csr = sp.csr_array((dense[rows, columns].astype(int), (rows, columns)), shape=dense.shape)
     for name, expected in slow_metrics(truth, ranked, weight, k, propensity.tolist()).items():
         metric = METRICS[name]
         if isinstance(metric, partial):

@@ -13,7 +13,7 @@ from sklearn_xlc.metrics import (
 
 # Three rows over five labels: two labels true, one true, none true.
 Y_TRUE = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
-# Hits at places 1 and 3; at place 2; nowhere.
+# Hits at ranks 1 and 3; at rank 2; nowhere.
 Y_PRED = np.array([[2, 1, 0], [3, 1, 4], [0, 1, 2]])
 LOG3 = np.log2(3)
 

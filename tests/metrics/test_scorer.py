@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyRegressor
@@ -34,9 +34,9 @@ class ScoresAreFeatures(ClassifierMixin, BaseEstimator):
         self.shift = shift
 
     def fit(self, X, y, sample_weight=None):
-        self.multilabel_ = sparse.issparse(y) or np.ndim(y) == 2
+        self.multilabel_ = sp.issparse(y) or np.ndim(y) == 2
         self.classes_ = np.arange(y.shape[1]) if self.multilabel_ else np.unique(y)
-        self.saw_sparse_ = sparse.issparse(y)
+        self.saw_sparse_ = sp.issparse(y)
         return self
 
     def predict(self, X):
@@ -79,7 +79,7 @@ def test_score_is_the_metric_of_predict_topk(multilabel, name, k):
     metric = getattr(metrics, f"{name}_at_k")
     expected = metric(Y, np.roll(X, -1, axis=1), k)
     for scorer in (topk_scorer(name, k), topk_scorer(metric, k=k)):
-        for y in (Y, sparse.csr_array(Y), sparse.coo_matrix(Y), Y.tolist()):
+        for y in (Y, sp.csr_array(Y), sp.coo_matrix(Y), Y.tolist()):
             assert scorer(model, X, y) == expected
     weight = np.arange(30) % 3
     assert scorer(model, X, Y, sample_weight=weight) == metric(
@@ -102,7 +102,7 @@ def test_propensity_metrics_take_their_propensities(multilabel):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_grid_search_finds_the_right_parameter(multilabel, as_sparse, n_jobs):
     X, Y = multilabel
-    y = sparse.csr_array(Y) if as_sparse else Y
+    y = sp.csr_array(Y) if as_sparse else Y
     search = GridSearchCV(
         ScoresAreFeatures(),
         {"shift": [2, 0, 3]},
@@ -129,7 +129,7 @@ def test_pipeline_is_walked(multilabel, n_steps):
     assert topk_scorer("precision", 2)(nested, X, Y) == expected
     grid = {"rank__shift": [1, 0]}
     search = GridSearchCV(pipe, grid, scoring=topk_scorer("recall", 2), cv=2, error_score="raise")
-    search.fit(X, sparse.csr_array(Y))
+    search.fit(X, sp.csr_array(Y))
     outer = make_pipeline(FunctionTransformer(), search).fit(X, Y)
     assert topk_scorer("recall", 2)(outer, X, Y) == search.score(X, Y)
 
@@ -215,7 +215,7 @@ def test_multilabel_without_predict_topk(multilabel, model):
         scores = np.column_stack([proba[:, 1] for proba in scores])
     for k in (1, 3):
         expected = metrics.ndcg_at_k(Y, scores, k)
-        assert topk_scorer("ndcg", k)(model, X, sparse.csr_array(Y)) == expected
+        assert topk_scorer("ndcg", k)(model, X, sp.csr_array(Y)) == expected
 
 
 def test_multi_output_labels_seen_with_one_value_only():
@@ -226,7 +226,7 @@ def test_multi_output_labels_seen_with_one_value_only():
     assert topk_scorer("recall", 2)(model, None, y) == 1
 
 
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_integer_and_sparse_decisions_are_scores(make):
     model = Fixed(make(np.array([[3, 1, 2], [1, 3, 2]])), "decision_function")
     assert topk_scorer("precision", 1)(model, None, np.array([[1, 0, 0], [0, 0, 1]])) == 1 / 2
@@ -344,7 +344,7 @@ def test_cross_val_topk(multilabel, as_sparse):
     X, Y = multilabel
     model = make_pipeline(StandardScaler(), OneVsRestClassifier(LogisticRegression()))
     expected = cross_val_score(model, X, Y, scoring=topk_scorer("ndcg", 3), cv=4)
-    y = sparse.csr_matrix(Y) if as_sparse else Y
+    y = sp.csr_matrix(Y) if as_sparse else Y
     scores = cross_val_topk(model, X, y, metric="ndcg", k=3, cv=4)
     np.testing.assert_array_equal(scores, expected)
     assert scores.shape == (4,)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.metrics._validation import check_labels, check_prediction, rank_scores
@@ -19,8 +19,8 @@ NAN = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, np.nan, 0.2, 0.1]])
         (Y_TRUE * 2, r"y_true must hold 0 and 1 only, got 2 in row 0"),
         (Y_TRUE[::-1] * [1, -1, 1, 1], r"got -1 in row 0"),
         (Y_TRUE * [1, np.nan, 1, 1], r"got nan in row 0"),
-        (sparse.csr_array(Y_TRUE * [1, 3, 1, 1]), r"y_true must hold 0 and 1 only, got 3 in row 1"),
-        (sparse.coo_array(([1, 1], ([1, 1], [2, 2])), shape=(2, 4)), r"got 2 in row 1"),
+        (sp.csr_array(Y_TRUE * [1, 3, 1, 1]), r"y_true must hold 0 and 1 only, got 3 in row 1"),
+        (sp.coo_array(([1, 1], ([1, 1], [2, 2])), shape=(2, 4)), r"got 2 in row 1"),
         (
             np.array([["a", "b"], ["c", "d"]]),
             r"y_true must be a two-dimensional matrix of numbers, got shape \(2, 2\) and dtype <U1",
@@ -28,7 +28,7 @@ NAN = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, np.nan, 0.2, 0.1]])
         (np.array([[3], [2]]), r"got 3 in row 0, column 0; class ids go in a 1-D array"),
         (Y_TRUE[None], r"y_true must be an indicator .* got shape \(1, 2, 4\)"),
         (1, r"y_true must be an indicator .* got shape \(\)"),
-        (sparse.coo_array(np.array([0, 1])), r"y_true must be an indicator .* got shape \(2,\)"),
+        (sp.coo_array(np.array([0, 1])), r"y_true must be an indicator .* got shape \(2,\)"),
         (Y_TRUE[:0], r"y_true must have at least one row and one label, got shape \(0, 4\)"),
         ([[1, 0], [1]], r"y_true must be a rectangular array or a sparse matrix"),
         (np.array([0, -2]), r"y_true holds class id -2 in row 1; accepted are 0 to 3"),
@@ -61,11 +61,11 @@ def test_class_ids_beyond_64_bit_keys_are_refused():
     "y_pred, message",
     [
         (NAN, r"y_pred holds NaN in row 1"),
-        (sparse.csr_array(NAN), r"y_pred holds NaN in row 1"),
+        (sp.csr_array(NAN), r"y_pred holds NaN in row 1"),
         (SCORES[0], r"y_pred must be 2-D, got shape \(4,\)"),
         (SCORES[:, :3], r"scores of shape \(2, 3\), y_true has shape \(2, 4\).*integer array"),
-        (sparse.csr_array(SCORES[:, :3]), r"scores of shape \(2, 3\), y_true has shape \(2, 4\)"),
-        (sparse.csr_array(SCORES + 1j), r"a sparse y_pred must be .* real scores.*complex128"),
+        (sp.csr_array(SCORES[:, :3]), r"scores of shape \(2, 3\), y_true has shape \(2, 4\)"),
+        (sp.csr_array(SCORES + 1j), r"a sparse y_pred must be .* real scores.*complex128"),
         ([[0.5, 0.5], [1.0]], r"y_pred must be a rectangular array or a sparse matrix"),
         (IDS[:, :1], r"y_pred holds 1 label ids a row, k=2 needs at least 2; fill with -1"),
         (IDS[:1], r"as many rows: got 2 and 1"),
@@ -130,7 +130,7 @@ def test_weight_refused(weight, message):
 
 
 def test_explicit_zeros_are_no_labels_but_are_scores():
-    stored = sparse.csr_array(([0, 1, 0], ([0, 0, 1], [0, 2, 1])), shape=(2, 4))
+    stored = sp.csr_array(([0, 1, 0], ([0, 0, 1], [0, 2, 1])), shape=(2, 4))
     assert check_labels(stored, "y").indices.tolist() == [2]
     assert stored.nnz == 3
     assert rank_scores(stored, 2).tolist() == [[2, 0], [1, -1]]
@@ -138,7 +138,7 @@ def test_explicit_zeros_are_no_labels_but_are_scores():
 
 
 def test_stored_log_probabilities_rank_above_what_is_not_stored():
-    scores = sparse.csr_array(([-9.0, -0.1, -np.inf], ([0, 0, 1], [3, 1, 2])), shape=(2, 5))
+    scores = sp.csr_array(([-9.0, -0.1, -np.inf], ([0, 0, 1], [3, 1, 2])), shape=(2, 5))
     assert rank_scores(scores, 4).tolist() == [[1, 3, -1, -1], [-1, -1, -1, -1]]
 
 
@@ -166,7 +166,7 @@ def test_nan_in_a_later_block_is_named_by_its_own_row(monkeypatch):
 
 
 def test_scores_are_made_canonical_and_left_alone():
-    messy = sparse.csr_matrix(
+    messy = sp.csr_matrix(
         (np.array([1.0, 2.0, 4.0]), np.array([3, 0, 3]), np.array([0, 3])), shape=(1, 5)
     )
     clean = check_prediction(messy)
