@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 #: Matrices whose share of non-zeros is below this are cheaper to multiply as sparse ones.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._csr import IntArray, row_numbers
+from sklearn_xlc._csr import BoolArray, IntArray, row_numbers
 
 
 def rank_rows(
@@ -55,9 +55,7 @@ def rank_rows(
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
-def _select(
-    scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None
-) -> npt.NDArray[np.bool_]:
+def _select(scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None) -> BoolArray:
     """Mask with k True a row: the largest scores, and of those equal to the last, smaller ids."""
     cut = scores.shape[1] - k
     lowest = np.partition(scores, cut, axis=1)[:, cut, None]

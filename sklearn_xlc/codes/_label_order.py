@@ -11,11 +11,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state, check_scalar
 
-from sklearn_xlc._csr import uneven_blocks
+from sklearn_xlc._csr import BoolArray, IntArray, uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 ORDERS = ("given", "random", "clustered")
 DEFAULT_GROUP_SIZE = 16

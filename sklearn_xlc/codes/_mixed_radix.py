@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_scalar
 
+from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[Any]
 
 # One bit of headroom below int64, so that id * length + digit never wraps.

@@ -8,9 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from sklearn_xlc._checks import check_integer, check_real
-from sklearn_xlc._csr import mix_bits, row_numbers
-
-IntArray = npt.NDArray[np.int64]
+from sklearn_xlc._csr import IntArray, mix_bits, row_numbers
 
 # Repeats of a label in a row are drawn again at most so often; what remains is dropped.
 _MAX_REDRAWS = 100

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 from sklearn.utils import check_array, check_scalar, column_or_1d
 
-from sklearn_xlc.datasets._generators import IntArray, generator
+from sklearn_xlc._csr import IntArray
+from sklearn_xlc.datasets._generators import generator
 
 Numbers = int | Sequence[int]
 

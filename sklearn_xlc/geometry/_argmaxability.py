@@ -5,12 +5,11 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.utils import check_array, check_scalar
 
-from sklearn_xlc._csr import distinct_rows, row_blocks
+from sklearn_xlc._csr import FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,
     UNKNOWN,
@@ -22,9 +21,6 @@ from sklearn_xlc.geometry._decision import (
 )
 from sklearn_xlc.geometry._report import ArgmaxabilityReport
 from sklearn_xlc.geometry._validation import LinearLayer, check_assignments, check_layer
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 N_PROGRESS_LINES = 20
 

@@ -16,13 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc.geometry._validation import LinearLayer
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # Weights that a float witness is checked against at once.
 BLOCK_ENTRIES = 2**20

@@ -4,10 +4,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_scalar
 
+from sklearn_xlc._csr import IntArray
 from sklearn_xlc.geometry._validation import check_assignments
 
 
@@ -52,7 +52,7 @@ def count_sign_changes(y: Any) -> Any:
     following = (sets.indices + 1) % n_labels
     successors = sp.csr_array((sets.data, following, sets.indptr), shape=sets.shape)
     n_followed = np.asarray(sets.multiply(successors).sum(axis=1)).reshape(n_sets)
-    changes: npt.NDArray[np.int64] = 2 * (np.diff(sets.indptr) - n_followed).astype(np.int64)
+    changes: IntArray = 2 * (np.diff(sets.indptr) - n_followed).astype(np.int64)
     if not sp.issparse(y) and np.ndim(y) == 1:
         return int(changes[0])
     return changes

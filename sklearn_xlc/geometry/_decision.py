@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_scalar
 
+from sklearn_xlc._csr import BoolArray, FloatArray, IntArray
 from sklearn_xlc.geometry._certificates import (
     OutOfTimeError,
     find_conflict,
@@ -21,11 +22,13 @@ from sklearn_xlc.geometry._fourier import (
     witness_coefficients,
     witness_polynomial,
 )
-from sklearn_xlc.geometry._linear_program import column_scales, largest_ball, perceptron, unit_rows
+from sklearn_xlc.geometry._linear_program import (
+    column_scales,
+    largest_ball,
+    perceptron,
+    unit_rows_and_norms,
+)
 from sklearn_xlc.geometry._validation import LinearLayer
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ARGMAXABLE, UNARGMAXABLE, UNKNOWN = 1, 0, -1
 # float32 copies of the Fourier matrix count as the Fourier matrix.
@@ -64,7 +67,7 @@ class Problem(NamedTuple):
     rows: FloatArray
     weight_rows: FloatArray
     norms: FloatArray
-    constant: npt.NDArray[np.bool_]
+    constant: BoolArray
     parallel: ParallelRows
     max_active: int | None
     box: float
@@ -72,11 +75,11 @@ class Problem(NamedTuple):
 
 def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4) -> Problem:
     """What all label sets of one layer share."""
-    weight_rows, norms = unit_rows(layer.coef)
+    weight_rows, norms = unit_rows_and_norms(layer.coef)
     if layer.intercept is None:
         rows = weight_rows
     else:
-        rows = unit_rows(np.column_stack([layer.coef, layer.intercept]))[0]
+        rows = unit_rows_and_norms(np.column_stack([layer.coef, layer.intercept]))[0]
     if max_active is not None:
         _check_fourier(layer, max_active)
     constant = np.asarray(~layer.coef.any(axis=1))
@@ -200,7 +203,7 @@ def _by_linear_program(problem: Problem, signs: FloatArray, deadline: float) -> 
                 return verdict
     rows, kept = _homogeneous(problem, signs)
     scales = column_scales(rows)
-    rows = kept[:, None] * unit_rows(rows / scales)[0]
+    rows = kept[:, None] * unit_rows_and_norms(rows / scales)[0]
     ball = largest_ball(rows, None, problem.box, deadline - time.monotonic())
     if ball is None:
         return None

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array, check_scalar
 
+from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignments
-
-FloatArray = npt.NDArray[np.float64]
 
 METHODS = ("matrix", "fft", "chunk")
 CHUNK = 4096

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array, check_scalar
 
-from sklearn_xlc._csr import find_entries, row_blocks, row_numbers
+from sklearn_xlc._csr import FloatArray, IntArray, find_entries, row_blocks, row_numbers
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.geometry._label_sets import (
     divergences,
@@ -18,9 +18,6 @@ from sklearn_xlc.geometry._label_sets import (
     running_means,
 )
 from sklearn_xlc.geometry._validation import check_assignments
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Temperatures that are tried: a hundred from 1/10 to 10, and 1 among them.
 TEMPERATURES = 10.0 ** (np.arange(-50, 51) / 50)

@@ -8,10 +8,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array, check_scalar
 
+from sklearn_xlc._csr import FloatArray, IntArray
 from sklearn_xlc._ranking import rank_rows
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def nearest_label_sets(

@@ -4,11 +4,10 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-FloatArray = npt.NDArray[np.float64]
+from sklearn_xlc._csr import FloatArray
 
 TOLERANCE = 1e-9
 # The search for the largest ball ends at this share of it: the last rounds gain next to nothing.
@@ -153,7 +152,7 @@ def perceptron(
     return None
 
 
-def unit_rows(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+def unit_rows_and_norms(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Rows of norm 1 and their norms; zero rows stay zero."""
     # Largest entries first, as squares of very large or small entries leave the range of floats.
     sizes = np.abs(matrix).max(axis=1, initial=0.0)

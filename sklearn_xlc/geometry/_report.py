@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sklearn_xlc._csr import BoolArray, FloatArray, IntArray
+
 STATUS_NAMES = {1: "argmaxable", 0: "not argmaxable", -1: "unknown"}
 
 
@@ -54,11 +56,11 @@ class ArgmaxabilityReport:
     """
 
     status: npt.NDArray[np.int8]
-    radius: npt.NDArray[np.float64]
-    witness: npt.NDArray[np.float64]
+    radius: FloatArray
+    witness: FloatArray
     reason: npt.NDArray[np.str_]
-    conflicts: list[npt.NDArray[np.int64] | None]
-    n_active: npt.NDArray[np.int64]
+    conflicts: list[IntArray | None]
+    n_active: IntArray
     n_labels: int
     min_radius: float
 
@@ -86,7 +88,7 @@ class ArgmaxabilityReport:
         return int(np.sum(self.status == -1))
 
     @property
-    def narrow(self) -> npt.NDArray[np.bool_]:
+    def narrow(self) -> BoolArray:
         """Mask of the argmaxable sets whose radius is below `min_radius`."""
         return (self.status == 1) & (self.radius < self.min_radius)
 

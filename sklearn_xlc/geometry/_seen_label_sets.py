@@ -7,11 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array, check_scalar
 
-from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Bytes of a pair of row and prototype: its score, a mask, and its two indices if it is a
 #: candidate, which all pairs are where all prototypes coincide.

@@ -4,13 +4,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import helmert
 from sklearn.utils import check_array, check_random_state, check_scalar
 
-from sklearn_xlc._csr import row_blocks
-
-FloatArray = npt.NDArray[np.float64]
+from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 
 #: Sets of frequencies that a cyclic frame is chosen from.
 N_DRAWS = 32
@@ -209,7 +206,7 @@ def _low_coherence_frame(n_classes: int, n_features: int, rng: np.random.RandomS
 
 def _draw_frequencies(
     n_classes: int, n_features: int, rng: np.random.RandomState
-) -> tuple[int, npt.NDArray[np.int64], float]:
+) -> tuple[int, IntArray, float]:
     """Modulus, the frequencies of the least coherent cyclic frame, and its coherence."""
     # An odd number of columns takes the alternating one, which needs an even period.
     modulus = n_classes + (n_classes % 2 if n_features % 2 else 0)
@@ -230,7 +227,7 @@ def _draw_frequencies(
 
 
 def _cyclic_frame(
-    n_classes: int, n_features: int, modulus: int, frequencies: npt.NDArray[np.int64]
+    n_classes: int, n_features: int, modulus: int, frequencies: IntArray
 ) -> FloatArray:
     """Cosines and sines of the frequencies, and the alternating column if the width is odd."""
     frame = np.empty((n_classes, n_features))

@@ -3,13 +3,11 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from sklearn_xlc._checks import as_array, check_indicator
-
-FloatArray = npt.NDArray[np.float64]
+from sklearn_xlc._csr import FloatArray
 
 
 class LinearLayer(NamedTuple):

@@ -7,11 +7,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_integer
-from sklearn_xlc._csr import row_numbers
+from sklearn_xlc._csr import IntArray, row_numbers
 from sklearn_xlc.groups._groups import check_groups, group_labels
 from sklearn_xlc.metrics._ranking import precision_at_k
 from sklearn_xlc.metrics._validation import (
-    IntArray,
     check_ids,
     check_labels,
     check_prediction,

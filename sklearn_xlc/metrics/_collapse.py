@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state, check_scalar
 
 from sklearn_xlc._compat import _check_sample_weight
-from sklearn_xlc._csr import canonical, row_blocks
-from sklearn_xlc.metrics._validation import FloatArray, IntArray, check_labels
+from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
+from sklearn_xlc.metrics._validation import check_labels
 
 # Up to so many classes their Gram matrix is formed, which is exact where it is nearly ideal.
 _SMALL = 2048

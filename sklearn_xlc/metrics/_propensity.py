@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
-from sklearn_xlc.metrics._validation import FloatArray, Ranking, check_labels, check_ranking
+from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:

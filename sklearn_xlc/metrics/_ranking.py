@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc.metrics._validation import FloatArray, Ranking, check_ranking
+from sklearn_xlc._csr import FloatArray
+from sklearn_xlc.metrics._validation import Ranking, check_ranking
 
 
 def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:

@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._checks import check_integer
-from sklearn_xlc._csr import canonical
+from sklearn_xlc._csr import FloatArray, IntArray, canonical
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -22,7 +22,7 @@ from sklearn_xlc.metrics._ranking import (
     precision_at_k,
     recall_at_k,
 )
-from sklearn_xlc.metrics._validation import IntArray, rank_scores
+from sklearn_xlc.metrics._validation import rank_scores
 
 Metric = Callable[..., float]
 
@@ -123,7 +123,7 @@ def cross_val_topk(
     groups: Any = None,
     n_jobs: int | None = None,
     **metric_params: Any,
-) -> npt.NDArray[np.float64]:
+) -> FloatArray:
     """Cross-validated scores of a top-k metric; unlike ``cross_val_score``, sparse `y` is accepted.
 
     Parameters

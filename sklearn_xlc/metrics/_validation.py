@@ -8,11 +8,17 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import as_array, check_indicator, check_integer
-from sklearn_xlc._csr import canonical, find_entries, one_per_row, row_blocks, row_of
+from sklearn_xlc._csr import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    canonical,
+    find_entries,
+    one_per_row,
+    row_blocks,
+    row_of,
+)
 from sklearn_xlc._ranking import rank_rows, rank_stored
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 # Bound of class ids where nothing else bounds them: row times id must fit 64 bits.
 _MAX_LABELS = 2**31
@@ -28,7 +34,7 @@ class Ranking:
     """Top-k lists beside the truth: all that a metric reads."""
 
     top: IntArray  # (n_samples, width <= k), best first, -1 for none
-    hits: npt.NDArray[np.bool_]  # (n_samples, width): the label of this rank is true
+    hits: BoolArray  # (n_samples, width): the label of this rank is true
     true: sp.csr_array  # (n_samples, n_labels), canonical, all stored values 1
     n_true: IntArray  # (n_samples,) true labels of each sample
     weight: FloatArray  # (n_samples,)

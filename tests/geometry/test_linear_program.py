@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from sklearn_xlc.geometry import _linear_program as module
-from sklearn_xlc.geometry._linear_program import column_scales, largest_ball, perceptron, unit_rows
+from sklearn_xlc.geometry._linear_program import (
+    column_scales,
+    largest_ball,
+    perceptron,
+    unit_rows_and_norms,
+)
 
 
 def test_ball_in_a_triangle():
@@ -46,7 +51,7 @@ def test_region_outside_the_box_gives_no_weights():
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_labels_enter_as_needed(biased, monkeypatch, rng):
-    rows = unit_rows(rng.normal(size=(800, 4)))[0]
+    rows = unit_rows_and_norms(rng.normal(size=(800, 4)))[0]
     offsets = rng.normal(size=800) if biased else None
     x = rng.normal(size=4)
     signs = np.sign(rows @ x + (offsets if biased else 0))
@@ -84,12 +89,12 @@ def test_best_ball_is_kept_when_time_runs_out(monkeypatch):
 
 
 def test_time_limit(rng):
-    rows = unit_rows(rng.normal(size=(3000, 60)))[0]
+    rows = unit_rows_and_norms(rng.normal(size=(3000, 60)))[0]
     assert largest_ball(rows, None, 10.0, 0.0) is None
 
 
 def test_perceptron(rng):
-    rows = unit_rows(rng.normal(size=(30, 20)))[0]
+    rows = unit_rows_and_norms(rng.normal(size=(30, 20)))[0]
     signs = np.sign(rows @ rng.normal(size=20))
     z = perceptron(rows, signs, 2000)
     np.testing.assert_array_equal(np.sign(rows @ z), signs)
@@ -100,7 +105,7 @@ def test_perceptron(rng):
 
 def test_unit_rows_over_the_whole_range_of_floats():
     matrix = np.array([[3e300, 4e300], [3e-300, 4e-300], [0.0, 0.0], [5e-324, 0.0]])
-    rows, norms = unit_rows(matrix)
+    rows, norms = unit_rows_and_norms(matrix)
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0.6, 0.8], [0, 0], [1, 0]])
     np.testing.assert_allclose(norms, [5e300, 5e-300, 0, 5e-324])
 
