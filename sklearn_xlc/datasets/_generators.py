@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn_xlc._checks import check_integer, check_real
 from sklearn_xlc._csr import IntArray, mix_bits, row_numbers
 
-# Repeats of a label in a row are drawn again at most so often; what remains is dropped.
+# Repeats of a label in a sample are drawn again at most so often; what remains is dropped.
 _MAX_REDRAWS = 100
 
 
@@ -30,7 +30,7 @@ def make_extreme_multiclass(
 
     Every class owns a few characteristic features with weights of its own. A sample shows the
     features of its class, except that each is replaced, with probability `noise`, by a feature
-    drawn at random. Rows have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
+    drawn at random. Samples have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
     ``n_labels * n_features`` is ever built: a million classes are fine.
 
     Parameters
@@ -47,7 +47,7 @@ def make_extreme_multiclass(
     n_features_per_label : int, default=8
         Number of characteristic features of a class.
     noise : float in [0, 1], default=0.25
-        Probability that an entry of a row is noise; at 1 nothing can be learned.
+        Probability that an entry of a sample is noise; at 1 nothing can be learned.
     all_classes : bool, default=False
         Whether every class occurs at least once, which needs ``n_samples >= n_labels``. The
         remaining samples follow Zipf's law.
@@ -59,7 +59,7 @@ def make_extreme_multiclass(
     Returns
     -------
     X : csr_matrix or ndarray of shape (n_samples, n_features) and dtype float32
-        Samples, at most `n_features_per_label` entries a row.
+        Samples, at most `n_features_per_label` entries each.
     y : ndarray of shape (n_samples,) and dtype int64
         Class ids in ``range(n_labels)``.
 
@@ -113,7 +113,7 @@ def make_extreme_multilabel(
 
     Every label owns a few characteristic features with weights of its own. A sample shows the
     features of all its labels, except that each is replaced, with probability `noise`, by a feature
-    drawn at random. Rows have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
+    drawn at random. Samples have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
     ``n_labels * n_features`` is ever built: a million labels are fine.
 
     Parameters
@@ -136,7 +136,7 @@ def make_extreme_multilabel(
     n_features_per_label : int, default=8
         Number of characteristic features of a label.
     noise : float in [0, 1], default=0.25
-        Probability that an entry of a row is noise; at 1 nothing can be learned.
+        Probability that an entry of a sample is noise; at 1 nothing can be learned.
     allow_unlabeled : bool, default=False
         Whether samples may have no label at all. These have noise features only, as many as
         one label has.
@@ -194,7 +194,7 @@ class _Zipf:
 
 
 def _draw_label_sets(counts: IntArray, zipf: _Zipf, rng: np.random.Generator) -> sp.csr_matrix:
-    """CSR indicator with the given numbers of labels a row."""
+    """CSR indicator with the given numbers of labels."""
     # Redrawing repeats is sampling one after the other without replacement.
     rows = np.repeat(np.arange(len(counts)), counts)
     keys = rows * zipf.n_labels + zipf.draw(len(rows), rng)
@@ -223,7 +223,7 @@ def _rows(
     """Unit feature rows of samples whose labels are ``labels[indptr[i] : indptr[i + 1]]``."""
     seed = rng.integers(2**64, dtype=np.uint64)
     counts = np.diff(indptr)
-    # A row without labels has one slot of pure noise.
+    # A sample without labels has one slot of pure noise.
     slots = np.maximum(counts, 1)
     slot_indptr = np.concatenate([[0], np.cumsum(slots)])
     is_label = np.repeat(counts > 0, slots)

@@ -122,7 +122,7 @@ def verify_argmaxable(
     intercept : float or array-like of shape (n_labels,), default=None
         Biases, for weights given as an array.
     points : array-like of shape (n_points, n_features), default=None
-        Inputs of the layer to try first, such as the features of all training rows: whatever set
+        Inputs of the layer to try first, such as the features of all training samples: whatever set
         one of them makes the layer predict is argmaxable. Without biases the witness is the point
         times a power of two.
     max_active : int, default=None

@@ -28,34 +28,34 @@ def fit_label_set_scales(
 ) -> FloatArray:
     r"""Scales of the prototypes of label sets, one for every number of labels.
 
-    The scale :math:`C_m` minimises the squared distances between the features of the rows with m
+    The scale :math:`C_m` minimises the squared distances between the features of the samples with m
     labels and :math:`C_m \sum_{k \in S} w_k`, where the rows :math:`w_k` of the classifier have
     been centred by their mean.
 
     Parameters
     ----------
     features : array-like of shape (n_samples, n_features) or (n_samples, n_labels)
-        Features of training rows; or, without `weights`, their products with a simplex ETF. An
-        offset that all rows share makes no difference where labels are balanced; subtract it
+        Features of training samples; or, without `weights`, their products with a simplex ETF. An
+        offset that all samples share makes no difference where labels are balanced; subtract it
         where they are not.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Indicator of their labels. Rows without labels are ignored.
+        Indicator of their labels. Samples without labels are ignored.
     weights : array-like of shape (n_labels, n_features), default=None
         Rows of the classifier, fixed or learnt. None: a simplex ETF of unit rows.
     max_labels : int, default=None
-        Number of scales. None: the most labels that a row has.
+        Number of scales. None: the most labels that a sample has.
 
     Returns
     -------
     ndarray of shape (max_labels,)
-        :math:`C_1, C_2, \dots`, not negative. Where no row has m labels, or their prototypes are
+        :math:`C_1, C_2, \dots`, not negative. Where no sample has m labels, or their prototypes are
         zero (all labels at once, for a simplex), the scale of the nearest number of labels that
         could be fitted, the smaller one of two.
 
     Raises
     ------
     ValueError
-        If shapes do not fit together, or if there is no row to fit anything to.
+        If shapes do not fit together, or if no sample is left to fit anything to.
 
     See Also
     --------
@@ -116,7 +116,7 @@ def fit_label_set_scales(
 def _prototype_products(
     features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Product of each row with the sum of its labels' weights, and that sum's squared norm."""
+    """Product of each sample with the sum of its labels' weights, and that sum's squared norm."""
     if weights is None:
         sizes, n_labels = np.diff(sets.indptr).astype(np.float64), sets.shape[1]
         rows = row_numbers(sets.indptr)
@@ -135,12 +135,12 @@ def fit_temperature(
     criterion: str | Callable[[Any, Any], float] = "example_f1",
     max_labels: int | None = None,
 ) -> float:
-    """Temperature of the divergence decoder that serves a criterion best on validation rows.
+    """Temperature of the divergence decoder that serves a criterion best on validation samples.
 
     Parameters
     ----------
     logits : array-like of shape (n_samples, n_labels)
-        Logits of validation rows.
+        Logits of validation samples.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Indicator of their labels.
     criterion : {"example_f1", "subset_accuracy", "micro_f1"} or callable, default="example_f1"
@@ -166,8 +166,8 @@ def fit_temperature(
 
     Notes
     -----
-    Only the number of labels of a row depends on the temperature, never their order. Each row is
-    thus ranked once, and its hits are counted once for all numbers of labels.
+    Only the number of labels depends on the temperature, never their order. Each sample is thus
+    ranked once, and its hits are counted once for all numbers of labels.
 
     Examples
     --------
@@ -233,12 +233,12 @@ def _count_hits(ranked: IntArray, true: sp.csr_array) -> IntArray:
 
 
 def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Mean F1 of the rows."""
+    """Mean F1 of the samples."""
     return float(np.mean(2 * hits / (sizes + n_true)))
 
 
 def _subset_accuracy(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Share of rows whose set is right."""
+    """Share of samples whose set is right."""
     return float(np.mean((hits == sizes) & (hits == n_true)))
 
 

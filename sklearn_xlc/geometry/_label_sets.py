@@ -195,10 +195,10 @@ def divergence_label_sets(
 ) -> tuple[IntArray, FloatArray]:
     r"""Label set whose uniform distribution is nearest to the predicted one, among all sets.
 
-    The pick-all-labels loss trains the softmax p of the logits to be 1/m on the m labels of a row
-    and 0 elsewhere. This rule reads it back: it takes the set whose uniform distribution has the
-    least Kullback-Leibler divergence from p. It knows no threshold, and it asks nothing of the
-    classifier's weights.
+    The pick-all-labels loss trains the softmax p of the logits to be 1/m on the m labels of a
+    sample and 0 elsewhere. This rule reads it back: it takes the set whose uniform distribution has
+    the least Kullback-Leibler divergence from p. It needs no threshold and works with any weights
+    of the classifier.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     ranked : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
         *Floating* logits, one a label; or an *integer* array of label ids, best first.
     sizes : array-like of shape (n_samples,)
-        Numbers of labels to take in each row.
+        Numbers of labels to take for each sample.
     n_labels : int, default=None
         Number of labels, for label ids.
 
@@ -358,7 +358,7 @@ def _choose(
     constants: Any,
     name: str,
 ) -> tuple[IntArray, FloatArray]:
-    """Best size of each row, and the distances of the best and the second best set of all."""
+    """Best size for each sample, and the distances of the best and the second best set of all."""
     n_samples, max_labels = distances.shape
     rows = np.arange(n_samples)
     best = np.argmin(distances, axis=1)  # the first, and so the fewest labels

@@ -10,7 +10,7 @@ from sklearn.utils import check_array, check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
 
-#: Bytes of a pair of row and prototype: its score, a mask, and its two indices if it is a
+#: Bytes of a pair of sample and prototype: its score, a mask, and its two indices if it is a
 #: candidate, which all pairs are where all prototypes coincide.
 PAIR_BYTES = 32
 
@@ -18,7 +18,7 @@ PAIR_BYTES = 32
 def seen_label_sets(
     features: Any, prototypes: Any, *, memory_limit: int = 2**28
 ) -> tuple[IntArray, FloatArray]:
-    r"""Nearest prototype of every row: the label set, among those seen, whose mean is nearest.
+    r"""Nearest prototype of every sample: the label set, among those seen, whose mean is nearest.
 
     Exact, also where prototypes nearly or fully coincide.
 
@@ -29,7 +29,7 @@ def seen_label_sets(
     prototypes : array-like of shape (n_sets, n_features)
         Mean features of the label sets of the training data.
     memory_limit : int, default=2**28
-        Bytes that temporaries may take. At least one row at a time is handled, however little it
+        Bytes that temporaries may take. At least one sample at a time is handled, however little it
         is, and a copy of `prototypes` as float32 comes on top.
 
     Returns

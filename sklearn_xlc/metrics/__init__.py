@@ -15,7 +15,7 @@ y_pred    *sparse* scores, ``(n_samples, n_labels)``, of any number type: entrie
 y_pred    *integer* array of label ids, best first, ``(n_samples, >=k)``; -1 names no label
 ========  ==================================================================================
 
-Equal scores are ranked by label id, smaller first. Rows without any true label count, with zero, as
+Equal scores are ranked by label id, smaller first. Samples without any true label count as zero, as
 in the tools of the extreme classification repository.
 
 :func:`neural_collapse` measures features and a classifier, :func:`soft_label_mass` probabilities.

@@ -46,11 +46,11 @@ def neural_collapse(
     Returns
     -------
     dict
-        With K classes that have rows of exactly one label, their mean features :math:`\mu_k` and
+        With K classes that have samples of exactly one label, their mean features :math:`\mu_k` and
         the mean :math:`\mu_G` of these:
 
         - ``"nc1"``, float: variability within classes,
-          :math:`\mathrm{tr}(\Sigma_W \Sigma_B^+) / K`. :math:`\Sigma_W` averages over rows,
+          :math:`\mathrm{tr}(\Sigma_W \Sigma_B^+) / K`. :math:`\Sigma_W` averages over samples,
           :math:`\Sigma_B` over classes;
         - ``"nc2_means"``, float: distance of the centred means from a simplex,
           :math:`\big\| AA' / \|AA'\|_F - (I - 11'/K) / \sqrt{K-1} \big\|_F` with the rows
@@ -58,7 +58,7 @@ def neural_collapse(
         - ``"nc2_weights"``, float: the same with A = `weights`, for all labels;
         - ``"nc3"``, float: self-duality, the same with :math:`W A'` instead of :math:`AA'`, where
           W holds the weights of the K classes;
-        - ``"ncm"``, dict from int to float: for every number m > 1 of labels of a row, the mean
+        - ``"ncm"``, dict from int to float: for every number m > 1 of labels of a sample, the mean
           angle between the mean features of a label set and the sum of the means of its labels,
           divided by the mean angle between such means and sums, whether they belong together or
           not. The figure of the paper is ``ncm[2]``; multi-class data give an empty dict.
@@ -74,7 +74,7 @@ def neural_collapse(
     Notes
     -----
     All measures are invariant under rotations of the features (of `weights` alike), under a common
-    factor, and under the order of rows. Angles are measured from the origin, without centring;
+    factor, and under the order of samples. Angles are measured from the origin, without centring;
     those with a vector of norm zero, as all labels of a simplex together, are left out.
     Memory beyond the arguments is that of the means, of shape (K, n_features) for `nc1` to `nc3`
     and of at most `max_pairs` means at a time for `ncm`. A matrix of shape (K, K) is formed only
@@ -82,10 +82,10 @@ def neural_collapse(
 
     *Difference from the authors' code.* It leaves the means uncentred in `nc2_means`, which is then
     0.32 for ten orthonormal means although these are a simplex around their mean; it divides the
-    sum of features that gives the global mean by the number of all rows, not of those it has
-    summed; and it adds class sums up in the position of each class's first feature. Here are the
-    definitions. Where classes have unequal numbers of rows, every class counts alike in
-    :math:`\mu_G`, so that a simplex of means stays one.
+    sum of features that gives the global mean by the number of all samples instead of those it
+    has summed; and it adds class sums up in the position of each class's first feature. This
+    function follows the definitions. Where classes have unequal numbers of samples, every class
+    counts alike in :math:`\mu_G`, so that a simplex of means stays one.
 
     References
     ----------
@@ -135,7 +135,7 @@ def neural_collapse(
 
 
 def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    """Probability that the softmax gives to the true labels together, averaged over rows.
+    """Probability that the softmax gives to the true labels together, averaged over samples.
 
     The paper reports it as "test IoU". It needs no decoding to label sets, and it is no overlap of
     sets: it can be near 1 while no sensible threshold finds the right labels. The overlap is
@@ -149,17 +149,17 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
         Probabilities; those of a row add up to at most 1 (``np.exp`` of log-probabilities). Fewer
         than all of them, as in ``predict_topk_sparse``, give a lower bound.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in the average; None weighs all rows alike.
+        Weight of each sample in the average; None weighs all samples alike.
 
     Returns
     -------
     float
-        Mean mass, between 0 and 1. A row without any true label counts as 0.
+        Mean mass, between 0 and 1. A sample without any true label counts as 0.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     References
     ----------

@@ -16,7 +16,7 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
 
     .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
 
-    with N training rows, of which :math:`N_l` carry label l. Take it from the *training* labels,
+    with N training samples, of which :math:`N_l` carry label l. Take it from the *training* labels,
     and from all of them: the same propensities then serve every test set and every fold.
 
     Parameters
@@ -77,9 +77,9 @@ def psp_at_k(
 ) -> float:
     """Precision at k with every hit weighed by the inverse propensity of its label (PSP@k).
 
-    As reported in the literature, the sum over all rows is divided by the sum that the best ranking
-    would reach, the one that puts the rarest true labels first (not row by row: a mean of ratios
-    gives other numbers). Rows without any true label add nothing to either sum.
+    As reported in the literature, the sum over all samples is divided by the sum of the best
+    ranking, with the rarest true labels first (not sample by sample: a mean of ratios gives other
+    numbers). Samples without any true label add nothing to either sum.
 
     Parameters
     ----------
@@ -88,26 +88,26 @@ def psp_at_k(
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     propensities : array-like of shape (n_labels,)
         Propensity of each label, above 0 and at most 1, from :func:`propensities`.
     normalize : bool, default=True
-        Whether to divide by the best possible value. If False, return the mean over rows of
+        Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits, an unbiased estimate of the precision had every true
         label been annotated; it can exceed 1.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in the sums; None weighs all rows alike.
+        Weight of each sample in the sums; None weighs all samples alike.
 
     Returns
     -------
     float
-        Propensity-scored precision at k; between 0 and 1 if normalised, 0 if no row has a true
-        label.
+        Propensity-scored precision at k; between 0 and 1 if normalised, 0 if no sample has a
+        true label.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     References
     ----------
@@ -142,11 +142,11 @@ def psndcg_at_k(
 ) -> float:
     """NDCG at k with every hit weighed by the inverse propensity of its label (PSnDCG@k).
 
-    Each row's discounted gain ``sum(1 / (p_l log2(r + 1)))`` is divided by the gain of an
+    Each sample's discounted gain ``sum(1 / (p_l log2(r + 1)))`` is divided by the gain of an
     unweighted ideal ranking, ``sum(1 / log2(r + 1))`` over its first
-    ``min(k, number of true labels)`` ranks. As reported in the literature, the sum over all rows
-    is then divided by the sum that the ranking with the rarest true labels first would reach. Rows
-    without any true label add nothing.
+    ``min(k, number of true labels)`` ranks. As reported in the literature, the sum over all samples
+    is then divided by the sum of the ranking with the rarest true labels first. Samples without
+    any true label add nothing.
 
     Parameters
     ----------
@@ -155,25 +155,25 @@ def psndcg_at_k(
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     propensities : array-like of shape (n_labels,)
         Propensity of each label, above 0 and at most 1, from :func:`propensities`.
     normalize : bool, default=True
-        Whether to divide by the best possible value; if False, return the mean over rows, which can
-        exceed 1.
+        Whether to divide by the best possible value; if False, return the mean over samples, which
+        can exceed 1.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in the sums; None weighs all rows alike.
+        Weight of each sample in the sums; None weighs all samples alike.
 
     Returns
     -------
     float
-        Propensity-scored nDCG at k; between 0 and 1 if normalised, 0 if no row has a true
-        label.
+        Propensity-scored nDCG at k; between 0 and 1 if normalised, 0 if no sample has a
+        true label.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     References
     ----------
@@ -229,7 +229,7 @@ def _gains(ranking: Ranking, inverse: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def _reported(ranking: Ranking, values: FloatArray, best: FloatArray, normalize: bool) -> float:
-    """Ratio of the sums over all rows, or the plain mean over rows."""
+    """Ratio of the sums over all samples, or the plain mean."""
     value = ranking.mean(values)
     if not normalize:
         return value

@@ -10,9 +10,9 @@ from sklearn_xlc.metrics._validation import Ranking, check_ranking
 
 
 def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Share of the k first predictions that are true, averaged over rows (P@k).
+    """Share of the k first predictions that are true, averaged over samples (P@k).
 
-    The divisor is always `k`, also where fewer than `k` labels are predicted or exist, so a row
+    The divisor is always `k`, also where fewer than `k` labels are predicted or exist, so a sample
     with fewer than `k` true labels cannot reach 1.
 
     Parameters
@@ -24,9 +24,9 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
         ranked), or an *integer* array of label ids, best first, -1 for none. Equal scores are
         ranked by label id, smaller first.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in the average; None weighs all rows alike.
+        Weight of each sample in the average; None weighs all samples alike.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     References
     ----------
@@ -57,9 +57,9 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
 
 
 def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Share of a row's true labels among its k first predictions, averaged over rows (R@k).
+    """Share of a sample's true labels among its k first predictions, averaged (R@k).
 
-    A row without any true label counts as 0.
+    A sample without any true label counts as 0.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in the average; None weighs all rows alike.
+        Weight of each sample in the average; None weighs all samples alike.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     Examples
     --------
@@ -96,8 +96,8 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
 def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Harmonic mean of mean precision and mean recall at k, over the whole test set (F1@k).
 
-    The two means are taken over all rows first. This is not the mean of the rows' F1, nor of
-    batches', and those give other numbers. It is 0 where nothing is found.
+    The two means are taken over all samples first. The mean of the F1 of single samples, or of
+    batches, is another number. It is 0 where nothing is found.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in both means; None weighs all rows alike.
+        Weight of each sample in both means; None weighs all samples alike.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     References
     ----------
@@ -144,8 +144,8 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     """Discounted gain of the true labels among the first k, against the best possible (nDCG@k).
 
     A true label at rank r (counted from 1) gains ``1 / log2(r + 1)``; the best possible ranking
-    has ``min(k, number of true labels)`` of them in front. A row without any true label counts as
-    0, where :func:`sklearn.metrics.ndcg_score` leaves such rows out of the average.
+    has ``min(k, number of true labels)`` of them in front. A sample without any true label counts
+    as 0, where :func:`sklearn.metrics.ndcg_score` leaves it out of the average.
 
     Parameters
     ----------
@@ -154,9 +154,9 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weight of each row in the average; None weighs all rows alike.
+        Weight of each sample in the average; None weighs all samples alike.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     References
     ----------
@@ -188,9 +188,9 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
 
 
 def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Share of the labels that occur in y_true which are found at least once in the first k.
+    """Share of the labels of y_true that are found at least once among the first k.
 
-    It counts labels, not rows: a predictor that only knows the frequent labels scores low.
+    It counts labels, not samples: a predictor that only knows the frequent labels scores low.
 
     Parameters
     ----------
@@ -199,10 +199,10 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Rows of weight zero are left out; other weights make no difference, as counting a row
-        twice makes none.
+        Samples of weight zero are left out; other weights make no difference, as counting a
+        sample twice makes none.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and the row.
+        If an argument is of no accepted form; the message names the argument and its row.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def discounts(width: int) -> FloatArray:
 
 
 def ideal_gain(ranking: Ranking) -> FloatArray:
-    """Gain of a row whose first min(k, n_true) predictions are true."""
+    """Gain of a sample whose first min(k, n_true) predictions are true."""
     width = ranking.top.shape[1]
     return ((np.arange(width) < ranking.n_true[:, None]) * discounts(width)).sum(axis=1)
 
@@ -246,10 +246,10 @@ def safe_divide(values: npt.NDArray[Any], norm: npt.NDArray[Any]) -> FloatArray:
 
 
 def _precision(ranking: Ranking) -> float:
-    """Mean over rows of hits / k."""
+    """Mean over samples of hits / k."""
     return ranking.mean(ranking.hits.sum(axis=1) / ranking.k)
 
 
 def _recall(ranking: Ranking) -> float:
-    """Mean over rows of hits / number of true labels."""
+    """Mean over samples of hits / number of true labels."""
     return ranking.mean(safe_divide(ranking.hits.sum(axis=1), ranking.n_true))

@@ -56,7 +56,7 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_Top
         ``(y_true, y_pred, k=...)`` where `y_pred` is an integer array of label ids. Greater is
         better.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     **metric_params
         Passed to the metric: "psp" and "psndcg" need ``propensities=``, in the order of the columns
         of `y`, or of ``estimator.classes_``.
@@ -137,7 +137,7 @@ def cross_val_topk(
     metric : str or callable, default="precision"
         As in :func:`topk_scorer`.
     k : int, default=5
-        Number of predictions looked at in each row.
+        Number of predictions looked at for each sample.
     cv : int, cross-validation generator or iterable, default=5
         Splitting, as in :func:`sklearn.model_selection.cross_val_score`.
     groups : array-like of shape (n_samples,), default=None
@@ -207,8 +207,8 @@ class _TopKScorer:
         if self._accepts("groups"):
             if groups is None:
                 raise TypeError(
-                    f"{self!r} needs the groups of the rows; pass groups=, and in a search enable "
-                    "metadata routing: sklearn.set_config(enable_metadata_routing=True)"
+                    f"{self!r} needs the groups of the samples; pass groups=, and in a search "
+                    "enable metadata routing: sklearn.set_config(enable_metadata_routing=True)"
                 )
             metadata["groups"] = groups
         return self.metric(y_true, y_pred, k=self.k, **metadata, **self.metric_params)

@@ -317,7 +317,7 @@ def test_scorer_says_that_it_lacks_groups(problem):
     X, _, grouped, groups, _, _ = problem
     clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
     scorer = topk_scorer("aggregated_precision", k=1)
-    with pytest.raises(TypeError, match="needs the groups of the rows"):
+    with pytest.raises(TypeError, match="needs the groups of the samples"):
         scorer(clf, X, grouped)
     assert scorer(clf, X, grouped, groups=groups) > 0.9
 
