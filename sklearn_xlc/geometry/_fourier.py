@@ -234,9 +234,9 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
     margin, noise = _margin_and_noise(n_labels, witness, dense)
     if margin <= noise:
         warnings.warn(
-            f"The smallest logit of the witness, {margin:.1e}, is within the rounding error of "
+            f"the smallest logit of the witness, {margin:.1e}, is within the rounding error of "
             f"float64, {noise:.1e}: the assignment is argmaxable in exact arithmetic, but its "
-            "region is too thin to be hit in float64. Slack columns widen the regions",
+            "region is too thin to be hit in float64; slack columns widen the regions",
             RuntimeWarning,
             stacklevel=2,
         )
