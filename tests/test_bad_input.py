@@ -1,5 +1,7 @@
 """Bad input is refused by a message that names the culprit and what is accepted."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,6 +9,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
+from _factories import with_value
 from sklearn_xlc import MultiHeadClassifier, config_context
 
 rng = np.random.default_rng(0)
@@ -15,15 +18,7 @@ y = np.arange(30) % 10
 Y = (rng.random((30, 10)) < 0.3).astype(int)
 
 
-def quick(**params):
-    defaults = {"hidden_layer_sizes": (4,), "max_epochs": 1, "random_state": 0}
-    return MultiHeadClassifier(**{**defaults, **params})
-
-
-def with_value(array, value):
-    changed = array.astype(np.result_type(array, type(value)))
-    changed[(7,) + (1,) * (array.ndim - 1)] = value
-    return changed
+quick = partial(MultiHeadClassifier, hidden_layer_sizes=(4,), max_epochs=1, random_state=0)
 
 
 PARAMETERS = {

@@ -4,97 +4,41 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
-from sklearn_xlc import (
-    DFTSigmoidClassifier,
-    ETFNeuralCollapseClassifier,
-    MIMLClassifier,
-    MultiHeadClassifier,
-)
-from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from _factories import EVERY, MULTI_LABEL, N_LABELS, make_learnable, quick
 
-N_LABELS = 23
-SMALL = {"embedding_dim": 8}
-MULTI_CLASS = {
-    "flat": MultiHeadClassifier("flat"),
-    "product": MultiHeadClassifier("product"),
-    "product-3-heads": MultiHeadClassifier("product", n_heads=3),
-    "product-groups": MultiHeadClassifier("product", n_groups=3),
-    "product-bce": MultiHeadClassifier("product", loss="bce"),
-    "product-joint": MultiHeadClassifier("product", loss="joint_ce"),
-    "cascade": MultiHeadClassifier("cascade", beam_width=30, **SMALL),
-    "cascade-narrow": MultiHeadClassifier("cascade", beam_width=2, **SMALL),
-    "cascade-3-heads": MultiHeadClassifier("cascade", n_heads=3, beam_width=30, **SMALL),
-    "sampling": MultiHeadClassifier("sampling"),
-    "sampling-arcface": MultiHeadClassifier("sampling", loss="arcface", margin=0.1, scale=8.0),
-    "sampling-corrected": MultiHeadClassifier("sampling", n_sampled_heads=2, correction=True),
-    "dft": DFTSigmoidClassifier(n_slack=8),
-    "bottleneck": DFTSigmoidClassifier(n_slack=32, output="bottleneck"),
-    "etf": ETFNeuralCollapseClassifier(),
-    "etf-frame": ETFNeuralCollapseClassifier(feature_dim=12),
-    "pick-all": ETFNeuralCollapseClassifier("learned", feature_dim=16),
-    "bags": MIMLClassifier(),
-    "bags-multiply": MIMLClassifier(None, mask="multiply"),
-}
-MULTI_LABEL = {
-    "flat": MULTI_CLASS["flat"],
-    "cascade": MULTI_CLASS["cascade"],
-    "cascade-3-heads": MULTI_CLASS["cascade-3-heads"],
-    "dft": MULTI_CLASS["dft"],
-    "dft-no-slack": DFTSigmoidClassifier(n_slack=0),
-    "bottleneck": MULTI_CLASS["bottleneck"],
-    "etf": MULTI_CLASS["etf"],
-    "etf-frame": MULTI_CLASS["etf-frame"],
-    "pick-all": MULTI_CLASS["pick-all"],
-    "bags": MULTI_CLASS["bags"],
-    "bags-multiply": MULTI_CLASS["bags-multiply"],
-}
 #: What a row's labels share one probability in, and are not decided one by one.
 SHARED = ("etf", "etf-frame", "pick-all")
-EVERY = [(name, False) for name in MULTI_CLASS] + [(name, True) for name in MULTI_LABEL]
+NO_PROBABILITIES = ("product-bce", "product-joint", "sampling-arcface")
 every_classifier = pytest.mark.parametrize("name, multilabel", EVERY)
 #: The beam of "cascade-narrow" hides labels from `predict_topk` that `decision_function` scores.
-every_exact_one = pytest.mark.parametrize(
-    "name, multilabel", [e for e in EVERY if "narrow" not in e[0]]
+EXACT = [(name, multilabel) for name, multilabel in EVERY if name != "cascade-narrow"]
+
+
+def case_id(case):
+    return f"{case[0]}-{'multilabel' if case[1] else 'multiclass'}"
+
+
+@pytest.fixture(scope="module", params=EXACT, ids=case_id)
+def fitted(request):
+    """Name, kind, X, y and the classifier fitted on them; no test changes it."""
+    name, multilabel = request.param
+    X, y = make_learnable(multilabel)
+    return name, multilabel, X, y, quick(name, max_epochs=100).fit(X, y)
+
+
+every_multilabel = pytest.mark.parametrize(
+    "fitted", [(name, True) for name in MULTI_LABEL], indirect=True, ids=case_id
 )
-NO_PROBABILITIES = ("product-bce", "product-joint", "sampling-arcface")
-
-
-def quick(name="flat", multilabel=False, **params):
-    defaults = {
-        "hidden_layer_sizes": (16,),
-        "max_epochs": 80,
-        "learning_rate": 0.02,
-        "random_state": 0,
-    }
-    chosen = (MULTI_LABEL if multilabel else MULTI_CLASS)[name]
-    return clone(chosen).set_params(**{**defaults, **params})
-
-
-def make_data(multilabel, n_rows=150, dtype=np.float64):
-    if multilabel:
-        X, Y = make_extreme_multilabel(n_rows, 60, N_LABELS, random_state=0)
-        Y = sp.csr_matrix(Y)
-        Y.data[Y.indptr[3] : Y.indptr[4]] = 0  # row 3 has no label
-        Y.data[Y.indices == 5] = 0  # no row has label 5
-        Y.eliminate_zeros()
-        return X.astype(dtype), Y
-    X, y = make_extreme_multiclass(
-        n_rows, 60, N_LABELS, zipf_exponent=0.5, all_classes=True, random_state=0
-    )
-    return X.astype(dtype), y
 
 
 # --- predictions agree with each other --------------------------------------------------------
 
 
-@every_exact_one
-def test_it_learns(name, multilabel):
-    X, y = make_data(multilabel)
-    clf = quick(name, multilabel, max_epochs=100).fit(X, y)
+def test_it_learns(fitted):
+    _, multilabel, X, y, clf = fitted
     best = clf.predict_topk(X, k=1)[0][:, 0]
     if multilabel:
         kept = np.delete(np.arange(150), 3)
@@ -104,11 +48,9 @@ def test_it_learns(name, multilabel):
         assert clf.score(X, y) > 0.9
 
 
-@every_exact_one
 @pytest.mark.parametrize("k", [1, 4, N_LABELS])
-def test_topk_is_the_head_of_the_sorted_decision_function(name, multilabel, k):
-    X, y = make_data(multilabel)
-    clf = quick(name, multilabel).fit(X, y)
+def test_topk_is_the_head_of_the_sorted_decision_function(fitted, k):
+    *_, X, _, clf = fitted
     scores = clf.decision_function(X)
     labels, best = clf.predict_topk(X, k=k)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -123,15 +65,12 @@ def test_topk_is_the_head_of_the_sorted_decision_function(name, multilabel, k):
     np.testing.assert_array_equal(sparse[np.arange(len(labels))[:, None], labels].toarray(), best)
 
 
-@every_exact_one
-def test_probabilities(name, multilabel):
-    X, y = make_data(multilabel)
-    clf = quick(name, multilabel)
+def test_probabilities(fitted):
+    name, multilabel, X, _, clf = fitted
     if name in NO_PROBABILITIES:
+        assert not hasattr(quick(name), "predict_proba")
         assert not hasattr(clf, "predict_proba")
-        assert not hasattr(clf.fit(X, y), "predict_proba")
         return
-    clf.fit(X, y)
     probabilities, scores = clf.predict_proba(X), clf.decision_function(X)
     assert ((probabilities > 0) & (probabilities < 1)).all()
     order = np.argsort(scores, axis=1)
@@ -147,10 +86,8 @@ def test_probabilities(name, multilabel):
         np.testing.assert_array_equal(clf.predict(X), clf.classes_[probabilities.argmax(1)])
 
 
-@every_exact_one
-def test_batches_of_prediction_do_not_matter(name, multilabel, monkeypatch):
-    X, y = make_data(multilabel)
-    clf = quick(name, multilabel).fit(X, y)
+def test_batches_of_prediction_do_not_matter(fitted, monkeypatch):
+    _, multilabel, X, _, clf = fitted
     expected = clf.decision_function(X), clf.predict(X), clf.predict_topk(X)
     monkeypatch.setattr("sklearn_xlc.engine.prediction.PREDICT_BATCH", 7)
     np.testing.assert_allclose(clf.decision_function(X), expected[0], rtol=1e-9, atol=1e-9)
@@ -161,9 +98,9 @@ def test_batches_of_prediction_do_not_matter(name, multilabel, monkeypatch):
 
 def test_every_label_may_be_predicted():
     """The number of labels of a row is bounded by the scores, not by what training saw."""
-    X, y = make_data(True)
+    X, y = make_learnable(True)
     for name in ("flat", "cascade", "cascade-3-heads"):
-        clf = quick(name, True).fit(X, y)
+        clf = quick(name, max_epochs=1).fit(X, y)
         with torch.no_grad():
             for parameter in clf.net_.module_.head.parameters():
                 parameter.abs_().add_(5.0)
@@ -173,8 +110,8 @@ def test_every_label_may_be_predicted():
 @every_classifier
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e15])
 def test_no_weights_make_it_name_a_label_that_does_not_exist(name, multilabel, scale):
-    X, y = make_data(multilabel, n_rows=40)
-    clf = quick(name, multilabel, max_epochs=1).fit(X, y)
+    X, y = make_learnable(multilabel, n_rows=40)
+    clf = quick(name, max_epochs=1).fit(X, y)
     rng = np.random.default_rng(0)
     for _ in range(5):
         with torch.no_grad():
@@ -193,10 +130,9 @@ def test_no_weights_make_it_name_a_label_that_does_not_exist(name, multilabel, s
 # --- labels ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MULTI_LABEL)
-def test_labels_that_were_never_seen_are_unlikely(name):
-    X, y = make_data(True)
-    clf = quick(name, True, max_epochs=100).fit(X, y)
+@every_multilabel
+def test_labels_that_were_never_seen_are_unlikely(fitted):
+    *_, X, _, clf = fitted
     assert clf.predict(X)[:, 5].nnz == 0
     assert clf.predict_proba(X)[:, 5].mean() < 0.05
     assert clf.predict(X)[3].nnz < N_LABELS
@@ -205,9 +141,9 @@ def test_labels_that_were_never_seen_are_unlikely(name):
 @pytest.mark.parametrize("name", MULTI_LABEL)
 def test_one_label(name):
     """An indicator with one column is a legal, if small, label space."""
-    X, _ = make_data(True)
+    X, _ = make_learnable(True)
     y = sp.csr_matrix((X[:, [0]].toarray() > 0).astype(int))
-    clf = quick(name, True).fit(X, y)
+    clf = quick(name, max_epochs=10).fit(X, y)
     assert clf.predict(X).shape == clf.decision_function(X).shape == (150, 1)
     assert clf.predict_topk(X, k=1)[0].max() == 0
 
@@ -218,12 +154,12 @@ def test_one_label(name):
 # The correction of sampling depends on the number of rows of a batch.
 @pytest.mark.parametrize("name, multilabel", [e for e in EVERY if "corrected" not in e[0]])
 def test_integer_weights_repeat_rows(name, multilabel):
-    X, y = make_data(multilabel, n_rows=90)
+    X, y = make_learnable(multilabel, n_rows=90)
     X = X.toarray()
     weight = np.arange(90) % 4
     repeated = np.repeat(np.arange(90), weight)
-    weighted = quick(name, multilabel, max_epochs=10).fit(X, y, sample_weight=weight)
-    rest = quick(name, multilabel, max_epochs=10)
+    weighted = quick(name, max_epochs=10).fit(X, y, sample_weight=weight)
+    rest = quick(name, max_epochs=10)
     if multilabel:
         rest.fit(X[repeated], y[repeated])
     else:  # rows of weight zero count for nothing, but they name their class
@@ -262,8 +198,8 @@ def test_text_in_a_pipeline():
 
 @pytest.mark.parametrize("name", MULTI_LABEL)
 def test_a_later_batch_may_hold_no_label(name):
-    X, Y = make_data(True)
-    classifier = quick(name, True)
+    X, Y = make_learnable(True)
+    classifier = quick(name)
     with pytest.raises(ValueError, match="no row of y has a label"):
         classifier.partial_fit(X, Y * 0)
     classifier.partial_fit(X, Y)

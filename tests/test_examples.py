@@ -18,12 +18,6 @@ def run(name):
     return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
 
 
-@pytest.fixture(autouse=True)
-def no_windows(monkeypatch):
-    """Draw to memory; joblib's workers take the setting over."""
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-
-
 @pytest.fixture
 def no_matplotlib(monkeypatch):
     """As on a machine where it is not installed."""

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from functools import partial
 
 import joblib
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
+from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows, SparseRows, make_batch
 from sklearn_xlc.encoders import MLPEncoder
@@ -23,28 +25,7 @@ N_LABELS = 9
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
 
 
-def make_X(density=0.05, n_rows=60, n_features=40, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, n_features))
-    X[rng.random(X.shape) > density] = 0.0
-    X[np.arange(n_rows), np.arange(n_rows) % n_features] = 1.0
-    return X
-
-
-def make_y(multilabel, n_rows=60, seed=0):
-    rng = np.random.default_rng(seed)
-    if multilabel:
-        Y = (rng.random((n_rows, N_LABELS)) < 0.2).astype(int)
-        Y[0] = 0  # a row without any label
-        Y[:, 3] = 0  # a label that no row holds
-        return Y
-    return np.arange(n_rows) % N_LABELS
-
-
-def quick(**params):
-    defaults = {"hidden_layer_sizes": (8,), "max_epochs": 4, "learning_rate": 0.02}
-    defaults["random_state"] = 0
-    return MultiHeadClassifier(**{**defaults, **params})
+quick = partial(MultiHeadClassifier, **{**QUICK, "hidden_layer_sizes": (8,), "max_epochs": 4})
 
 
 def parameters(clf):

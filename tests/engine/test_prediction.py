@@ -1,6 +1,7 @@
 """Predictions: in the types that came in, and never larger than allowed."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,33 +9,13 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
 
 N_LABELS = 9
 
 
-def make_X(density=0.05, n_rows=60, n_features=40, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, n_features))
-    X[rng.random(X.shape) > density] = 0.0
-    X[np.arange(n_rows), np.arange(n_rows) % n_features] = 1.0
-    return X
-
-
-def make_y(multilabel, n_rows=60, seed=0):
-    rng = np.random.default_rng(seed)
-    if multilabel:
-        Y = (rng.random((n_rows, N_LABELS)) < 0.2).astype(int)
-        Y[0] = 0  # a row without any label
-        Y[:, 3] = 0  # a label that no row holds
-        return Y
-    return np.arange(n_rows) % N_LABELS
-
-
-def quick(**params):
-    defaults = {"hidden_layer_sizes": (8,), "max_epochs": 4, "learning_rate": 0.02}
-    defaults["random_state"] = 0
-    return MultiHeadClassifier(**{**defaults, **params})
+quick = partial(MultiHeadClassifier, **{**QUICK, "hidden_layer_sizes": (8,), "max_epochs": 4})
 
 
 @pytest.mark.parametrize("density", [0.05, 0.5])

@@ -6,7 +6,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
@@ -233,12 +232,6 @@ def test_lists_of_probabilities_and_frames(n_rounds):
 
 
 # --- in scikit-learn --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 def text_problem(n=240, seed=0):

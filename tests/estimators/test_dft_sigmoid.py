@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from functools import partial
 
 import joblib
 import numpy as np
@@ -14,24 +15,16 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
+from _factories import QUICK
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.engine.arrays import RARE
+from sklearn_xlc.engine.fitting import RARE
 from sklearn_xlc.engine.prediction import best_f1_cut
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
 
 N_LABELS = 30
-
-
-def quick(**params):
-    defaults = {
-        "n_slack": 4,
-        "hidden_layer_sizes": (32,),
-        "max_epochs": 60,
-        "learning_rate": 0.02,
-        "random_state": 0,
-    }
-    return DFTSigmoidClassifier(**{**defaults, **params})
+QUICK = {**QUICK, "hidden_layer_sizes": (32,), "max_epochs": 60}
+quick = partial(DFTSigmoidClassifier, n_slack=4, **QUICK)
 
 
 @pytest.fixture(scope="module")

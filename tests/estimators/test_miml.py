@@ -1,28 +1,25 @@
 """MIMLClassifier: bags in every form, attention, counts, going on, scikit-learn, bad input."""
 
 import io
+from functools import partial
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from _factories import QUICK
 from sklearn_xlc import EAGLETransformer, MIMLClassifier
 from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
 N_LABELS, N_COLUMNS = 5, 12
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 40, "learning_rate": 0.02, "random_state": 0}
-
-
-def quick(**params):
-    return MIMLClassifier(**{**QUICK, **params})
+quick = partial(MIMLClassifier, **{**QUICK, "max_epochs": 40})
 
 
 def make_rows(n_rows, seed=0, noise=0.5):
@@ -367,12 +364,6 @@ def test_saved_and_loaded(bags, attention, tmp_path):
 
 
 # --- in scikit-learn ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 def test_pipeline_without_routing(bags):

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from functools import partial
 
 import joblib
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from torch import nn
 
+from _factories import QUICK
 from sklearn_xlc import ETFNeuralCollapseClassifier, config_context
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
@@ -22,16 +24,8 @@ from sklearn_xlc.training import CollapseMonitor
 
 N_LABELS = 20
 DECODERS = ["divergence", "nearest", "seen", "threshold", "topk"]
-
-
-def quick(**params):
-    defaults = {
-        "hidden_layer_sizes": (32,),
-        "max_epochs": 60,
-        "learning_rate": 0.02,
-        "random_state": 0,
-    }
-    return ETFNeuralCollapseClassifier(**{**defaults, **params})
+QUICK = {**QUICK, "hidden_layer_sizes": (32,), "max_epochs": 60}
+quick = partial(ETFNeuralCollapseClassifier, **QUICK)
 
 
 @pytest.fixture(scope="module")

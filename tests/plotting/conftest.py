@@ -1,13 +1,10 @@
-"""Pictures are drawn to memory."""
+"""Every picture is closed after its test."""
 
+import matplotlib.pyplot as plt
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def no_windows(monkeypatch):
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
+def _closed():
     yield
     plt.close("all")
