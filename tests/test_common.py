@@ -13,7 +13,7 @@ from sklearn_xlc import (
 )
 
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03}
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 8, "learning_rate": 0.06}
 ESTIMATORS = [
     MultiHeadClassifier("auto", **QUICK),
     MultiHeadClassifier("flat", **QUICK),

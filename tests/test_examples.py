@@ -1,4 +1,7 @@
-"""The examples run, without warnings, and show what their texts say."""
+"""The examples run, without warnings, and show what their texts say.
+
+Those that train for long are run with two epochs a fit here, and as they are among the slow tests.
+"""
 
 import re
 import runpy
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from skorch import NeuralNet
 
 from sklearn_xlc.metrics import precision_at_k
 
@@ -25,13 +29,34 @@ def no_matplotlib(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_quick_start(no_matplotlib, capsys):
-    shown = run("plot_quick_start")
-    learnt, constant = (
+@pytest.fixture
+def two_epochs(monkeypatch):
+    """Every fit of a network ends after two epochs."""
+    loop = NeuralNet.fit_loop
+
+    def short_loop(net, *args, epochs=None, **kwargs):
+        return loop(net, *args, epochs=min(epochs, 2), **kwargs)
+
+    monkeypatch.setattr(NeuralNet, "fit_loop", short_loop)
+
+
+def precisions_of_quick_start(shown):
+    return [
         precision_at_k(shown["Y_test"], shown["rankings"][name], k=5)
         for name in ("MultiHeadClassifier", "most frequent labels")
-    )
+    ]
+
+
+@pytest.mark.slow
+def test_quick_start(no_matplotlib):
+    learnt, constant = precisions_of_quick_start(run("plot_quick_start"))
     assert learnt > 0.5 > 0.2 > constant
+
+
+def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, capsys):
+    shown = run("plot_quick_start")
+    learnt, constant = precisions_of_quick_start(shown)
+    assert learnt > 0.2 > constant
     assert shown["n_different"] == 0
     printed = capsys.readouterr().out
     assert f"{learnt:.3f}" in printed
@@ -45,6 +70,11 @@ def test_own_encoder(no_matplotlib, capsys):
     assert scores["convolutional"] > scores["default"] + 0.03
     assert scores["learnt"] > scores["pixels"] + 0.03
     assert shown["classifier"].n_features_in_ == 64
+
+
+@pytest.mark.parametrize("name", ["neural_collapse", "label_set_decoding"])
+def test_in_two_epochs(two_epochs, name):
+    run(f"plot_{name}")
 
 
 @pytest.mark.slow
@@ -79,17 +109,27 @@ def test_sigmoid_bottleneck():
     }
 
 
-def test_unreachable_label_sets():
+def check_unreachable_label_sets():
     shown = run("plot_unreachable_label_sets")
     assert shown["report"].n_unargmaxable > 0
     rows = {row[:2]: row for row in shown["rows"]}
     assert rows["bottleneck", 10][4] > 0
     assert all(rows["dft", d][4] == 0 for d in (5, 10, 20))
-    # Half of the bottleneck's parameters or less, and better.
+    # Fewer parameters than the bottleneck has, and better.
     assert rows["dft", 5][2] < rows["bottleneck", 20][2]
     assert rows["dft", 5][3] > rows["bottleneck", 20][3]
 
 
+@pytest.mark.slow
+def test_unreachable_label_sets():
+    check_unreachable_label_sets()
+
+
+def test_unreachable_label_sets_in_two_epochs(two_epochs):
+    check_unreachable_label_sets()
+
+
+@pytest.mark.slow
 def test_neural_collapse():
     classifiers = run("plot_neural_collapse")["classifiers"]
     history = classifiers["fixed"].net_.history
@@ -98,6 +138,7 @@ def test_neural_collapse():
     assert classifiers["fixed"].n_parameters_ == classifiers["learnt"].n_parameters_ - 320
 
 
+@pytest.mark.slow
 def test_label_set_decoding(no_matplotlib):
     shown = run("plot_label_set_decoding")
     unseen = {name: score[1] for name, score in shown["images_score"].items()}

@@ -19,6 +19,8 @@ DEFAULT_GROUP_SIZE = 16
 MAX_ITERATIONS = 20
 # On real label sets three starts found better groups than one everywhere; five hardly better ones.
 N_STARTS = 3
+# Relative difference of two cohesions that rounding alone can make.
+TIE = 1e-9
 # A sparse centroid keeps its largest entries only: the long tail of a frequent label tells little
 # about its neighbours and would make the splits, and the memory, grow with the vocabulary.
 MAX_CENTROID_ENTRIES = 200
@@ -148,7 +150,9 @@ def balanced_split(vectors: Any, n_left: int, rng: np.random.RandomState) -> Boo
     """Mask of n_left unit rows, by the most cohesive of several balanced 2-means."""
     starts = rng.randint(vectors.shape[0], size=N_STARTS)
     splits = [_two_means(vectors, n_left, int(start)) for start in starts]
-    return max(splits, key=lambda split: split[1])[0]
+    # Cohesions that differ by rounding are ties, so that dense and sparse rows split alike.
+    least = max(cohesion for _, cohesion in splits) * (1 - TIE)
+    return next(left for left, cohesion in splits if cohesion >= least)
 
 
 def _two_means(vectors: Any, n_left: int, start: int) -> tuple[BoolArray, float]:

@@ -184,6 +184,7 @@ def test_contrast_with_all_rows_is_contrast_with_the_other_groups(rng):
     X = unit_rows(rng.random((40, 6)))
     membership = np.kron(np.eye(10), np.ones((4, 1)))
     labels = (rng.random((10, 5)) < 0.5).astype(int)
+    labels[0], labels[1] = 0, 1  # groups with and without every label
     background = make_background(X, 0, 1.0, np.random.RandomState(0))
     found = dense(
         learn_embeddings(X, aggregation(membership, labels), background=background, n_iter=0)

@@ -273,9 +273,11 @@ def test_fourier_layer_of_a_thousand_labels(rng):
     assert report.n_unargmaxable == 0
     assert report.status[0] == 1
     assert report.n_argmaxable >= 19
-    proven = report.status == 1
-    assert set(report.reason[proven]) == {"closed form"}
-    np.testing.assert_array_equal((report.witness[proven] @ W.T > 0), Y[proven] > 0)
+    # The theorem decides where labels stand so close together that no float is a witness.
+    assert set(report.reason[report.status == 1]) <= {"closed form", "sign changes"}
+    closed = report.reason == "closed form"
+    assert closed.sum() > 10
+    np.testing.assert_array_equal((report.witness[closed] @ W.T > 0), Y[closed] > 0)
 
 
 def test_witness_of_a_fourier_layer_with_slack_and_bias(rng):
