@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import plain
+from sklearn_xlc._csr import one_per_row
 
 
 @dataclass
@@ -93,10 +94,7 @@ class LabelCode:
                 f"{self.n_labels} classes of the first fit; name all classes in the first call of "
                 "partial_fit (`classes=`), or fit anew without warm_start"
             )
-        indptr = np.arange(len(y) + 1)
-        return sp.csr_matrix(
-            (np.ones(len(y), dtype=np.int8), ids, indptr), shape=(len(y), self.n_labels)
-        )
+        return sp.csr_matrix(one_per_row(ids, self.n_labels))
 
     def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
         """Predicted indicator in the form of the y that `fit` saw."""

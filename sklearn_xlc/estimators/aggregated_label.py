@@ -24,6 +24,7 @@ from sklearn_xlc._compat import (
     _fit_context,
     _routing_enabled,
 )
+from sklearn_xlc._csr import canonical, joined_ranges, one_per_row, row_blocks, row_numbers
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups._groups import check_groups, group_labels
@@ -373,18 +374,13 @@ class _Rows:
     def indicator(self, y: Any) -> sp.csr_array:
         """Labels of y as a matrix of numbers."""
         if not self.one_label:
-            Y = sp.csr_array(y, copy=True)
-            Y.sum_duplicates()
-            Y.eliminate_zeros()
-            return Y
-        ids = np.searchsorted(self.classes, y)
-        parts = (np.ones(len(ids)), ids, np.arange(len(ids) + 1))
-        return sp.csr_array(parts, shape=(len(ids), len(self.classes)))
+            return canonical(sp.csr_array(y))
+        return one_per_row(np.searchsorted(self.classes, y), len(self.classes), np.float64)
 
     def fit(self, estimator: Any, assigned: sp.csr_array, index: Any = None) -> Any:
         """Classifier fitted on rows and their labels, in the form that y had."""
         if self.one_label:
-            rows = np.repeat(np.arange(assigned.shape[0]), np.diff(assigned.indptr))
+            rows = row_numbers(assigned.indptr)
             labels = self.classes[assigned.indices]
             index = rows if index is None else index[rows]
         elif self.sparse:
@@ -408,9 +404,8 @@ class _Rows:
         columns = self._columns(estimator, n_labels)
         known = np.zeros(n_labels, dtype=bool)
         known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
-        step = max(1, BLOCK // n_labels)
-        for start in range(0, len(test), step):
-            rows = test[start : start + step]
+        for part in row_blocks(len(test), n_labels, BLOCK):
+            rows = test[part]
             values = np.zeros((len(rows), n_labels))
             found = all_scores(
                 estimator, _safe_indexing(self.X, rows), not self.one_label, len(columns)
@@ -418,11 +413,9 @@ class _Rows:
             values[:, columns] = found.toarray() if sp.issparse(found) else found
             values[:, ~known] = assigned[rows][:, np.flatnonzero(~known)].toarray()
             sizes = np.diff(scores.indptr)[rows]
+            entries = joined_ranges(scores.indptr[rows], sizes)
             row = np.repeat(np.arange(len(rows)), sizes)
-            place = np.arange(len(row)) + np.repeat(
-                scores.indptr[rows] - np.cumsum(sizes) + sizes, sizes
-            )
-            scores.data[place] = values[row, scores.indices[place]]
+            scores.data[entries] = values[row, scores.indices[entries]]
 
     def _columns(self, estimator: Any, n_labels: int) -> np.ndarray:
         """Label of each of the scores of a classifier."""
