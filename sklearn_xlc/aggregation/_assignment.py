@@ -1,15 +1,17 @@
-"""Which row of a group gets which of its labels."""
+"""Assignment of the labels of groups to the most similar samples."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 from joblib import Parallel, delayed, effective_n_jobs
-from scipy import sparse
 
+from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs, make_pairs
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 
 
@@ -23,27 +25,28 @@ def assign_labels(
     quantile: float | None = None,
     memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
-) -> sparse.csr_array:
-    """Labels of the rows, given those of their groups: Algorithm 2 in [1]_.
+) -> sp.csr_matrix:
+    """Assign the labels of groups to their samples: Algorithm 2 in [1]_.
 
-    Each label of a group goes to the row most similar to its embedding, on ties to the first, and
-    may then be shared with further rows of its groups.
+    Each label of a group goes to the sample most similar to its embedding, on ties to the first,
+    and may then be shared with further samples of its groups.
 
     Parameters
     ----------
-    X : {ndarray, csr_array} of shape (n_samples, n_features)
-        Rows of unit length, or empty.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Samples of unit norm, or empty.
     data : Aggregation
         Groups and their labels.
     embeddings : Embeddings
-        Of the same labels.
+        Embeddings of the same labels.
     use_counts : bool, default=False
-        Whether a label that the group holds c times goes to the c most similar rows.
+        Whether a label that the group holds c times goes to the c most similar samples.
     totals : ndarray of shape (n_labels,), default=None
-        Each label goes on to further rows, the most similar ones first, until so many carry it.
+        Each label goes on to further samples, the most similar ones first, until so many carry
+        it.
     quantile : float in [0, 1], default=None
-        Each label goes on to all rows of its groups that are at least as similar as this quantile
-        of the rows that have it already.
+        Each label goes on to all samples of its groups that are at least as similar as this
+        quantile of the samples that have it already.
     memory_limit : int, default=2**29
         Bytes that all jobs together may use for working storage, about.
     n_jobs : int, default=None
@@ -51,8 +54,8 @@ def assign_labels(
 
     Returns
     -------
-    csr_array of shape (n_samples, n_labels) and dtype int8
-        Indicator of the labels of the rows.
+    csr_matrix of shape (n_samples, n_labels) and dtype int8
+        Indicator of the labels of the samples.
 
     References
     ----------
@@ -75,16 +78,15 @@ def assign_labels(
         delayed(_assign_block)(X, data, embeddings, use_counts, totals, quantile, first, last)
         for first, last in blocks
     )
-    return joined(data, parts)
+    return join_blocks(data, parts)
 
 
-def joined(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sparse.csr_array:
-    """Indicator of the labels of the rows, from the rows and labels of each block."""
-    rows, labels = (np.concatenate(part) for part in zip(*parts))
-    shape = (data.n_rows, data.n_labels)
-    assigned = sparse.csr_array((np.ones(len(rows), dtype=np.int8), (rows, labels)), shape=shape)
-    assigned.sum_duplicates()
-    assigned.data[:] = 1  # a row of several groups may have got the label in each
+def join_blocks(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sp.csr_matrix:
+    """Indicator of the labels of the samples, from the samples and labels of each block."""
+    samples, labels = (np.concatenate(part) for part in zip(*parts))
+    entries = (np.ones(len(samples), dtype=np.int8), (samples, labels))
+    assigned = sp.csr_matrix(entries, shape=(data.groups.n_samples, data.n_labels))
+    assigned.data[:] = 1  # a sample of several groups may have got the label in each
     return assigned
 
 
@@ -98,7 +100,7 @@ def _assign_block(
     first: int,
     last: int,
 ) -> tuple[IntArray, IntArray]:
-    """Rows and labels assigned in a range of labels."""
+    """Samples and labels assigned in a range of labels."""
     pairs = make_pairs(data, first, last)
     scores = Gathered(X, pairs).scores(embeddings.block(first, last).ravel())
     chosen = best_of_segments(pairs, scores, pairs.counts if use_counts else None)
@@ -106,11 +108,13 @@ def _assign_block(
         chosen |= next_best(pairs, scores, chosen, totals[first:last])
     if quantile is not None:
         chosen |= _above_quantile(pairs, scores, chosen, quantile)
-    return pairs.rows[chosen], pairs.labels[chosen] + first
+    return pairs.samples[chosen], pairs.labels[chosen] + first
 
 
-def best_of_segments(pairs: Pairs, scores: FloatArray, counts: FloatArray | None) -> Any:
-    """Mask of the best pair of each segment, or of as many as `counts` says; ties: first ones."""
+def best_of_segments(
+    pairs: Pairs, scores: FloatArray, counts: FloatArray | None
+) -> npt.NDArray[np.bool_]:
+    """Mask of the best pair of each segment, or of the `counts` best pairs; ties: first ones."""
     if counts is None or (counts <= 1).all():
         bound = tie_bound(pairs.segment_max(scores))
         order = np.flatnonzero(scores >= bound[pairs.segment_of])
@@ -118,34 +122,41 @@ def best_of_segments(pairs: Pairs, scores: FloatArray, counts: FloatArray | None
     else:
         order = np.lexsort((-scores, pairs.segment_of))
         n_best = np.ceil(counts)[pairs.segment_of[order]]
-    segment = pairs.segment_of[order]
-    place = np.arange(len(order)) - np.searchsorted(segment, segment)
-    chosen = np.zeros(len(scores), dtype=bool)
-    chosen[order[place < n_best]] = True
-    return chosen
+    return _first_of_runs(order, pairs.segment_of[order], n_best, len(scores))
 
 
-def next_best(pairs: Pairs, scores: FloatArray, chosen: Any, totals: FloatArray) -> Any:
-    """Mask of the best pairs not chosen yet, as many rows as each label lacks to its total."""
+def next_best(
+    pairs: Pairs, scores: FloatArray, chosen: npt.NDArray[np.bool_], totals: FloatArray
+) -> npt.NDArray[np.bool_]:
+    """Mask of the best pairs not yet chosen, as many samples as each label lacks to its total."""
     held = pairs.once(np.flatnonzero(chosen))
     missing = np.round(totals - np.bincount(pairs.labels[held], minlength=pairs.n_labels))
     rest = pairs.once(np.concatenate([held, np.flatnonzero(~chosen)]))[len(held) :]
     rest = rest[(missing > 0)[pairs.labels[rest]]]
     order = rest[np.lexsort((-scores[rest], pairs.labels[rest]))]
     labels = pairs.labels[order]
-    place = np.arange(len(order)) - np.searchsorted(labels, labels)
-    shared = np.zeros(len(scores), dtype=bool)
-    shared[order[place < missing[labels]]] = True
-    return shared
+    return _first_of_runs(order, labels, missing[labels], len(scores))
 
 
-def _above_quantile(pairs: Pairs, scores: FloatArray, chosen: Any, quantile: float) -> Any:
+def _first_of_runs(
+    order: IntArray, keys: IntArray, n_first: FloatArray, n_pairs: int
+) -> npt.NDArray[np.bool_]:
+    """Mask of the first `n_first` pairs of each run of equal keys."""
+    rank = np.arange(len(order)) - np.searchsorted(keys, keys)
+    mask = np.zeros(n_pairs, dtype=bool)
+    mask[order[rank < n_first]] = True
+    return mask
+
+
+def _above_quantile(
+    pairs: Pairs, scores: FloatArray, chosen: npt.NDArray[np.bool_], quantile: float
+) -> npt.NDArray[np.bool_]:
     """Mask of the pairs that reach the quantile of the chosen pairs of their label."""
     order = np.flatnonzero(chosen)
     order = order[np.lexsort((scores[order], pairs.labels[order]))]
     n_chosen = np.bincount(pairs.labels[order], minlength=pairs.n_labels)
-    place = np.minimum((quantile * n_chosen).astype(np.int64), n_chosen - 1)
+    rank = np.minimum((quantile * n_chosen).astype(np.int64), n_chosen - 1)
     bound = np.full(pairs.n_labels, np.inf, dtype=scores.dtype)
-    some = n_chosen > 0
-    bound[some] = scores[order[(np.cumsum(n_chosen) - n_chosen + place)[some]]]
-    return scores >= bound[pairs.labels]
+    known = n_chosen > 0
+    bound[known] = scores[order[(np.cumsum(n_chosen) - n_chosen + rank)[known]]]
+    return np.asarray(scores >= bound[pairs.labels])

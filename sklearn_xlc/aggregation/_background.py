@@ -1,4 +1,4 @@
-"""What all rows have in common, and the inner product that discounts it."""
+"""Mean and main directions of all samples, and the inner product that discounts them."""
 
 from __future__ import annotations
 
@@ -13,71 +13,73 @@ from sklearn_xlc.aggregation._pairs import FloatArray
 
 @dataclass(frozen=True)
 class Background:
-    """Mean and leading directions of unit rows.
+    """Mean and leading directions of unit samples.
 
-    The inner product of x and z is ``x' (I - V' D V) z`` with D of the values in (0, 1): a
-    direction in which all rows vary counts less. Rows count from the mean.
+    Samples are centred, and the inner product of x and z is ``x' (I - V' D V) z`` with a diagonal D
+    of values in (0, 1): directions in which all samples vary count less.
     """
 
     mean: FloatArray  # (n_features,)
     directions: FloatArray  # (n_components, n_features): the rows of D^(1/2) V
-    rows: FloatArray  # (n_samples, n_components): X V' D^(1/2)
-    mean_row: FloatArray  # (n_components,): the mean of `rows`
-    offsets: FloatArray  # (n_samples,): inner products of the rows with the mean
-    mean_length: float  # inner product of the mean with itself
+    projections: FloatArray  # (n_samples, n_components): X V' D^(1/2)
+    mean_projection: FloatArray  # (n_components,): the mean of `projections`
+    offsets: FloatArray  # (n_samples,): inner products of the samples with the mean
+    mean_square: float  # inner product of the mean with itself
 
     def vectors(self, sums: Any, weights: FloatArray, low_rank: FloatArray) -> FloatArray:
-        """Label vectors in feature space, (n_labels, n_features), from sums over their rows."""
+        """Label vectors in feature space, (n_labels, n_features), from sums over their samples."""
         dense = sums.toarray() if hasattr(sums, "toarray") else np.array(sums)
         dense -= weights[:, None].astype(dense.dtype) * self.mean
-        dense -= (low_rank - weights[:, None].astype(dense.dtype) * self.mean_row) @ self.directions
+        low_rank = low_rank - weights[:, None].astype(dense.dtype) * self.mean_projection
+        dense -= low_rank @ self.directions
         return dense
 
-    def without_rows(self) -> Background:
-        """The same without the two arrays of rows."""
-        return replace(self, rows=self.rows[:0], offsets=self.offsets[:0])
+    def without_samples(self) -> Background:
+        """Drop the two arrays that grow with the number of samples."""
+        return replace(self, projections=self.projections[:0], offsets=self.offsets[:0])
 
 
-def make_background(X: Any, n_components: int, shrinkage: float, random: Any) -> Background:
-    r"""Background of unit rows.
+def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Background:
+    r"""Mean and leading directions of unit samples.
 
-    With the second moments of the rows :math:`X'X / n = V' S V`, whose trace is 1, the inner
+    With the second moments of the samples :math:`X'X / n = V' S V`, whose trace is 1, the inner
     product is that of ridge regression, :math:`\alpha (X'X / n + \alpha I)^{-1}` with
     :math:`\alpha` the `shrinkage`, on the `n_components` leading directions, and the plain one on
     all others: ``D = S / (S + shrinkage)``.
 
     Parameters
     ----------
-    X : {ndarray, csr_array} of shape (n_samples, n_features)
-        Rows of unit length.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Samples of unit norm, or empty.
     n_components : int
         Number of directions; 0 leaves the mean only.
     shrinkage : float
         Positive; the larger, the less is discounted.
-    random : RandomState
-        For the randomised decomposition.
+    rng : RandomState
+        Source of the randomised decomposition.
 
     Returns
     -------
     Background
+        Mean and directions, and what samples have in common with them.
     """
     mean = np.asarray(X.mean(axis=0), dtype=X.dtype).ravel()
     n_components = min(n_components, *X.shape)
     if n_components:
-        _, singular, directions = randomized_svd(X, n_components, n_iter=2, random_state=random)
+        _, singular, directions = randomized_svd(X, n_components, n_iter=2, random_state=rng)
         moments = singular.astype(np.float64) ** 2 / X.shape[0]
         values = (moments / (moments + shrinkage)).astype(X.dtype)
         directions = (np.sqrt(values)[:, None] * directions).astype(X.dtype)
     else:
         values = np.zeros(0, dtype=X.dtype)
         directions = np.zeros((0, X.shape[1]), dtype=X.dtype)
-    rows = np.asarray(X @ directions.T)
-    mean_row = directions @ mean
+    projections = np.asarray(X @ directions.T)
+    mean_projection = directions @ mean
     return Background(
         mean=mean,
         directions=directions,
-        rows=rows,
-        mean_row=mean_row,
-        offsets=np.asarray(X @ mean) - rows @ mean_row,
-        mean_length=float(mean @ mean - mean_row @ mean_row),
+        projections=projections,
+        mean_projection=mean_projection,
+        offsets=np.asarray(X @ mean) - projections @ mean_projection,
+        mean_square=float(mean @ mean - mean_projection @ mean_projection),
     )

@@ -6,28 +6,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from joblib import Parallel, delayed, effective_n_jobs
-from scipy import sparse
 
+from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._background import Background
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs, make_pairs
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 from sklearn_xlc.aggregation._start import start_pairs
 
+#: Bytes of working storage of all jobs together, about.
 MEMORY_LIMIT = 2**29
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Unit label vectors, kept as sums over rows so that sparse rows stay sparse.
+    """Unit label vectors, kept as sums over samples so that sparse samples stay sparse.
 
     Without a background the vector of a label is its normalised sum; with one, mean and directions
-    are taken off first. :meth:`block` does it, for the labels that are asked for.
+    are discounted first. :meth:`block` does so for a range of labels.
     """
 
     sums: Any  # (n_labels, n_features), CSR or ndarray
-    weights: FloatArray  # (n_labels,): summed weights of the rows in each sum
-    low_rank: FloatArray | None  # (n_labels, n_components): the same sums over background.rows
+    weights: FloatArray  # (n_labels,): summed weights of the samples in each sum
+    low_rank: FloatArray | None  # (n_labels, n_components): sums of projections
     background: Background | None
 
     def block(self, first: int, last: int) -> FloatArray:
@@ -35,19 +37,19 @@ class Embeddings:
         part = slice(first, last)
         if self.background is None or self.low_rank is None:
             sums = self.sums[part]
-            dense = sums.toarray() if sparse.issparse(sums) else sums.copy()
+            dense = sums.toarray() if sp.issparse(sums) else sums.copy()
         else:
             dense = self.background.vectors(
                 self.sums[part], self.weights[part], self.low_rank[part]
             )
-        lengths = np.linalg.norm(dense, axis=1, keepdims=True)
-        return np.divide(dense, lengths, out=dense, where=lengths > 0)
+        norms = np.linalg.norm(dense, axis=1, keepdims=True)
+        return np.divide(dense, norms, out=dense, where=norms > 0)
 
-    def without_rows(self) -> Embeddings:
-        """The same without what grows with the number of rows and only learning needs."""
+    def without_samples(self) -> Embeddings:
+        """Drop the arrays that grow with the number of samples; only learning needs them."""
         if self.background is None:
             return self
-        return replace(self, background=self.background.without_rows())
+        return replace(self, background=self.background.without_samples())
 
 
 def learn_embeddings(
@@ -64,35 +66,35 @@ def learn_embeddings(
     memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> Embeddings:
-    r"""Label embeddings of Algorithm 1 (GRLR) in [1]_, and variants that discount a background.
+    r"""Learn label embeddings by Algorithm 1 (GRLR) in [1]_, optionally against a background.
 
-    A label starts from the sum of all rows of its groups. Each iteration gives every row of such a
-    group a weight, 1 for the row most similar to the embedding and 0 for the others, and moves
-    the embedding towards the weighted sum g: ``e = Proj(e + step_size * g)``.
+    A label starts from the sum of all samples of its groups. Each iteration gives every sample of
+    these groups a weight, 1 for the most similar sample of each group and 0 for the others, and
+    moves the embedding towards the weighted sum g: ``e = Proj(e + step_size * g)``.
 
     Parameters
     ----------
-    X : {ndarray, csr_array} of shape (n_samples, n_features)
-        Rows of unit length, or empty.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Samples of unit norm, or empty.
     data : Aggregation
         Groups and their labels.
     background : Background, default=None
-        What is discounted in sums and similarities. None: nothing, as in the paper.
+        Background to discount in sums and similarities. None: nothing, as in the paper.
     n_iter : int, default=20
         Number of iterations T; 0 is EAGLE-0.
     step_size : float, default=0.1
         The :math:`\lambda` of the paper; None replaces e by g.
     temperature : float, default=0
-        0: the row of largest similarity, all of them on ties. Above: weights are a softmax of the
-        similarities in each group, in units of `temperature` times their spread in the label.
+        Divisor of the similarities in a softmax over each group that gives the weights, in units of
+        the spread of the label's similarities. 0: the hard maximum, all samples on ties.
     targets : ndarray of shape (n_labels,), default=None
-        Number of rows expected to carry each label in one of its groups: multiplies the soft
-        weights, which never exceed 1. None: one row a group.
+        Number of samples expected to carry each label in one of its groups: multiplies the soft
+        weights, which never exceed 1. None: one sample per group.
     use_counts : bool, default=False
         Whether a group that holds the label several times counts as often, at the start and as a
         target.
     seed : int, default=0
-        Of the rows from which labels start whose sum is zero.
+        Seed of the samples from which labels of zero sum start.
     memory_limit : int, default=2**29
         Bytes that all jobs together may use for working storage, about.
     n_jobs : int, default=None
@@ -101,7 +103,7 @@ def learn_embeddings(
     Returns
     -------
     Embeddings
-        Zero for labels without a group and for labels all of whose rows are empty.
+        Zero for labels without a group or without a non-empty sample.
 
     Notes
     -----
@@ -131,7 +133,7 @@ def learn_embeddings(
     )
     sums, weights, low_rank = zip(*parts)
     return Embeddings(
-        sums=sparse.vstack(sums, format="csr") if sparse.issparse(X) else np.concatenate(sums),
+        sums=sp.vstack(sums, format="csr") if sp.issparse(X) else np.concatenate(sums),
         weights=np.concatenate(weights),
         low_rank=None if background is None else np.concatenate(low_rank),
         background=background,
@@ -149,34 +151,34 @@ class _Settings:
 
 
 class _Kernel:
-    """Similarities of the pairs to weighted sums of the pairs' own rows."""
+    """Similarities of the pairs to weighted sums of the pairs' own samples."""
 
     def __init__(self, X: Any, pairs: Pairs, background: Background | None) -> None:
         self.pairs, self.background = pairs, background
         self.gathered = Gathered(X, pairs)
         if background is not None:
-            self.rows = background.rows[pairs.rows]
-            self.offsets = background.offsets[pairs.rows]
+            self.projections = background.projections[pairs.samples]
+            self.offsets = background.offsets[pairs.samples]
 
     def __call__(self, weights: FloatArray) -> FloatArray:
-        """Inner products of each pair's row with the sum of its label's weighted rows."""
+        """Inner product of each pair's sample with the sum of its label's weighted samples."""
         scores = self.gathered.scores(self.gathered.sums(weights))
         if self.background is None:
             return scores
         pairs = self.pairs
-        low_rank = pairs.weighting(weights) @ self.rows
+        low_rank = pairs.weighting(weights) @ self.projections
         total = pairs.label_sum(weights).astype(scores.dtype)
-        scores -= np.einsum("ij,ij->i", self.rows, low_rank[pairs.labels])
+        scores -= np.einsum("ij,ij->i", self.projections, low_rank[pairs.labels])
         scores -= total[pairs.labels] * self.offsets
         return scores
 
     def square(self, weights: FloatArray, scores: FloatArray) -> FloatArray:
-        """Squared length of each label's sum, from its similarities to its own rows."""
+        """Squared norm of each label's sum, from its similarities to its own samples."""
         square = self.pairs.label_sum(weights * scores)
         if self.background is not None:
             total = self.pairs.label_sum(weights)
             offset = self.pairs.label_sum(weights * self.offsets)
-            square -= total * (offset - total * self.background.mean_length)
+            square -= total * (offset - total * self.background.mean_square)
         return np.maximum(square, 0)
 
 
@@ -192,42 +194,42 @@ def _embed_block(
     pairs = make_pairs(data, first, last)
     kernel = _Kernel(X, pairs, background)
     counts = pairs.counts[pairs.segment_of] if settings.use_counts else 1.0
-    weights = np.full(len(pairs.rows), counts).astype(X.dtype)
+    weights = np.full(len(pairs.samples), counts).astype(X.dtype)
     scores = kernel(weights)
-    lost = _without_direction(kernel, weights, scores)
-    if len(lost):
-        weights[np.isin(pairs.labels, lost)] = 0
-        weights[start_pairs(X, data, pairs, lost, settings.seed)] = 1
+    zero = _zero_sums(kernel, weights, scores)
+    if len(zero):
+        weights[np.isin(pairs.labels, zero)] = 0
+        weights[start_pairs(X, data, pairs, zero, settings.seed)] = 1
         scores = kernel(weights)
     weights, scores = _iterate(kernel, weights, scores, settings)
     return _label_vectors(kernel, weights)
 
 
-def _without_direction(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntArray:
-    """Labels whose sum is zero but for rounding.
+def _zero_sums(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntArray:
+    """Labels whose sum is zero up to rounding.
 
-    It is what is left of opposite rows, or of the rows of all groups once their mean is taken off.
+    Opposite samples sum to zero, and so do the samples of all groups once they are centred.
     """
     pairs, background = kernel.pairs, kernel.background
     total, precision = pairs.label_sum(weights), np.finfo(scores.dtype).eps
-    # The square is cheap but loses half of the digits: it says which sums need a closer look.
+    # The square is cheap but loses half of the digits: it tells which sums need a closer look.
     doubtful = np.flatnonzero(kernel.square(weights, scores) <= 1e4 * precision * total**2)
     if not len(doubtful):
         return doubtful
     sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))[doubtful]
-    sums = sums.toarray() if sparse.issparse(sums) else sums
+    sums = sums.toarray() if sp.issparse(sums) else sums
     if background is not None:
         sums = sums - total[doubtful, None].astype(sums.dtype) * background.mean
-    lengths = np.linalg.norm(sums, axis=1)
-    return doubtful[lengths <= 100 * precision * total[doubtful]]
+    norms = np.linalg.norm(sums, axis=1)
+    return doubtful[norms <= 100 * precision * total[doubtful]]
 
 
 def _iterate(
     kernel: _Kernel, weights: FloatArray, scores: FloatArray, settings: _Settings
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights of the rows in each label's embedding after all steps, and the similarities to it.
+    """Weights of the samples in each label's embedding after all steps, and similarities to it.
 
-    The embedding is linear in the weights of its rows, so its steps are steps of the weights.
+    The embedding is linear in the weights of its samples, so its steps are steps of the weights.
     """
     pairs = kernel.pairs
     targets = _segment_targets(pairs, settings)
@@ -250,15 +252,15 @@ def _iterate(
 def _project(
     kernel: _Kernel, weights: FloatArray, scores: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Both, divided by the length of the label's sum; Proj(0) = 0."""
-    length = np.sqrt(kernel.square(weights, scores))
-    scale = np.divide(1, length, out=np.zeros_like(length), where=length > 0)
+    """Weights and scores divided by the norm of the label's sum; Proj(0) = 0."""
+    norm = np.sqrt(kernel.square(weights, scores))
+    scale = np.divide(1, norm, out=np.zeros_like(norm), where=norm > 0)
     scale = scale.astype(scores.dtype)[kernel.pairs.labels]
     return weights * scale, scores * scale
 
 
 def _segment_targets(pairs: Pairs, settings: _Settings) -> FloatArray | None:
-    """Rows that should carry the label, for each segment."""
+    """Number of samples that should carry the label, for each segment."""
     if settings.use_counts:
         return pairs.counts
     if settings.targets is None:
@@ -269,16 +271,16 @@ def _segment_targets(pairs: Pairs, settings: _Settings) -> FloatArray | None:
 def _choose(
     pairs: Pairs, scores: FloatArray, temperature: float, targets: FloatArray | None
 ) -> FloatArray:
-    """Weight of each row in the next direction."""
+    """Weight of each sample in the next direction."""
     if temperature == 0:
         bound = tie_bound(pairs.segment_max(scores))
         return (scores >= bound[pairs.segment_of]).astype(scores.dtype)
     sizes = np.diff(pairs.segments, append=len(scores))
     centred = scores - (pairs.segment_sum(scores) / sizes).astype(scores.dtype)[pairs.segment_of]
-    n_pairs = np.maximum(np.diff(pairs.ends), 1)
+    n_pairs = np.maximum(np.diff(pairs.indptr), 1)
     spread = np.sqrt(pairs.label_sum(centred**2) / n_pairs)
     scale = np.divide(1 / temperature, spread, out=np.zeros_like(spread), where=spread > 0)
-    # Spreads of rounding errors must not overflow; no softmax tells 1e30 from 1e20.
+    # A spread of rounding errors must not overflow; no softmax tells 1e30 from 1e20.
     centred *= np.minimum(scale, 1e30).astype(scores.dtype)[pairs.labels]
     centred -= pairs.segment_max(centred)[pairs.segment_of]
     soft = np.exp(centred)
@@ -289,52 +291,53 @@ def _choose(
 
 
 def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
-    """What :class:`Embeddings` keeps of a block."""
+    """Sums, weights and low-rank sums of a block: the parts of :class:`Embeddings`."""
     sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))
     total = kernel.pairs.label_sum(weights).astype(sums.dtype)
     low_rank = None
     if kernel.background is not None:
-        low_rank = kernel.pairs.weighting(weights) @ kernel.rows
+        low_rank = kernel.pairs.weighting(weights) @ kernel.projections
     return sums, total, low_rank
 
 
-def expected_rows(data: Aggregation, rates: FloatArray | None = None) -> FloatArray:
-    r"""Expected number of (row, group) memberships that carry each label, of shape (n_labels,).
+def expected_samples(data: Aggregation, rates: FloatArray | None = None) -> FloatArray:
+    r"""Expected number of (sample, group) memberships that carry each label.
 
-    If rows carry a label independently with probability p, a group of g rows has it with
-    probability :math:`q = 1 - (1 - p)^g`; p is solved for from the share q of the groups that have
-    it and their mean size. Groups of unequal sizes hold about as many, groups of similar rows hold
-    more: what `rates` say, if that is the larger number. Never fewer than one row in each of the
-    label's groups.
+    If samples carry a label independently with probability p, a group of g samples has it with
+    probability :math:`q = 1 - (1 - p)^g`: p follows from the share q of the groups that have the
+    label and from their mean size. Groups of unequal sizes hold about as many samples with the
+    label. Groups of similar samples hold more: then `rates` give the larger number. Never fewer
+    than one sample in each of the label's groups.
 
     Parameters
     ----------
     data : Aggregation
         Groups and their labels.
     rates : ndarray of shape (n_labels,), default=None
-        Probability that one more row of the group carries the label (:func:`sharing_rates`).
+        Probability that one more sample of the group carries the label (:func:`sharing_rates`).
 
     Returns
     -------
     ndarray of shape (n_labels,)
-        Expected numbers.
+        Expected numbers of samples.
 
     Examples
     --------
-    Half of the pairs of rows have the label, so 29% of the rows do, if independently:
+    One of two pairs of samples has the label, so 29% of the samples do, if independently:
 
     >>> import numpy as np
-    >>> from sklearn_xlc.aggregation import aggregation, expected_rows
+    >>> from sklearn_xlc.aggregation import aggregation, expected_samples
     >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
-    >>> expected_rows(data), expected_rows(data, np.array([0.75]))
+    >>> expected_samples(data), expected_samples(data, np.array([0.75]))
     (array([1.171...]), array([1.75]))
     """
-    n_groups = np.diff(data.group_ends).astype(np.float64)
-    filled = max(1, int(np.count_nonzero(data.sizes)))
-    # A label of all groups could be a label of all rows; half a group without it keeps p below 1.
+    n_groups = np.diff(data.labels.indptr).astype(np.float64)
+    n_memberships = len(data.groups.samples)
+    filled = max(1, int(np.count_nonzero(data.groups.sizes)))
+    # A label of all groups could be one of all samples; half a group without it keeps p below 1.
     share = np.minimum(n_groups / filled, 1 - 0.5 / filled)
-    mean_size = max(1.0, data.sizes.sum() / filled)
-    expected = np.maximum(n_groups, len(data.rows) * (1 - (1 - share) ** (1 / mean_size)))
+    mean_size = max(1.0, n_memberships / filled)
+    expected = np.maximum(n_groups, n_memberships * (1 - (1 - share) ** (1 / mean_size)))
     if rates is None:
         return expected
-    return np.maximum(expected, n_groups + (data.per_label(data.sizes) - n_groups) * rates)
+    return np.maximum(expected, n_groups + (data.n_pairs - n_groups) * rates)

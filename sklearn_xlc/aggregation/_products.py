@@ -1,4 +1,4 @@
-"""Products between rows and label vectors, at the (row, label) pairs only, in bounded memory."""
+"""Products of samples with label vectors, at the (sample, label) pairs only, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy.sparse as sp
 
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, IntArray, Pairs
+from sklearn_xlc._csr import IntArray
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs
 
-# Entries of gathered rows that exist at once. A label with more stands alone in its block and is
-# summed in pieces of this size, whatever the memory limit: sums must not depend on the limit.
+#: Entries of samples gathered at once. A label with more has a block of its own and is summed in
+#: pieces of this size, whatever the memory limit: sums must not depend on the limit.
 PIECE = 2**23
-# A label vector of d numbers is made only where at least d / SPARSITY entries reach it.
+#: Label vectors of d numbers are dense only where at least d / SPARSITY entries reach them.
 SPARSITY = 16
 
 
 def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tuple[int, int]]:
-    """Ranges of labels whose pairs take at most about `limit` bytes, or that hold one label.
+    """Ranges of labels whose pairs take at most about `limit` bytes, or of a single label.
 
-    A pair takes the entries of its row (a value, an index and a copy of it) and `n_extra` numbers.
+    A pair takes the entries of its sample (a value, an index and a copy of it) and `n_extra`
+    numbers.
     """
-    entries_of_row = np.diff(X.indptr) if sparse.issparse(X) else np.full(len(X), X.shape[1])
-    ends = np.concatenate([[0], np.cumsum(entries_of_row[data.rows])])[data.row_ends]
-    entries = data.per_label(np.diff(ends))
+    groups = data.groups
+    n_entries = np.diff(X.indptr) if sp.issparse(X) else np.full(len(X), X.shape[1])
+    indptr = np.concatenate([[0], np.cumsum(n_entries[groups.samples])])[groups.indptr]
+    entries = data.per_label(np.diff(indptr))
     item = X.dtype.itemsize
-    size = entries * (item + 16) + data.per_label(data.sizes) * (2 * item * n_extra + 100)
+    size = entries * (item + 16) + data.n_pairs * (2 * item * n_extra + 100)
     size = size + 3 * item * X.shape[1]
     large = entries > PIECE
     block = (
@@ -37,9 +40,9 @@ def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tu
 
 
 class Gathered:
-    """The rows of a block's pairs, ready to be summed into label vectors and multiplied by them.
+    """Samples of a block's pairs, to be summed into label vectors and multiplied by them.
 
-    Label vectors of a block are one flat array, label after label, that :meth:`to_rows` unfolds.
+    Label vectors of a block are one flat array, label after label; :meth:`to_rows` unfolds it.
     """
 
     def __init__(self, X: Any, pairs: Pairs) -> None:
@@ -50,12 +53,12 @@ class Gathered:
         self._used: IntArray | None = None
 
     def _pieces(self) -> list[tuple[int, int]]:
-        """Ranges of pairs: one, or those of PIECE entries where the block is one large label."""
-        n_pairs = len(self.pairs.rows)
+        """Ranges of pairs: one, or several of PIECE entries where the block is one large label."""
+        n_pairs = len(self.pairs.samples)
         if self.pairs.n_labels > 1 or not n_pairs:
             return [(0, n_pairs)]
-        if sparse.issparse(self.X):
-            entries = np.cumsum(np.diff(self.X.indptr)[self.pairs.rows])
+        if sp.issparse(self.X):
+            entries = np.cumsum(np.diff(self.X.indptr)[self.pairs.samples])
         else:
             entries = np.arange(1, n_pairs + 1) * self.n_features
         starts = np.flatnonzero(np.diff((entries - 1) // PIECE, prepend=-1))
@@ -63,20 +66,20 @@ class Gathered:
         return list(zip(starts.tolist(), [*starts[1:].tolist(), n_pairs]))
 
     def _matrices(self) -> Iterator[tuple[slice, Any]]:
-        """Each piece as a matrix with a row a pair; kept where there is one piece only."""
+        """Each piece as a matrix with one row per pair; kept where there is a single piece."""
         for start, stop in self.bounds:
             if self._kept is not None:
                 yield slice(start, stop), self._kept
                 continue
-            rows = self.X[self.pairs.rows[start:stop]]
-            if sparse.issparse(rows):
+            rows = self.X[self.pairs.samples[start:stop]]
+            if sp.issparse(rows):
                 rows = self._shifted(rows, self.pairs.labels[start:stop])
             if len(self.bounds) == 1:
                 self._kept = rows
             yield slice(start, stop), rows
 
-    def _shifted(self, rows: sparse.csr_array, labels: IntArray) -> sparse.csr_array:
-        """Rows whose columns are moved to the place of their label in the flat label vectors."""
+    def _shifted(self, rows: sp.csr_array, labels: IntArray) -> sp.csr_array:
+        """Rows with columns moved to the position of their label in the flat label vectors."""
         size = self.pairs.n_labels * self.n_features
         index = np.int64 if size > np.iinfo(np.int32).max else np.int32
         moved = np.repeat((labels * self.n_features).astype(index), np.diff(rows.indptr))
@@ -84,13 +87,13 @@ class Gathered:
         if len(self.bounds) == 1 and SPARSITY * len(moved) < size:
             self._used, moved = np.unique(moved, return_inverse=True)
             size = len(self._used)
-        return sparse.csr_array((rows.data, moved, rows.indptr), shape=(rows.shape[0], size))
+        return sp.csr_array((rows.data, moved, rows.indptr), shape=(rows.shape[0], size))
 
     def sums(self, weights: FloatArray) -> FloatArray:
-        """Flat label vectors: the weighted sums of the rows of each label."""
+        """Flat label vectors: the weighted sums of the samples of each label."""
         total: Any = None
         for part, rows in self._matrices():
-            if sparse.issparse(rows):
+            if sp.issparse(rows):
                 added = rows.T @ weights[part]
             elif len(self.bounds) == 1:
                 added = (self.pairs.weighting(weights) @ rows).ravel()
@@ -100,10 +103,10 @@ class Gathered:
         return total
 
     def scores(self, vectors: FloatArray) -> FloatArray:
-        """Inner product of each pair's row with its label's vector, of shape (n_pairs,)."""
-        out = np.empty(len(self.pairs.rows), dtype=self.X.dtype)
+        """Inner product of each pair's sample with its label's vector, of shape (n_pairs,)."""
+        out = np.empty(len(self.pairs.samples), dtype=self.X.dtype)
         for part, rows in self._matrices():
-            if sparse.issparse(rows):
+            if sp.issparse(rows):
                 if self._used is not None and len(vectors) != rows.shape[1]:
                     vectors = vectors[self._used]
                 out[part] = rows @ vectors
@@ -115,43 +118,30 @@ class Gathered:
     def to_rows(self, vectors: FloatArray) -> Any:
         """Label vectors as CSR where X is sparse, else as an array, (n_labels, n_features)."""
         shape = (self.pairs.n_labels, self.n_features)
-        if not sparse.issparse(self.X):
+        if not sp.issparse(self.X):
             return vectors.reshape(shape)
         if self._used is None:
             used = np.flatnonzero(vectors)
             vectors = vectors[used]
         else:
             used = self._used
-        ends = np.searchsorted(used, np.arange(shape[0] + 1) * np.int64(self.n_features))
-        return sparse.csr_array((vectors, used % self.n_features, ends), shape=shape)
+        indptr = np.searchsorted(used, np.arange(shape[0] + 1) * np.int64(self.n_features))
+        return sp.csr_array((vectors, used % self.n_features, indptr), shape=shape)
 
 
 def tie_bound(best: FloatArray) -> FloatArray:
-    """Least cosine that counts as the best one: rounding must not decide between equal rows.
+    """Least cosine that counts as the best: rounding must not decide between equal samples.
 
-    Exact ties are common: the two rows of a label's only group are equally like their sum.
+    Exact ties are common: both samples of a label's only group are equally similar to their sum.
     """
     return best - 100 * np.finfo(best.dtype).eps
 
 
 def dot_rows(rows: FloatArray, table: FloatArray, which: IntArray) -> FloatArray:
-    """Inner product of each row with the row of `table` that `which` names."""
+    """Inner product of each row with row `which` of `table`."""
     out = np.empty(len(rows), dtype=rows.dtype)
     step = max(1, 2**20 // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         out[part] = np.einsum("ij,ij->i", rows[part], table[which[part]])
     return out
-
-
-def unit_rows(X: Any) -> Any:
-    """Rows of Euclidean length one; empty rows stay empty."""
-    if sparse.issparse(X):
-        X = sparse.csr_array(X)
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        squares = X.data.astype(np.float64) ** 2
-        lengths = np.sqrt(np.bincount(rows, squares, minlength=X.shape[0]))
-        data = (X.data / np.where(lengths > 0, lengths, 1)[rows]).astype(X.dtype)
-        return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
-    lengths = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
-    return (X / np.where(lengths > 0, lengths, 1)[:, None]).astype(X.dtype, copy=False)

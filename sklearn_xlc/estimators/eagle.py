@@ -1,4 +1,4 @@
-"""EAGLETransformer: label embeddings, and labels of rows, from the labels of groups of rows."""
+"""EAGLETransformer: label embeddings and labels of samples, from the labels of groups."""
 
 from __future__ import annotations
 
@@ -18,83 +18,85 @@ from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
     assign_labels,
-    expected_rows,
+    expected_samples,
     learn_embeddings,
     make_background,
     sharing_rates,
     unit_rows,
 )
-from sklearn_xlc.groups._groups import check_groups, group_labels, row_of
+from sklearn_xlc.groups import check_groups
 from sklearn_xlc.metrics._validation import rank_scores
 
 DTYPES = (np.float64, np.float32)
 
 
 class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Label embeddings and row labels from aggregated labels (EAGLE).
+    """Label embeddings and labels of samples from aggregated labels (EAGLE).
 
-    Labels are known for groups of rows only: a page's tags, not its paragraphs'. The embedding of
-    a label is a direction close to at least one row in each group that has it [1]_, and
-    :meth:`assign` gives each label of a group to the row closest to it, so that any classifier can
-    be trained on the rows.
+    Labels are known for groups of samples only: the tags of a page, not of its paragraphs. The
+    embedding of a label is a direction close to at least one sample in each group of the label
+    [1]_, and :meth:`assign` gives each label of a group to the sample closest to it, so that any
+    classifier can be trained on the samples.
 
-    ``contrast=None`` is the method of the paper. On text it fails: the sum of the rows of a label's
-    groups points where all rows point, and one row close to that takes most labels. The default
-    discounts what all rows have in common, weights rows softly, and shares frequent labels.
+    ``contrast=None`` is the method of the paper. On text it fails: the sum of the samples of a
+    label's groups points along the mean of all samples, and one sample close to the mean takes most
+    labels. The default discounts the mean and the main directions of all samples, weights samples
+    softly, and shares frequent labels.
 
     Parameters
     ----------
     contrast : {"background"} or None, default="background"
-        "background": rows count from the mean of all rows, and directions in which all rows vary
-        count less (`n_components`, `shrinkage`). None: the paper's sums, exactly.
+        "background": samples are centred, and directions in which all samples vary count less
+        (`n_components`, `shrinkage`). None: the paper's sums, exactly.
     n_iter : int or "auto", default="auto"
         Number of iterations T after the first sum; 0 is EAGLE-0. "auto": 2, or 20 without contrast.
     step_size : float, "full" or "auto", default="auto"
         The step of ``e = Proj(e + step_size * g)``; "full" is ``e = g``. "auto": "full", or 0.1
         without contrast.
     temperature : float or "auto", default="auto"
-        In an iteration each row of a group has a weight: a softmax of the similarities, in units of
-        `temperature` times their spread. 0: only the most similar row, and all of those on ties.
-        "auto": 1/4, or 0 without contrast.
+        In an iteration the samples of a group are weighted by a softmax of their similarities over
+        `temperature`, in units of the similarities' spread. 0: only the most similar sample counts,
+        or all of them on ties. "auto": 1/4, or 0 without contrast.
     sharing : "expected", float in [0, 1], "auto" or None, default="auto"
-        Rows that get a label beside the best row of each group.
+        Samples that get a label beside the best sample of each group.
 
-        - "expected": the most similar rows of all the label's groups, until as many carry it as are
-          expected to (see Notes). Frequent labels need it, and groups of similar rows: a group of
-          ten often holds three rows of a label, but names it once. The iterations expect as many.
-        - float: rows at least as similar as this quantile of the best rows.
-        - None: the best row only.
+        - "expected": the most similar samples of all the label's groups, until the expected number
+          carry it (see Notes). Frequent labels need it, and groups of similar samples: a group of
+          ten often holds three samples of a label, but names it once. The iterations expect the
+          same number.
+        - float: samples at least as similar as this quantile of the best samples.
+        - None: the best sample only.
         - "auto": "expected", or None without contrast.
     n_components : int, default=200
         Directions that the contrast discounts; 0 leaves it at the mean.
     shrinkage : float or "auto", default="auto"
-        A direction with the share s of the rows' squared length keeps the part
-        ``shrinkage / (s + shrinkage)`` of the similarity, as in ridge regression. The more rows,
+        A direction with the share s of the samples' squared norm keeps the part
+        ``shrinkage / (s + shrinkage)`` of the similarity, as in ridge regression. The more samples,
         the less is needed: "auto" is ``0.2 / sqrt(n_samples)``.
     multiplicity : {"ignore", "top"}, default="ignore"
-        Meaning of a number above 1 in `y` (labels merged as lists): "ignore" it, or assign the
-        label to as many rows of the group; groups then also count as often in the sums, and nothing
-        is shared on top.
+        Meaning of a number c above 1 in `y` (labels merged as lists). "ignore": the label occurs.
+        "top": it goes to c samples of the group; the group then also counts c times in the sums,
+        and `sharing` has no effect.
     top_k : int, default=None
-        Number of labels a row that :meth:`transform` keeps, as CSR. None: all, dense.
+        Number of labels that :meth:`transform` keeps for each sample, as CSR. None: all, dense.
     memory_limit : int, default=2**29
         Bytes of working storage, about.
     n_jobs : int, default=None
         Blocks of labels computed at once, through joblib: threads unless a joblib context names
         another backend. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Of the decomposition of the background, and of the rows from which labels start whose sum is
-        zero.
+        Seed of the decomposition of the background, and of the samples from which labels of zero
+        sum start.
 
     Attributes
     ----------
-    label_embeddings_ : {ndarray, csr_array} of shape (n_labels, n_features)
-        Unit vectors; zero for a label without a (non-empty) row. CSR if X was sparse and there is
+    label_embeddings_ : {ndarray, CSR matrix} of shape (n_labels, n_features)
+        Unit vectors; zero for a label without a non-empty sample. CSR if X was sparse and there is
         no contrast. Made on demand.
     sharing_rates_ : ndarray of shape (n_labels,) or None
-        Estimated probability that a row carries a label that another row of its group carries:
-        about zero in random groups, up to one where rows of a group are alike. None unless
-        `sharing` is "expected" and `multiplicity` "ignore".
+        Estimated probability that a sample carries a label that another sample of its group
+        carries: about zero in random groups, up to one where the samples of a group are alike. None
+        unless `sharing` is "expected" and `multiplicity` "ignore".
     classes_ : ndarray of shape (n_labels,)
         Distinct labels of a 1-D y, else the column numbers.
     n_features_in_ : int
@@ -104,30 +106,31 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Notes
     -----
-    Similarities are cosines; an empty row has similarity 0. On ties the first row is taken.
+    Similarities are cosines; an empty sample has similarity 0. On ties the first sample is taken.
 
-    A label whose rows sum to zero (in Figure 1 of [1]_ every group holds x and -x) starts from one
-    row of one of its groups, by `random_state`. Labels with the same groups agree on it: the second
-    starts from the row of that group least like it, the third from the next, so that they part.
+    A label whose samples sum to zero (in Figure 1 of [1]_ every group holds x and -x) starts from
+    one sample of one of its groups, by `random_state`. Labels with the same groups agree on the
+    group, but start from different samples: the first from the picked one, the second from the
+    least similar sample, the third from the next, and so on.
 
-    "Expected" sharing takes the larger of two numbers. If rows carry a label independently with
-    probability p, a share ``q = 1 - (1 - p)^g`` of groups of g rows has it: solved for p, that
-    makes ``p * n`` rows. Where rows of a group are alike, more carry it. Groups *without* the label
-    tell how many: their rows do not carry it, so a row of another group that is more similar to the
-    label than nearly all of them does. Counted with embeddings learnt from the other half of the
-    groups, this gives `sharing_rates_`.
+    "Expected" sharing takes the larger of two numbers. If samples carry a label independently with
+    probability p, a share ``q = 1 - (1 - p)^g`` of groups of g samples has it: p, solved for, makes
+    ``p * n`` samples. Where samples of a group are alike, more carry it. Groups *without* the label
+    tell how many: their samples do not carry it, so a sample of another group that is more similar
+    to the label than nearly all of them does. Counted with embeddings learnt from the other half of
+    the groups, this gives `sharing_rates_`.
 
-    Comparing with the groups *without* the label is the same as comparing with all rows, if each
-    row has one group: the two differences differ by a factor.
+    Comparing with the groups *without* the label is the same as comparing with all samples if each
+    sample has one group: the two differences are proportional.
 
     Measured: P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in random
-    groups of 10, mean of three seeds. "Oracle" knows the labels of the rows.
+    groups of 10, mean of three seeds. "Oracle" knows the labels of the samples.
 
     =====================================  ==================  ===================
     setting                                bibtex              debtags
     =====================================  ==================  ===================
     oracle                                 63.2 / 38.4 / 27.9  81.7 / 58.4 / 44.7
-    all rows get all labels of the group   33.1 / 19.7 / 15.0  38.7 / 35.9 / 29.9
+    each sample gets all labels of group    33.1 / 19.7 / 15.0  38.7 / 35.9 / 29.9
     ``contrast=None, n_iter=0`` (EAGLE-0)  30.6 / 17.5 / 13.1  37.1 / 30.1 / 24.5
     ``contrast=None`` (EAGLE)              27.1 / 15.3 / 11.7  32.5 / 24.5 / 19.1
     default                                60.1 / 36.0 / 26.1  73.9 / 55.3 / 42.1
@@ -141,7 +144,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     On 45 000 EU laws with 4 000 labels (EURLEX57K) the default has 89.4 / 79.5 / 66.4, the oracle
     90.1 / 80.6 / 67.8, EAGLE-0 65.3 / 50.9 / 39.9 and EAGLE 53.4 / 41.5 / 32.7 (three seeds). In
-    clusters of 10 similar rows it has 79.0 / 72.1 / 62.3 and EAGLE 79.5 / 69.2 / 58.8 (one seed),
+    clusters of 10 similar samples it has 79.0 / 72.1 / 62.3 and EAGLE 79.5 / 69.2 / 58.8 (one seed),
     on debtags 73.8 / 53.5 / 41.3 and 64.8 / 47.2 / 37.1 (three).
 
     References
@@ -151,7 +154,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Examples
     --------
-    The toy of Figure 1: both labels are on every group, whose rows are x and -x.
+    The toy of Figure 1: every group has both labels, and its samples are x and -x.
 
     >>> import numpy as np
     >>> from sklearn_xlc import EAGLETransformer
@@ -214,15 +217,16 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows. Their lengths make no difference.
+            Samples. Their norms make no difference.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
-            Labels of the groups: row i holds those of the group of row i, or, where `groups` is a
-            membership matrix, row j holds those of group j. Counts above 1 see `multiplicity`. A
-            1-D y holds one label a row of any type.
+            Labels of the groups: either row i holds those of the group of sample i, or row j those
+            of group j, in the order of ``np.unique(groups)`` or of the columns of a membership
+            matrix. With ids of as many groups as samples, the former is meant. Counts above 1 see
+            `multiplicity`. A 1-D y holds one label of any type per row.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
-            Ids of the rows' groups, or which row is in which groups. None: every row is a group.
+            Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
 
         Returns
         -------
@@ -240,39 +244,39 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def _learn(self, X: Any, data: Aggregation, classes: np.ndarray | None) -> None:
-        """Embeddings of unit rows."""
-        random = check_random_state(self.random_state)
-        seed = int(random.randint(2**31 - 1))
+        """Learn the embeddings from unit samples."""
+        rng = check_random_state(self.random_state)
+        seed = int(rng.randint(2**31 - 1))
         background, targets, rates = None, None, None
         if self.contrast is not None:
             shrinkage = self.shrinkage
             if shrinkage == "auto":
                 shrinkage = 0.2 / np.sqrt(X.shape[0])
-            background = make_background(X, self.n_components, float(shrinkage), random)
-        if self._chosen("sharing") == "expected" and self.multiplicity == "ignore":
+            background = make_background(X, self.n_components, float(shrinkage), rng)
+        if self._resolve_auto("sharing") == "expected" and self.multiplicity == "ignore":
             rates = sharing_rates(
                 X,
                 data,
                 background=background,
-                seed=int(random.randint(2**31 - 1)),
+                seed=int(rng.randint(2**31 - 1)),
                 memory_limit=self.memory_limit,
                 n_jobs=self.n_jobs,
             )
-            targets = expected_rows(data, rates) / np.maximum(1, np.diff(data.group_ends))
-        step_size = self._chosen("step_size")
+            targets = expected_samples(data, rates) / np.maximum(1, np.diff(data.labels.indptr))
+        step_size = self._resolve_auto("step_size")
         self._embeddings = learn_embeddings(
             X,
             data,
             background=background,
-            n_iter=self._chosen("n_iter"),
+            n_iter=self._resolve_auto("n_iter"),
             step_size=None if step_size == "full" else float(step_size),
-            temperature=float(self._chosen("temperature")),
+            temperature=float(self._resolve_auto("temperature")),
             targets=targets,
             use_counts=self.multiplicity == "top" and self.contrast is not None,
             seed=seed,
             memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,
-        ).without_rows()
+        ).without_samples()
         self.sharing_rates_ = rates
         self.classes_ = np.arange(data.n_labels) if classes is None else classes
         self._one_label = classes is not None
@@ -283,24 +287,24 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Unit vectors of the labels."""
         embeddings = self._embeddings
         if embeddings.background is None and sp.issparse(embeddings.sums):
-            return unit_rows(embeddings.sums)
+            return sp.csr_matrix(unit_rows(embeddings.sums))
         shape = embeddings.sums.shape
         _check_dense(shape, embeddings.sums.dtype, "label_embeddings_", "transform with top_k")
         return embeddings.block(0, shape[0])
 
     def transform(self, X: Any) -> Any:
-        """Cosine of every row with every label embedding.
+        """Cosine of every sample with every label embedding.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
-        {ndarray, csr_array} of shape (n_samples, n_labels)
-            Affinities in [-1, 1]; with `top_k` the largest of each row only, as CSR, on ties those
-            of the first labels.
+        {ndarray, CSR matrix} of shape (n_samples, n_labels)
+            Affinities in [-1, 1]; with `top_k` the largest of each sample only, as CSR, on ties
+            those of the first labels.
 
         Raises
         ------
@@ -319,13 +323,13 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             out[:, first:last] = self._affinities(X, first, last)
         return out
 
-    def assign(self, X: Any, y: Any, groups: Any = None) -> sp.csr_array:
-        """Labels of the rows, given those of their groups.
+    def assign(self, X: Any, y: Any, groups: Any = None) -> sp.csr_matrix:
+        """Assign the labels of groups to their samples.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows; those of `fit` or others.
+            Samples; those of `fit` or others.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
             Labels of the groups, as in :meth:`fit`.
@@ -335,9 +339,9 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         Returns
         -------
-        csr_array of shape (n_samples, n_labels) and dtype int8
-            Indicator: a subset of the labels of each row's groups, in which each label of each
-            group has a row.
+        csr_matrix of shape (n_samples, n_labels) and dtype int8
+            Indicator: a subset of the labels of each sample's groups, in which each label of each
+            group has a sample.
 
         Raises
         ------
@@ -347,9 +351,9 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=list(DTYPES), reset=False)
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
-        sharing, totals, quantile = self._chosen("sharing"), None, None
+        sharing, totals, quantile = self._resolve_auto("sharing"), None, None
         if self.multiplicity == "ignore" and sharing == "expected":
-            totals = expected_rows(data, self.sharing_rates_)
+            totals = expected_samples(data, self.sharing_rates_)
         elif self.multiplicity == "ignore" and sharing is not None:
             quantile = float(sharing)
         return assign_labels(
@@ -363,8 +367,8 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             n_jobs=self.n_jobs,
         )
 
-    def _chosen(self, name: str) -> Any:
-        """Value of a parameter, with "auto" replaced: measured best, or the paper's own."""
+    def _resolve_auto(self, name: str) -> Any:
+        """Value of a parameter, with "auto" replaced: the best measured, or the paper's own."""
         value = getattr(self, name)
         if not isinstance(value, str) or value != "auto":
             return value
@@ -386,23 +390,23 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 f"y must have {len(self.classes_)} labels as in fit, got shape {Y.shape}"
             )
-        membership, group_of = check_groups(groups, n_samples)
-        return aggregation(membership, group_labels(Y, membership, group_of)), classes
+        groups = check_groups(groups, n_samples)
+        return aggregation(groups, groups.per_group(Y, "y")), classes
 
-    def _label_ranges(self, n_rows: int) -> list[tuple[int, int]]:
-        """Ranges of labels whose vectors, and `n_rows` affinities each, fit the memory limit."""
+    def _label_ranges(self, n_samples: int) -> list[tuple[int, int]]:
+        """Ranges of labels whose vectors, and `n_samples` affinities each, fit the limit."""
         n_labels, n_features = self._embeddings.sums.shape
-        size = 3 * (n_features + n_rows) * self._embeddings.sums.dtype.itemsize
+        size = 3 * (n_features + n_samples) * self._embeddings.sums.dtype.itemsize
         step = max(1, self.memory_limit // size)
         return [(first, min(first + step, n_labels)) for first in range(0, n_labels, step)]
 
     def _affinities(self, X: Any, first: int, last: int) -> np.ndarray:
-        """Cosines of unit rows with some labels."""
+        """Cosines of unit samples with some labels."""
         vectors = self._embeddings.block(first, last).astype(X.dtype, copy=False)
         return X @ np.ascontiguousarray(vectors.T)
 
-    def _top_affinities(self, X: Any, k: int) -> sp.csr_array:
-        """CSR of the k largest affinities of each row."""
+    def _top_affinities(self, X: Any, k: int) -> sp.csr_matrix:
+        """CSR of the k largest affinities of each sample."""
         scores = np.empty((X.shape[0], 0), dtype=X.dtype)
         labels = np.empty((X.shape[0], 0), dtype=np.int64)
         for first, last in self._label_ranges(X.shape[0]):
@@ -412,9 +416,9 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             best = np.sort(rank_scores(scores, k), axis=1)
             scores = np.take_along_axis(scores, best, axis=1)
             labels = np.take_along_axis(labels, best, axis=1)
-        ends = np.arange(X.shape[0] + 1) * k
+        indptr = np.arange(X.shape[0] + 1) * k
         shape = (X.shape[0], len(self.classes_))
-        return sp.csr_array((scores.ravel(), labels.ravel(), ends), shape=shape)
+        return sp.csr_matrix((scores.ravel(), labels.ravel(), indptr), shape=shape)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

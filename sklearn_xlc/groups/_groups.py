@@ -1,61 +1,194 @@
-"""Groups of rows: ids or a membership matrix, and the labels that belong to groups."""
+"""Groups of samples: ids or a membership matrix in, samples of each group out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._csr import IntArray, canonical, joined_ranges, row_of
 
-def check_groups(groups: Any, n_samples: int) -> tuple[sp.csr_array, np.ndarray | None]:
-    """Membership matrix of groups in any accepted form, and the group of each row if it has one.
+
+@dataclass(frozen=True)
+class Groups:
+    """Samples of group 0, then of group 1, and so on, in CSR form.
+
+    Build it with :func:`check_groups`.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (n_memberships,) and dtype int64
+        Row numbers of X, ascending within a group.
+    indptr : ndarray of shape (n_groups + 1,) and dtype int64
+        Group j owns ``samples[indptr[j]:indptr[j + 1]]``.
+    group_of : ndarray of shape (n_samples,) or None
+        Group of each sample; None where a sample may be in any number of groups.
+    n_samples : int
+        Number of samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.groups import check_groups
+    >>> groups = check_groups(["b", "a", "b"], n_samples=3)
+    >>> groups.samples, groups.indptr, groups.group_of
+    (array([1, 0, 2]), array([0, 1, 3]), array([1, 0, 1]))
+    >>> groups.per_group(np.array([7, 5, 7]), "y")
+    array([5, 7])
+    """
+
+    samples: IntArray
+    indptr: IntArray
+    group_of: IntArray | None
+    n_samples: int
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Number of samples of each group."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def overlap(self) -> bool:
+        """Whether a sample is in several groups."""
+        return len(self.samples) > 0 and bool(np.bincount(self.samples).max() > 1)
+
+    def membership(self) -> sp.csr_array:
+        """Indicator of shape (n_samples, n_groups) and dtype int8, canonical."""
+        parts = (np.ones(len(self.samples), dtype=np.int8), self.samples, self.indptr)
+        return sp.csc_array(parts, shape=(self.n_samples, len(self))).tocsr()
+
+    def take(self, index: npt.NDArray[Any] | slice) -> Groups:
+        """Some groups, in the order of `index`, of the same samples."""
+        sizes = self.sizes[index]
+        samples = self.samples[joined_ranges(self.indptr[:-1][index], sizes)]
+        return Groups(samples, np.concatenate([[0], np.cumsum(sizes)]), None, self.n_samples)
+
+    def gather(self, X: Any) -> Any:
+        """Samples of X group by group; X itself if they are in this order already."""
+        in_order = len(self.samples) == self.n_samples and (np.diff(self.samples) == 1).all()
+        return X if in_order else X[self.samples]
+
+    def is_per_sample(self, n_values: int, name: str) -> bool:
+        """Whether `n_values` values belong to samples rather than to groups; raises if neither."""
+        if self.group_of is not None and n_values == self.n_samples:
+            return True
+        if n_values == len(self):
+            return False
+        samples = "" if self.group_of is None else f"{self.n_samples} (the samples of X) or "
+        raise ValueError(
+            f"{name} must have length {samples}{len(self)} (the groups), got {n_values}"
+        )
+
+    def per_group(self, values: Any, name: str) -> Any:
+        """One value of each group, from values of the groups or of their samples.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n,), or CSR matrix of n rows, canonical
+            As many as there are samples, each with the value of its group, or as many as there are
+            groups; the former is meant where both numbers are equal.
+        name : str
+            Name of `values` in messages.
+
+        Returns
+        -------
+        ndarray of shape (n_groups,), or CSR matrix of n_groups rows
+            Values of the groups.
+
+        Raises
+        ------
+        ValueError
+            If the length is wrong, or samples of one group have different values.
+        """
+        if not self.is_per_sample(values.shape[0], name):
+            return values
+        assert self.group_of is not None
+        first = self.samples[self.indptr[:-1]]
+        result = values[first]
+        differs = _differs(values, result, self.group_of)
+        if differs.any():
+            sample = int(differs.argmax())
+            raise ValueError(
+                f"{name} must be the same in all samples of a group, but row {sample} differs from "
+                f"row {first[self.group_of[sample]]} of the same group; give every sample the "
+                "value of its group, or one value for each group"
+            )
+        return result
+
+
+def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Groups:
+    """Validate groups in any accepted form.
 
     Parameters
     ----------
     groups : array-like of shape (n_samples,), {array-like, sparse matrix} of shape \
-            (n_samples, n_groups), or None
-        Ids of any one type, a 0/1 membership matrix, or None where every row is its own group.
+            (n_samples, n_groups), Groups, or None
+        Ids of any one type, a 0/1 membership matrix, or None where every sample is its own group.
     n_samples : int
-        Number of rows.
+        Number of samples.
+    allow_empty : bool, default=True
+        Whether a column of a membership matrix may be a group without samples.
 
     Returns
     -------
-    membership : csr_array of shape (n_samples, n_groups) and dtype int8
-        Ones, without stored zeros. Of ids, groups are in the order of sorted ids.
-    group_of : ndarray of shape (n_samples,) or None
-        None for a membership matrix.
+    Groups
+        Groups in the order of the sorted ids, or of the columns of the matrix.
 
     Raises
     ------
     ValueError
-        If the length is wrong, ids are missing or do not sort, or the matrix is no indicator.
+        If the length is wrong, ids are missing or do not sort, the matrix is not an indicator, or a
+        group is empty where it must not be.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.groups import check_groups
+    >>> check_groups([[1, 0], [1, 1]], n_samples=2).samples
+    array([0, 1, 1])
     """
-    if groups is None:
-        group_of = np.arange(n_samples)
-    elif sp.issparse(groups) or np.ndim(groups) == 2:
-        return _check_membership(groups, n_samples), None
+    if isinstance(groups, Groups):
+        result = groups
+        if result.n_samples != n_samples:
+            raise ValueError(f"groups are of {result.n_samples} samples, but X has {n_samples}")
+    elif sp.issparse(groups) or (groups is not None and np.ndim(groups) == 2):
+        members = _check_membership(groups, n_samples).tocsc()
+        indices, indptr = members.indices.astype(np.int64), members.indptr.astype(np.int64)
+        result = Groups(indices, indptr, None, n_samples)
     else:
-        group_of = encode_groups(groups, n_samples)
-    n_groups = int(group_of.max(initial=-1)) + 1
-    parts = (np.ones(n_samples, dtype=np.int8), group_of, np.arange(n_samples + 1))
-    return sp.csr_array(parts, shape=(n_samples, n_groups)), group_of
+        group_of = np.arange(n_samples) if groups is None else _encode(groups, n_samples)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(group_of))]).astype(np.int64)
+        result = Groups(np.argsort(group_of, kind="stable"), indptr, group_of, n_samples)
+    if not (allow_empty or result.sizes.all()):
+        raise ValueError(
+            f"column {result.sizes.argmin()} of groups is a group without samples; every group "
+            "needs at least one"
+        )
+    return result
 
 
-def encode_groups(groups: Any, n_samples: int) -> np.ndarray:
+def _encode(groups: Any, n_samples: int) -> IntArray:
     """Group ids as integers 0, 1, ... in the order of the sorted ids."""
     ids = np.asarray(groups)
     if ids.shape != (n_samples,):
         raise ValueError(
-            f"groups must hold one id for each of the {n_samples} rows, or be a membership matrix "
-            f"of shape (n_samples, n_groups), got shape {ids.shape}"
+            f"groups must hold one id for each of the {n_samples} samples, or be a membership "
+            f"matrix of shape (n_samples, n_groups), got shape {ids.shape}"
         )
     if ids.dtype == object:
         wrong = np.flatnonzero([_is_missing(value) for value in ids])
     else:
-        wrong = np.flatnonzero(ids != ids)  # NaN is unlike itself
+        wrong = np.flatnonzero(ids != ids)  # NaN differs from itself
     if len(wrong):
-        raise ValueError(f"groups holds {ids[wrong[0]]} for row {wrong[0]}; every row needs an id")
+        raise ValueError(
+            f"groups holds {ids[wrong[0]]} for row {wrong[0]}; every sample needs an id"
+        )
     try:
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
@@ -63,7 +196,7 @@ def encode_groups(groups: Any, n_samples: int) -> np.ndarray:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, NaT or pandas' NA, which cannot be compared."""
+    """Whether a value is None, NaN, NaT or pandas' NA, none of which compares."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
@@ -72,92 +205,38 @@ def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
     matrix = groups if sp.issparse(groups) else np.asarray(groups)
     if matrix.shape[0] != n_samples:
         raise ValueError(
-            f"groups as a membership matrix must have {n_samples} rows, one for each row of X, "
+            f"groups as a membership matrix must have {n_samples} rows, one for each sample of X, "
             f"got shape {matrix.shape}"
         )
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"groups must hold the numbers 0 and 1, got dtype {matrix.dtype}")
     if matrix.shape[1] == 1 and not sp.issparse(matrix) and not matrix.all():
         raise ValueError(
-            "groups is one dense column, and not of ones: give ids as a 1-D array; a membership "
-            "matrix of a single group as a sparse matrix"
+            "groups is one dense column that holds zeros: give ids as a 1-D array, or the "
+            "membership matrix of a single group as a sparse matrix"
         )
     membership = sp.csr_array(matrix)
     wrong = np.flatnonzero((membership.data != 0) & (membership.data != 1))
     if len(wrong):
-        row = row_of(membership, wrong[0])
         raise ValueError(
-            f"groups as a membership matrix must hold 0 and 1 only, got "
-            f"{membership.data[wrong[0]]} in row {row}"
+            "groups as a membership matrix must hold 0 and 1 only, got "
+            f"{membership.data[wrong[0]]} in row {row_of(membership, wrong[0])}"
         )
-    membership = membership.astype(np.int8)
-    membership.sum_duplicates()
-    membership.eliminate_zeros()
-    membership.data[:] = 1
-    return membership
+    return canonical(membership)
 
 
-def group_labels(
-    Y: sp.csr_array, membership: sp.csr_array, group_of: np.ndarray | None, name: str = "y"
-) -> sp.csr_array:
-    """Labels of each group, from row-aligned ones (ids) or as they are (membership matrix).
-
-    Parameters
-    ----------
-    Y : csr_array in canonical form, without stored zeros
-        Labels: a row for each row of the data where `group_of` is given, else one for each group.
-    membership, group_of
-        As :func:`check_groups` returns them.
-    name : str, default="y"
-        What messages call `Y`.
-
-    Returns
-    -------
-    csr_array of shape (n_groups, n_labels)
-        Labels of the groups.
-
-    Raises
-    ------
-    ValueError
-        If the number of rows is wrong, or rows of one group have different labels.
-    """
-    n_expected = membership.shape[1] if group_of is None else membership.shape[0]
-    if Y.shape[0] != n_expected:
-        meaning = "group of the membership matrix" if group_of is None else "row of X"
-        raise ValueError(
-            f"{name} must have {n_expected} rows, one for each {meaning}, got {Y.shape[0]}"
-        )
-    if group_of is None:
-        return Y
-    first = np.unique(group_of, return_index=True)[1]
-    labels = Y[first]
-    _check_alike(Y, labels, group_of, first, name)
-    return labels
-
-
-def _check_alike(
-    Y: sp.csr_array, labels: sp.csr_array, group_of: np.ndarray, first: np.ndarray, name: str
-) -> None:
-    """Refuse rows whose labels are not those of the first row of their group."""
-    n_labels = np.diff(Y.indptr)
-    differs = n_labels != np.diff(labels.indptr)[group_of]
-    rows = np.repeat(np.arange(Y.shape[0]), n_labels)
-    comparable = ~differs[rows]
-    place = np.arange(Y.nnz) - Y.indptr[rows] + labels.indptr[group_of[rows]]
-    rows, place = rows[comparable], place[comparable]
-    unlike = (Y.indices[comparable] != labels.indices[place]) | (
-        Y.data[comparable] != labels.data[place]
+def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
+    """Mask of the samples whose value is not the one of their group."""
+    if not sp.issparse(values):
+        return np.asarray(values != of_group[group_of])
+    n_entries = np.diff(values.indptr)
+    differs = n_entries != np.diff(of_group.indptr)[group_of]
+    rows = np.flatnonzero(~differs)  # of as many entries: compared one by one
+    sizes = n_entries[rows]
+    entries = joined_ranges(values.indptr[rows], sizes)
+    others = joined_ranges(of_group.indptr[group_of[rows]], sizes)
+    unlike = (values.indices[entries] != of_group.indices[others]) | (
+        values.data[entries] != of_group.data[others]
     )
-    differs[rows[unlike]] = True
-    if differs.any():
-        row = int(differs.argmax())
-        raise ValueError(
-            f"{name} must hold the labels of the group in every one of its rows, but row {row} "
-            f"differs from row {first[group_of[row]]} of the same group; for labels a group, one "
-            "row each, give groups as a membership matrix"
-        )
-
-
-def row_of(csr: sp.csr_array, position: int) -> int:
-    """Row that holds the stored value at `position`."""
-    return int(np.searchsorted(csr.indptr, position, side="right")) - 1
+    differs[np.repeat(rows, sizes)[unlike]] = True
+    return differs

@@ -1,0 +1,76 @@
+"""Counts of labels in groups: how many samples of a group carry each label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import is_indicator
+from sklearn_xlc._csr import row_of
+from sklearn_xlc.groups._groups import Groups
+
+
+def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
+    """Indicator of a y that counts labels, and the counts; any other y unchanged, and None.
+
+    Raises
+    ------
+    ValueError
+        If y holds numbers above one, and also negative or fractional ones.
+    """
+    if y is None or not is_indicator(y):
+        return y, None
+    matrix = y if sp.issparse(y) else np.asarray(y)
+    if matrix.dtype.kind not in "iuf":
+        return y, None
+    counts = sp.csr_matrix(matrix)
+    if not (counts.data > 1).any():
+        return y, None
+    wrong = np.flatnonzero(
+        ~np.isfinite(counts.data) | (counts.data < 0) | (counts.data != np.floor(counts.data))
+    )
+    if len(wrong):
+        raise ValueError(
+            "y must hold how often labels occur, whole numbers from 0 on, but row "
+            f"{row_of(counts, wrong[0])} holds {counts.data[wrong[0]]}"
+        )
+    counts = counts.astype(np.int64)
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    indicator = counts.astype(bool).astype(np.int8)
+    return (indicator if sp.issparse(y) else indicator.toarray()), counts
+
+
+def repeat_labels(counts: sp.csr_matrix) -> sp.csr_matrix:
+    """Indicator that stores an entry as often as `counts` says: ragged lists with repetitions."""
+    indptr = np.concatenate([[0], np.cumsum(counts.data)])[counts.indptr]
+    indices = np.repeat(counts.indices, counts.data)
+    ones = np.ones(len(indices), dtype=np.int8)
+    return sp.csr_matrix((ones, indices, indptr), shape=counts.shape)
+
+
+def check_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
+    """Raise if a label occurs in a group more often than the group has samples."""
+    wrong = np.flatnonzero(counts.data > _sizes(counts, groups))
+    if len(wrong):
+        group, label = row_of(counts, wrong[0]), counts.indices[wrong[0]]
+        raise ValueError(
+            f"y says that label {label} occurs {counts.data[wrong[0]]} times in the group of row "
+            f"{groups.samples[groups.indptr[group]]}, which has {groups.sizes[group]} sample(s); "
+            "a sample either has a label or not. For numbers of another meaning set "
+            "multiplicity='ignore'"
+        )
+    return counts
+
+
+def cap_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
+    """Counts limited to the number of samples of the group."""
+    data = np.minimum(counts.data, _sizes(counts, groups))
+    return sp.csr_matrix((data, counts.indices, counts.indptr), shape=counts.shape)
+
+
+def _sizes(counts: sp.csr_matrix, groups: Groups) -> np.ndarray:
+    """Size of the group of each stored count."""
+    return np.repeat(groups.sizes, np.diff(counts.indptr))
