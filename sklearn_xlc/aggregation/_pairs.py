@@ -82,10 +82,8 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
 
     Parameters
     ----------
-    groups : Groups, array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
-            (n_samples, n_groups)
-        Ids of the samples' groups, or a 0/1 membership matrix; a sample may be in any number of
-        groups.
+    groups : Groups, or {array-like, sparse matrix} of shape (n_samples, n_groups)
+        Groups of :func:`~sklearn_xlc.groups.check_groups`, or a 0/1 membership matrix.
     group_labels : {array-like, sparse matrix} of shape (n_groups, n_labels)
         Labels of the groups; above 1, how often the group holds the label.
 
@@ -107,7 +105,8 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
     (array([2, 1]), array([0, 1, 1], dtype=int32))
     """
     if not isinstance(groups, Groups):
-        groups = check_groups(groups, groups.shape[0] if sp.issparse(groups) else len(groups))
+        membership = sp.csr_array(groups)
+        groups = check_groups(membership, membership.shape[0])
     data = Aggregation(groups, canonical(sp.csc_array(group_labels)).astype(np.float64))
     return data if groups.sizes.all() else data.of_groups(groups.sizes > 0)
 

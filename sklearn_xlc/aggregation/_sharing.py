@@ -76,7 +76,7 @@ def sharing_rates(
     >>> from sklearn_xlc.aggregation import aggregation, sharing_rates
     >>> kind = np.repeat(np.arange(60) % 3, 2)
     >>> X = np.eye(3)[kind]
-    >>> data = aggregation(np.arange(120) // 2, np.eye(3)[kind[::2]])
+    >>> data = aggregation(np.kron(np.eye(60), [[1], [1]]), np.eye(3)[kind[::2]])
     >>> sharing_rates(X, data)
     array([1., 1., 1.])
     """

@@ -11,16 +11,19 @@ from torch import Tensor
 
 @dataclass
 class Bags:
-    """A batch of bags: their instances one after the other, however many each has.
+    """A batch of bags of any sizes, their instances one after the other.
+
+    These are :class:`~sklearn_xlc.groups.Groups` on their way to a head: instances are gathered bag
+    by bag, so that the pointers alone say which instances a bag owns.
 
     Parameters
     ----------
     instances : tensor of shape (n_instances, n_columns), or CSR batch of as many
-        What the encoder reads.
+        Inputs of the encoder.
     indptr : tensor of shape (n_bags + 1,), int64
         Bag i owns the instances ``indptr[i], ..., indptr[i + 1] - 1``, at least one.
     features : tensor of shape (n_instances, n_features), default=None
-        What the encoder made of them.
+        Features of the instances, once the encoder has computed them.
     """
 
     instances: Any

@@ -1,18 +1,15 @@
-"""Aggregated labels from a data set whose rows have their own: groups, and the groups' labels."""
+"""Aggregated labels of a data set: samples put into groups that share their labels."""
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
 from sklearn_xlc._checks import check_integer, check_real
-from sklearn_xlc._csr import one_per_row
+from sklearn_xlc._csr import IntArray, one_per_row
 from sklearn_xlc.codes._label_order import balanced_split, compact_rows
-
-IntArray = npt.NDArray[np.int64]
 
 
 def make_aggregated(
@@ -26,27 +23,27 @@ def make_aggregated(
     noise: float = 0.0,
     random_state: Any = None,
 ) -> tuple[sp.csr_matrix, IntArray]:
-    """Put rows into groups and give every row the labels of its group.
+    """Put samples into groups and give every sample the labels of its group.
 
     Parameters
     ----------
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Labels of the rows: any non-zero entry is a label.
+        Labels of the samples: any non-zero entry is a label.
     group_size : int, default=4
-        Rows of a group. With "random", the last group may be smaller; with "cluster" it is the
+        Samples of a group. With "random", the last group may be smaller; with "cluster" it is the
         upper bound from which `depth` follows.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Rows, needed by "cluster".
+        Samples, needed by "cluster".
     method : {"random", "cluster"}, default="random"
-        - "random": any rows.
-        - "cluster": similar rows, by hierarchical k-means: all rows are split in two halves by
-          spherical 2-means, each half in two, and so on. Halves differ by one row at most.
+        - "random": samples at random.
+        - "cluster": similar samples, by hierarchical k-means: all samples are split in two halves
+          by spherical 2-means, each half in two, and so on. Halves differ by one sample at most.
     merge : {"set", "list"}, default="set"
-        "set": a group has a label or not. "list": it counts its rows with the label.
+        "set": a group has a label or not. "list": it counts its samples with the label.
     depth : int, default=None
         How often "cluster" splits: ``2 ** depth`` groups. None: as often as `group_size` needs.
     noise : float in [0, 1], default=0
-        Share of the rows which, after clustering, swap groups at random: 0 keeps the clusters and
+        Share of the samples that swap groups at random after clustering: 0 keeps the clusters and
         1 makes random groups of the same sizes.
     random_state : int, RandomState instance or None, default=None
         Seed.
@@ -54,7 +51,7 @@ def make_aggregated(
     Returns
     -------
     Y_grouped : csr_matrix of shape (n_samples, n_labels) and dtype int32
-        Row i holds the labels of the group of row i.
+        Row i holds the labels of the group of sample i.
     groups : ndarray of shape (n_samples,) and dtype int64
         Group ids ``0, 1, ...``.
 
@@ -93,8 +90,7 @@ def make_aggregated(
         groups = _clustered_groups(X, Y.shape[0], group_size, depth, rng)
         moved = np.flatnonzero(rng.random_sample(len(groups)) < noise)
         groups[moved] = groups[rng.permutation(moved)]
-    membership = one_per_row(groups, groups.max() + 1, np.int32)
-    of_group = membership.T.tocsr() @ Y
+    of_group = one_per_row(groups, groups.max() + 1, np.int32).T.tocsr() @ Y
     if merge == "set":
         of_group.data[:] = 1
     grouped = sp.csr_matrix(of_group[groups])
@@ -103,7 +99,7 @@ def make_aggregated(
 
 
 def _random_groups(n_samples: int, group_size: int, rng: np.random.RandomState) -> IntArray:
-    """Group ids of rows in random order."""
+    """Group ids of samples in random order."""
     groups = np.empty(n_samples, dtype=np.int64)
     groups[rng.permutation(n_samples)] = np.arange(n_samples) // group_size
     return groups
@@ -114,14 +110,14 @@ def _clustered_groups(
 ) -> IntArray:
     """Group ids from repeated balanced 2-means, neighbouring ids for neighbouring clusters."""
     if X is None:
-        raise ValueError('method="cluster" needs X, the rows')
+        raise ValueError('method="cluster" needs X, the samples')
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     if X.shape[0] != n_samples:
-        raise ValueError(f"X and Y must have as many rows: got {X.shape[0]} and {n_samples}")
+        raise ValueError(f"X and Y must have as many rows, got {X.shape[0]} and {n_samples}")
     if depth is None:
         depth = int(np.ceil(np.log2(max(1, n_samples / group_size))))
     elif 2**depth > n_samples:
-        raise ValueError(f"depth={depth} needs at least {2**depth} rows, got {n_samples}")
+        raise ValueError(f"depth={depth} needs at least {2**depth} samples, got {n_samples}")
     X = normalize(X)
     clusters = [(np.arange(n_samples), X)]
     for _ in range(depth):
@@ -132,16 +128,20 @@ def _clustered_groups(
     return groups
 
 
-def _halves(rows: IntArray, vectors: Any, rng: np.random.RandomState) -> list[tuple[IntArray, Any]]:
-    """Both halves of a cluster, each as row numbers and vectors; a single row stays one."""
+def _halves(
+    rows: IntArray, vectors: Any, rng: np.random.RandomState
+) -> list[tuple[IntArray, Any]]:
+    """Halves of a cluster, each as row numbers and vectors; a single sample stays whole."""
     if len(rows) == 1:
         return [(rows, vectors)]
     left = balanced_split(vectors, len(rows) // 2, rng)
     return [(rows[left], compact_rows(vectors, left)), (rows[~left], compact_rows(vectors, ~left))]
 
 
-def _check_parameters(group_size: Any, method: Any, merge: Any, depth: Any, noise: Any) -> None:
-    """Refuse parameters out of range."""
+def _check_parameters(
+    group_size: int, method: str, merge: str, depth: int | None, noise: float
+) -> None:
+    """Raise if a parameter is out of its range or of the wrong type."""
     check_integer(group_size, "group_size")
     if depth is not None:
         check_integer(depth, "depth", 0)

@@ -1,4 +1,4 @@
-"""AggregatedLabelClassifier: any classifier, trained on labels that are known for groups only."""
+"""AggregatedLabelClassifier: any classifier, trained on labels known for groups only."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sklearn_xlc._compat import (
     _routing_enabled,
 )
 from sklearn_xlc._csr import canonical, joined_ranges, one_per_row, row_blocks, row_numbers
-from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups._groups import check_groups, group_labels
+from sklearn_xlc.groups import check_groups
 from sklearn_xlc.metrics._scorer import all_scores
 
-#: Scores of all labels that are held at once while labels are assigned anew.
+#: Scores held at once while labels are assigned anew.
 BLOCK = 2**24
 
 
@@ -40,35 +40,35 @@ def _estimator_has(name: str) -> Any:
 
 
 class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Train any classifier on labels that are known for groups of rows only.
+    """Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.
-    An assigner first decides which rows of a group carry which of its labels [1]_. The classifier
-    is trained on these rows, and predicts for rows.
+    An assigner first decides which samples of a group carry which of its labels [1]_. The
+    classifier is trained on these samples, and predicts for samples.
 
     Parameters
     ----------
     estimator : estimator
-        Classifier of rows: any with a multi-label `fit`, or with a multi-class one for a 1-D y.
+        Classifier of samples: any with a multi-label `fit`, or with a multi-class one for a 1-D y.
     assigner : estimator, default=None
         Has ``fit(X, y, groups)`` and ``assign(X, y, groups)``, which returns a sparse indicator of
-        the labels of the rows. None: an :class:`~sklearn_xlc.EAGLETransformer`.
+        the labels of the samples. None: an :class:`~sklearn_xlc.EAGLETransformer`.
     n_rounds : int, default=1
         Rounds of training. Before each round but the first, every label of a group is assigned anew
-        to the rows that a classifier scores highest for it. Classifiers are trained on other groups
-        than they score (`n_folds`): one that knew the group would confirm what it was told.
-        Each label keeps the number of rows that the assigner gave it.
+        to the samples that a classifier scores highest. Classifiers are trained on other groups
+        than they score (`n_folds`), lest they confirm their own training labels. Each label keeps
+        the number of samples that the assigner gave it.
     n_folds : int, default=2
-        Parts into which the groups are divided for that.
+        Parts into which `n_rounds` divides the groups.
 
     Attributes
     ----------
     estimator_ : estimator
-        Classifier, fitted on the rows and `assigned_`.
+        Classifier, fitted on the samples and `assigned_`.
     assigner_ : estimator
         Fitted assigner.
-    assigned_ : csr_array of shape (n_samples, n_labels)
-        Labels of the training rows in the last round: a subset of the labels of their groups.
+    assigned_ : csr_matrix of shape (n_samples, n_labels)
+        Labels of the training samples in the last round: a subset of the labels of their groups.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -80,18 +80,18 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     --------
     EAGLETransformer : The default assigner.
     MIMLClassifier : Predicts for groups, and is trained on them end to end.
-    sklearn_xlc.metrics.aggregated_precision_at_k : Score where no row has labels of its own.
+    sklearn_xlc.metrics.aggregated_precision_at_k : Score where only groups have labels.
 
     Notes
     -----
-    Rows that get no label stay in the training data as rows without labels. Where y is 1-D, a class
-    is all that a classifier can be told of a row: rows without one are left out, and a row of
-    several groups that gets several classes is there once for each.
+    Samples that get no label stay in the training data without labels. Where y is 1-D, the
+    classifier needs a class for each sample: samples without one are left out, and a sample of
+    several groups that gets several classes is repeated once for each.
 
     A search over parameters of the assigner (``assigner__n_iter``) needs one to be given.
 
-    A saved classifier holds what it predicts with, `estimator_`. What belongs to the training rows,
-    `assigner_` and `assigned_`, is not saved.
+    A saved classifier holds `estimator_`, with which it predicts. `assigner_` and `assigned_`
+    belong to the training samples and are not saved.
 
     `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
     ``set_fit_request(groups=True)`` it finds its way through pipelines and searches; without
@@ -134,23 +134,24 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any, groups: Any = None, **fit_params: Any) -> Any:
-        """Assign the labels of groups to rows, and fit the classifier.
+        """Assign the labels of groups to samples, and fit the classifier.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
-            Labels of the groups: row i holds those of the group of row i, or, where `groups` is a
-            membership matrix, row j holds those of group j. A 1-D y, or a dense column, holds one
-            class label a row; a single label that groups have or have not is a sparse column.
+            Labels of the groups: either row i holds those of the group of sample i, or row j those
+            of group j, in the order of ``np.unique(groups)`` or of the columns of a membership
+            matrix. A 1-D y, or a dense column, holds one class label per row; a single label that
+            groups have or lack is a sparse column.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
-            Ids of the rows' groups, or which row is in which groups. None: every row is a group.
+            Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
         **fit_params : dict
-            Passed on to the `fit` of the classifier; what has a value for each row is cut to the
-            rows that it is trained on.
+            Passed on to the `fit` of the classifier; a parameter with a value for each sample is
+            cut to the samples that it is trained on.
 
         Returns
         -------
@@ -171,13 +172,13 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
         assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
-        assigned = sp.csr_array(assigner.fit(X, y, groups).assign(X, y, groups))
-        rows = _Rows(X, y, assigned, fit_params)
+        assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
+        samples = _Samples(X, y, assigned, fit_params)
         for _ in range(1, self.n_rounds):
-            assigned = self._assign_anew(rows, y, groups, assigner, assigned)
-        estimator = rows.fit(self.estimator, assigned)
+            assigned = self._assign_anew(samples, y, groups, assigner, assigned)
+        estimator = samples.fit(self.estimator, assigned)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
-        self.classes_ = getattr(estimator, "classes_", rows.classes)
+        self.classes_ = getattr(estimator, "classes_", samples.classes)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(assigner, name):
                 setattr(self, name, getattr(assigner, name))
@@ -186,27 +187,23 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         return self
 
     def _assign_anew(
-        self, rows: _Rows, y: Any, groups: Any, assigner: Any, assigned: sp.csr_array
-    ) -> sp.csr_array:
-        """Assignment by the scores of classifiers that have not seen the group."""
-        membership, group_of = check_groups(groups, assigned.shape[0])
-        if membership.sum(axis=0).max(initial=0) < 2:
-            return assigned  # groups of one row leave no choice
-        of_groups = group_labels(rows.indicator(y), membership, group_of)
-        scores = _candidates(membership, of_groups)
-        for train, test in self._folds(membership):
-            estimator = rows.fit(self.estimator, assigned[train], train)
-            rows.score_pairs(estimator, scores, test, assigned, assigned[train])
+        self, samples: _Samples, y: Any, groups: Any, assigner: Any, assigned: sp.csr_matrix
+    ) -> sp.csr_matrix:
+        """Assign by the scores of classifiers that have not seen the group."""
+        groups = check_groups(groups, assigned.shape[0])
+        if groups.sizes.max(initial=0) < 2:
+            return assigned  # groups of one sample leave no choice
+        data = aggregation(groups, groups.per_group(samples.indicator(y), "y"))
+        scores = _candidates(data)
+        for train, test in self._folds(groups.membership()):
+            estimator = samples.fit(self.estimator, assigned[train], train)
+            samples.score_pairs(estimator, scores, test, assigned, assigned[train])
         counted = getattr(assigner, "multiplicity", "ignore") == "top"
-        return assign_by_scores(
-            aggregation(membership, of_groups),
-            scores,
-            use_counts=counted,
-            totals=None if counted else assigned.sum(axis=0),
-        )
+        totals = None if counted else np.asarray(assigned.sum(axis=0)).ravel()
+        return assign_by_scores(data, scores, use_counts=counted, totals=totals)
 
     def _folds(self, membership: sp.csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Splits of the rows that keep whole what groups connect."""
+        """Split the samples into training and test samples; connected groups stay whole."""
         graph = sp.block_array([[None, membership], [membership.T, None]], format="csr")
         in_group = np.diff(membership.indptr) > 0
         members, others = np.flatnonzero(in_group), np.flatnonzero(~in_group)
@@ -214,26 +211,26 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         n_parts = len(np.unique(connected))
         if n_parts < self.n_folds:
             raise ValueError(
-                f"groups must be at least n_folds={self.n_folds} that share no row, got {n_parts}; "
-                "use n_rounds=1"
+                f"groups must be at least n_folds={self.n_folds} that share no sample, got "
+                f"{n_parts}; use n_rounds=1"
             )
         for train, test in GroupKFold(self.n_folds).split(members, groups=connected):
             yield np.sort(np.concatenate([members[train], others])), members[test]
 
-    # --- prediction: that of the classifier ---------------------------------------------------
+    # --- prediction, by the classifier --------------------------------------------------------
 
     def predict(self, X: Any) -> Any:
-        """Labels of rows, as `estimator_` predicts them.
+        """Labels of samples, as `estimator_` predicts them.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Class of each row, or an indicator of its labels.
+            Class of each sample, or an indicator of its labels.
         """
         return self._delegate("predict", X)
 
@@ -244,7 +241,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
@@ -260,7 +257,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
@@ -276,7 +273,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
@@ -287,12 +284,12 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_estimator_has("predict_topk")
     def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """Best k labels of each row, of `estimator_`.
+        """Best k labels of each sample, of `estimator_`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
         k : int, default=5
             Number of labels, at most the number of labels there are.
 
@@ -307,19 +304,19 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_estimator_has("predict_topk_sparse")
     def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
-        """Scores of the best k labels of each row as a sparse matrix, of `estimator_`.
+        """Scores of the best k labels of each sample as a sparse matrix, of `estimator_`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows.
+            Samples.
         k : int, default=5
             Number of labels.
 
         Returns
         -------
         scores : CSR matrix of shape (n_samples, n_labels)
-            Exactly k stored entries a row.
+            Exactly k stored entries per row.
         """
         return self._delegate("predict_topk_sparse", X, k)
 
@@ -327,10 +324,10 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         check_is_fitted(self, "estimator_")
         return getattr(self.estimator_, method)(*arguments)
 
-    # --- what scikit-learn asks ---------------------------------------------------------------
+    # --- scikit-learn protocols ---------------------------------------------------------------
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Requests of this classifier, and of the one it wraps.
+        """Requests of this classifier and of the wrapped one.
 
         Returns
         -------
@@ -355,8 +352,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         return tags
 
 
-class _Rows:
-    """Training rows: fits classifiers on some of them, and scores others."""
+class _Samples:
+    """Training samples: fits classifiers on some of them, and scores others."""
 
     def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
         self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
@@ -373,12 +370,12 @@ class _Rows:
 
     def indicator(self, y: Any) -> sp.csr_array:
         """Labels of y as a matrix of numbers."""
-        if not self.one_label:
-            return canonical(sp.csr_array(y))
-        return one_per_row(np.searchsorted(self.classes, y), len(self.classes), np.float64)
+        if self.one_label:
+            return one_per_row(np.searchsorted(self.classes, y), len(self.classes))
+        return canonical(sp.csr_array(y))
 
-    def fit(self, estimator: Any, assigned: sp.csr_array, index: Any = None) -> Any:
-        """Classifier fitted on rows and their labels, in the form that y had."""
+    def fit(self, estimator: Any, assigned: sp.csr_matrix, index: Any = None) -> Any:
+        """Fit a classifier on samples and their labels, in the form of y."""
         if self.one_label:
             rows = row_numbers(assigned.indptr)
             labels = self.classes[assigned.indices]
@@ -394,38 +391,36 @@ class _Rows:
     def score_pairs(
         self,
         estimator: Any,
-        scores: sp.csr_array,
+        scores: sp.csr_matrix,
         test: np.ndarray,
-        assigned: sp.csr_array,
-        seen: sp.csr_array,
+        assigned: sp.csr_matrix,
+        seen: sp.csr_matrix,
     ) -> None:
-        """Set the stored scores of some rows; those of labels unseen to what is assigned."""
+        """Set the stored scores of the test samples; labels not seen score as assigned."""
         n_labels = scores.shape[1]
         columns = self._columns(estimator, n_labels)
         known = np.zeros(n_labels, dtype=bool)
         known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
         for part in row_blocks(len(test), n_labels, BLOCK):
-            rows = test[part]
-            values = np.zeros((len(rows), n_labels))
+            samples = test[part]
+            values = np.zeros((len(samples), n_labels))
             found = all_scores(
-                estimator, _safe_indexing(self.X, rows), not self.one_label, len(columns)
+                estimator, _safe_indexing(self.X, samples), not self.one_label, len(columns)
             )
             values[:, columns] = found.toarray() if sp.issparse(found) else found
-            values[:, ~known] = assigned[rows][:, np.flatnonzero(~known)].toarray()
-            sizes = np.diff(scores.indptr)[rows]
-            entries = joined_ranges(scores.indptr[rows], sizes)
-            row = np.repeat(np.arange(len(rows)), sizes)
+            values[:, ~known] = assigned[samples][:, np.flatnonzero(~known)].toarray()
+            sizes = np.diff(scores.indptr)[samples]
+            entries = joined_ranges(scores.indptr[samples], sizes)
+            row = np.repeat(np.arange(len(samples)), sizes)
             scores.data[entries] = values[row, scores.indices[entries]]
 
     def _columns(self, estimator: Any, n_labels: int) -> np.ndarray:
-        """Label of each of the scores of a classifier."""
+        """Label of each column of scores of a classifier."""
         if not self.one_label:
             return np.arange(n_labels)
         return np.searchsorted(self.classes, estimator.classes_)
 
 
-def _candidates(membership: sp.csr_array, of_groups: sp.csr_array) -> sp.csr_array:
-    """CSR with an entry for each label of each row's groups."""
-    pattern = membership.astype(np.float64) @ (of_groups != 0).astype(np.float64)
-    pattern.sort_indices()
-    return sp.csr_array(pattern)
+def _candidates(data: Aggregation) -> sp.csr_matrix:
+    """CSR with an entry for each label of each sample's groups."""
+    return canonical(sp.csr_matrix(data.groups.membership() @ data.labels))

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import unchanged_on_error
+from sklearn_xlc._checks import check_counts, check_dense_size, unchanged_on_error
 from sklearn_xlc._compat import Interval, StrOptions, _fit_context, validate_data
-from sklearn_xlc._config import get_config
+from sklearn_xlc._csr import one_per_row, unit_rows
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -22,7 +22,6 @@ from sklearn_xlc.aggregation import (
     learn_embeddings,
     make_background,
     sharing_rates,
-    unit_rows,
 )
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.metrics._validation import rank_scores
@@ -144,7 +143,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     On 45 000 EU laws with 4 000 labels (EURLEX57K) the default has 89.4 / 79.5 / 66.4, the oracle
     90.1 / 80.6 / 67.8, EAGLE-0 65.3 / 50.9 / 39.9 and EAGLE 53.4 / 41.5 / 32.7 (three seeds). In
-    clusters of 10 similar samples it has 79.0 / 72.1 / 62.3 and EAGLE 79.5 / 69.2 / 58.8 (one seed),
+    clusters of 10 similar samples it has 79.0 / 72.1 / 62.3, EAGLE 79.5 / 69.2 / 58.8 (one seed);
     on debtags 73.8 / 53.5 / 41.3 and 64.8 / 47.2 / 37.1 (three).
 
     References
@@ -289,7 +288,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if embeddings.background is None and sp.issparse(embeddings.sums):
             return sp.csr_matrix(unit_rows(embeddings.sums))
         shape = embeddings.sums.shape
-        _check_dense(shape, embeddings.sums.dtype, "label_embeddings_", "transform with top_k")
+        check_dense_size(shape, embeddings.sums.dtype, "transform with top_k")
         return embeddings.block(0, shape[0])
 
     def transform(self, X: Any) -> Any:
@@ -317,7 +316,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         shape = (X.shape[0], len(self.classes_))
         if self.top_k is not None:
             return self._top_affinities(X, min(self.top_k, shape[1]))
-        _check_dense(shape, X.dtype, "transform", "set top_k")
+        check_dense_size(shape, X.dtype, "top_k")
         out = np.empty(shape, dtype=X.dtype)
         for first, last in self._label_ranges(0):
             out[:, first:last] = self._affinities(X, first, last)
@@ -429,35 +428,21 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 def _check_labels(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray | None]:
-    """Labels as canonical CSR of numbers, without zeros; names of the labels of a 1-D y."""
+    """Counts of labels as canonical CSR, and the names of the labels of a 1-D y."""
     if not sp.issparse(y):
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
         if y.ndim == 1 or y.shape[1] == 1 and y.dtype.kind not in "biuf":
             return _check_classes(column_or_1d(y), classes)
-    if y.ndim != 2 or y.shape[1] == 0 or y.dtype.kind not in "biuf":
-        raise ValueError(
-            "y must be class labels of shape (n_samples,) or numbers of shape (n_samples, "
-            f"n_labels), got shape {y.shape} and dtype {y.dtype}"
-        )
-    Y = sp.csr_array(y)
-    with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(~((Y.data >= 0) & (Y.data == np.floor(Y.data)) & (Y.data < 2**31)))
-    if len(wrong):
-        raise ValueError(
-            "y must hold 0 and 1, or counts of labels, which are whole numbers and not negative, "
-            f"got {Y.data[wrong[0]]} in row {row_of(Y, wrong[0])}"
-        )
-    Y = sp.csr_array((Y.data.astype(np.int32), Y.indices, Y.indptr), shape=Y.shape, copy=True)
-    Y.sum_duplicates()
-    Y.eliminate_zeros()
-    return Y, None
+    if 0 in y.shape[1:]:
+        raise ValueError(f"y must have a column for each label, got shape {y.shape}")
+    return check_counts(y, "y"), None
 
 
 def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray]:
-    """Indicator of one label a row."""
+    """Indicator of one label per row, and the names of the labels."""
     if y.dtype.kind == "f" and not (y == np.floor(y)).all():
         raise ValueError(
-            "Unknown label type: y holds continuous numbers; a 1-D y holds one class label a row"
+            "Unknown label type: y holds continuous numbers; a 1-D y holds one class label per row"
         )
     known, ids = np.unique(y, return_inverse=True)
     if classes is not None:
@@ -467,15 +452,4 @@ def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_ar
                 f"y holds the label {y[unknown[0]]} in row {unknown[0]}, which fit did not see"
             )
         known, ids = classes, np.searchsorted(classes, y)
-    parts = (np.ones(len(y), dtype=np.int32), ids, np.arange(len(y) + 1))
-    return sp.csr_array(parts, shape=(len(y), len(known))), known
-
-
-def _check_dense(shape: tuple[int, int], dtype: Any, what: str, remedy: str) -> None:
-    """Refuse a dense output above the configured limit, before it is allocated."""
-    size, limit = shape[0] * shape[1] * np.dtype(dtype).itemsize, get_config()["dense_limit"]
-    if size > limit:
-        raise MemoryError(
-            f"{what} would make a dense array of shape {shape}, {size / 2**30:.3g} GiB, above the "
-            f"limit of {limit / 2**30:.3g} GiB (sklearn_xlc.set_config(dense_limit=...)); {remedy}"
-        )
+    return one_per_row(ids, len(known), np.int32), known

@@ -1,4 +1,4 @@
-"""MIMLClassifier: bags of instances, of which only the bag's labels are known."""
+"""MIMLClassifier: bags of samples, labels known for bags only."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.bag_prediction import BagPredictionMixin
+from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
 from sklearn_xlc.engine.fitting import SMALL_DATA, BaseXLCClassifier, _Data
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups._bags import (
-    Grouped,
-    bag_index,
-    capped,
-    check_counts,
+from sklearn_xlc.groups import Groups, check_groups
+from sklearn_xlc.groups._counts import (
+    cap_counts,
+    check_group_counts,
     repeat_labels,
     split_counts,
 )
@@ -30,46 +29,47 @@ from sklearn_xlc.heads import Head
 from sklearn_xlc.heads.miml import MIMLHead
 from sklearn_xlc.training import EncoderHead
 
-#: Rows of a step, about, and the least number of bags.
-STEP_ROWS, STEP_BAGS = 256, 4
+#: Samples of a step, about, and the least number of bags.
+STEP_SAMPLES, STEP_BAGS = 256, 4
 
 
 class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
-    r"""Classifier of bags: several rows (instances) together have labels (MIML).
+    r"""Classifier of bags: groups of samples (instances) that have labels together (MIML).
 
     An image is a bag of patches, a page a bag of paragraphs, an order a bag of items; labels are
-    known for bags only. A network scores the labels of each row, and the row that ranks first for
-    a label decides whether the bag has it (Deep-MIML [1]_). Early in training that row is a wrong
-    one as often as not. Label embeddings learnt from the bags beforehand tell better where to look:
-    this is the co-attention of [2]_. A classifier trained on bags also classifies single rows, and
-    that is how to find out which row a label comes from.
+    known for bags only. A network scores the labels of each sample, and the sample that ranks first
+    for a label decides whether the bag has it (Deep-MIML [1]_). Early in training this is often the
+    wrong sample. Label embeddings learnt from the bags beforehand tell better where to look: this
+    is the co-attention of [2]_. A classifier trained on bags also classifies single samples, which
+    tells the sample that a label comes from.
 
     Parameters
     ----------
     attention : {"eagle", "mean"}, None or EAGLETransformer, default="eagle"
-        Label embeddings that rank the rows of a bag, beside the network.
+        Label embeddings that rank the samples of a bag, beside the network.
 
-        - "eagle": those of :class:`EAGLETransformer`, close to one row at least in each bag of the
-          label.
-        - "mean": the mean row of the label's bags less that of all bags.
+        - "eagle": embeddings by :class:`EAGLETransformer`, close to at least one sample in each bag
+          of the label.
+        - "mean": the mean sample of the label's bags less the mean sample of all bags.
         - an :class:`EAGLETransformer`: with its parameters, `multiplicity` included; it is cloned.
-        - None: plain Deep-MIML.
+        - None: no attention, plain Deep-MIML.
     temperature : float, default=1.0
-        The :math:`\tau` of the attention ``M = g softmax(tau X L')`` over the g rows of a bag,
-        in which rows and embeddings have unit length. 0: all rows count alike, as with None. The
-        network's scores grow while it learns and so outweigh a small `temperature` by and by.
+        Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
+        where samples and embeddings have unit norm; :math:`1 / \tau` in [2]_. The larger, the more
+        alike samples count. The scores of the network grow as training proceeds and then outweigh
+        the attention at a large `temperature`.
     mask : {"select", "multiply"}, default="select"
-        How the attention acts. "select": rows rank by score plus log M, and the score of the first
-        one, without the mask, is that of the bag. "multiply" is [2]_, ``max(M * relu(score))`` plus
-        a bias: the mask enters the score of the bag, so the network need not learn what the mask
-        knows already, and lacks it where bags have one row (M = 1).
+        How the attention acts. "select": samples rank by score plus log M, and the bag has the
+        score of the first sample, without the mask. "multiply" is [2]_, ``max(M * relu(score))``
+        plus a bias: the mask enters the score of the bag, so the network need not learn what the
+        mask knows already, and gets no help on singleton bags (M = 1).
     n_concepts : int, default=5
         Linear units of each label, of which the largest is its score.
     multiplicity : {"top", "ignore"}, default="top"
-        Meaning of numbers above 1 in `y`. "top": a label occurs in exactly so many rows of the bag;
-        so many rows are to score above zero, and no more. "ignore": it occurs. A y of zeros and
-        ones says which labels occur in any case, unless an earlier call of `partial_fit` (or of
-        `fit`, with `warm_start`) had numbers.
+        Meaning of a number c above 1 in `y`. "top": the label holds in exactly c samples of the
+        bag, and the network learns to score c samples above zero. "ignore": the label occurs. A y
+        of zeros and ones tells which labels occur, unless an earlier call of `partial_fit` (or of
+        `fit`, with `warm_start`) had counts.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -90,10 +90,10 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices.
     batch_size : int or "auto", default="auto"
-        Bags a step. "auto": as many as hold about 256 rows, but at least 4; all of them where they
-        hold up to 1000 rows.
+        Bags per step. "auto": as many as hold about 256 samples, but at least 4; all bags where
+        they hold up to 1000 samples.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; above, 10 or
         as many as 300 steps need. Large bags may need more (see Notes).
     early_stopping : bool, default=False
         Hold out bags, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
@@ -128,7 +128,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     classes_ : ndarray of shape (n_labels,)
         Class labels, or the column numbers of the indicator.
     label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
-        Unit vectors that the attention compares rows with; zero for labels without a bag.
+        Unit vectors that the attention compares samples with; zero for labels without a bag.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -144,15 +144,15 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     See Also
     --------
-    AggregatedLabelClassifier : Labels of groups given to rows first, for any classifier.
+    AggregatedLabelClassifier : Assigns labels of groups to samples, for any classifier.
     EAGLETransformer : The label embeddings on their own.
 
     Notes
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
-    or of the columns of a membership matrix. Without `groups` every row is a bag.
+    or of the columns of a membership matrix. Without `groups` every sample is a bag.
 
-    Bags are never padded: a batch holds the rows of its bags one after the other.
+    Bags are never padded: a batch holds the samples of its bags one after the other.
 
     References
     ----------
@@ -162,7 +162,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     Examples
     --------
-    Labels of bags of 5 rows; which row has which of them is not known in training:
+    Labels of bags of 5 samples; which sample has which label is unknown in training:
 
     >>> import numpy as np
     >>> from sklearn_xlc import MIMLClassifier
@@ -175,7 +175,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     >>> clf.predict(X[:1500], groups).shape
     (300, 10)
 
-    Single rows:
+    Single samples:
 
     >>> labels, scores = clf.predict_topk(X[1500:], k=1)
     >>> bool(np.mean(labels[:, 0] == y[1500:]) > 0.8)
@@ -185,7 +185,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,
         "attention": [StrOptions({"eagle", "mean"}), None, EAGLETransformer],
-        "temperature": [Interval(Real, 0, None, closed="left")],
+        "temperature": [Interval(Real, 0, None, closed="neither")],
         "mask": [StrOptions({"select", "multiply"})],
         "n_concepts": [Interval(Integral, 1, None, closed="left")],
         "multiplicity": [StrOptions({"top", "ignore"})],
@@ -246,27 +246,29 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     # --- fit --------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> MIMLClassifier:
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, *, sample_weight: Any = None
+    ) -> MIMLClassifier:
         """Learn label embeddings, then encoder and head.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows of all bags, in any order; float32 and float64 are kept, and decide the precision
-            of the model.
+            Samples of all bags, in any order; float32 and float64 are kept, and decide the
+            precision of the model.
         y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels) or (n_bags, n_labels)
             Class labels of any type, or a 0/1 indicator of labels, or how often labels occur (see
-            `multiplicity`). Either row i holds the labels of the bag of row i, or row j those of
-            bag j, in the order of predictions (see Notes of the class). Where there are as many
-            bags as rows, the first is meant.
+            `multiplicity`). Either row i holds the labels of the bag of sample i, or row j those of
+            bag j, in the order of predictions (see Notes of the class). With ids of as many bags as
+            samples, the former is meant.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_bags), default=None
-            Ids of the rows' bags, or which row is in which bags; then y has a row for each bag.
-            None: every row is a bag.
+            Ids of the samples' bags, or a 0/1 membership matrix, with which y has a row for each
+            bag. None: every sample is a bag.
         sample_weight : array-like of shape (n_samples,) or (n_bags,), default=None
             Weights of the bags in the loss, in the form of y. Bags of weight zero are dropped
-            first; label embeddings do not know other weights.
+            first; label embeddings ignore other weights.
 
         Returns
         -------
@@ -276,7 +278,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Raises
         ------
         ValueError
-            If an argument is not valid, or rows of one bag have different labels. A classifier
+            If an argument is not valid, or samples of one bag have different labels. A classifier
             that was fitted before is then left as it was.
         """
         return super().fit(Grouped(X, groups), y, sample_weight)
@@ -287,17 +289,18 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         y: Any,
         classes: Any = None,
         groups: Any = None,
+        *,
         sample_weight: Any = None,
     ) -> MIMLClassifier:
         """Make one pass over some bags, at a constant learning rate.
 
-        The label embeddings are those of the first call. The network is trained in place: a pass
-        that is interrupted keeps the steps it has taken.
+        The label embeddings stay as the first call has learnt them. The network is trained in
+        place: a pass that is interrupted keeps the steps it has taken.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows of whole bags.
+            Samples of whole bags.
         y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels) or (n_bags, n_labels)
             Labels of the bags, as in :meth:`fit`.
@@ -323,31 +326,33 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     def _validate_fit(
         self,
-        X: Grouped,
+        X: Any,
         y: Any,
         sample_weight: Any,
         code: LabelCode | None,
         reset: bool = True,
     ) -> _Data:
-        groups, X = X.groups, self._validate_X(X.rows, reset)
+        X, groups = X
+        X = self._validate_X(X, reset)
         y_of_bags, counts = split_counts(y)
         checked = check_y(y_of_bags)
-        bags = bag_index(groups, X.shape[0])
-        bags.is_per_row(checked.shape[0], "y")
+        bags = check_groups(groups, X.shape[0], allow_empty=False)
+        bags.is_per_sample(checked.shape[0], "y")
         if sample_weight is not None:
             like = X if isinstance(sample_weight, Real) else sample_weight
             sample_weight = _check_sample_weight(
                 sample_weight, like, dtype=X.dtype, ensure_non_negative=True
             )
-            sample_weight = bags.per_bag(sample_weight, "sample_weight")
+            sample_weight = bags.per_group(sample_weight, "sample_weight")
         code = code or code_of(y, checked)
-        Y = sp.csr_matrix(bags.per_bag(code.encode(checked), "y"))
+        Y = sp.csr_matrix(bags.per_group(code.encode(checked), "y"))
         self._check_task(code, Y)
         if reset:
             self._counts = counts is not None and self.multiplicity == "top"
         if counts is not None:
-            counts = sp.csr_matrix(bags.per_bag(counts, "y"))
-            Y = repeat_labels(check_counts(counts, bags) if self._counts else capped(counts, bags))
+            counts = bags.per_group(counts, "y")
+            check = check_group_counts if self._counts else cap_counts
+            Y = repeat_labels(check(counts, bags))
         return self._placed(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
 
     def _start(self, data: _Data, train: Rows | None, rng: np.random.RandomState) -> EncoderHead:
@@ -356,8 +361,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         module = super()._start(data, train, rng)
         if self.attention is not None:
             seed = int(rng.randint(2**31 - 1))
-            embeddings = self._learn_embeddings(rows, seed)
-            module.head.attend(torch.from_numpy(embeddings))
+            assert isinstance(module.head, MIMLHead)
+            module.head.attend(torch.from_numpy(self._learn_embeddings(rows, seed)))
         return module
 
     def _learn_embeddings(self, rows: Rows, seed: int) -> np.ndarray:
@@ -374,16 +379,16 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             eagle = clone(self.attention)
         counts = rows.Y.astype(np.int64)
         counts.sum_duplicates()
-        n_rows = rows.X.shape[0]
-        parts = (np.ones(n_rows, dtype=np.int8), np.arange(n_rows), rows.bags)
-        membership = sp.csc_array(parts, shape=(n_rows, len(rows)))
-        embeddings = eagle.fit(rows.X, counts, membership).label_embeddings_
+        n_samples = rows.X.shape[0]
+        assert rows.bags is not None
+        groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)
+        embeddings = eagle.fit(rows.X, counts, groups).label_embeddings_
         embeddings = embeddings.toarray() if sp.issparse(embeddings) else embeddings
         return np.ascontiguousarray(embeddings, dtype=rows.X.dtype)
 
     @property
     def label_embeddings_(self) -> np.ndarray | None:
-        """Unit vectors that the attention compares rows with."""
+        """Unit vectors that the attention compares samples with."""
         check_is_fitted(self, "net_")
         vectors = self.net_.module_.head.label_embeddings
         return None if vectors is None else vectors.T.cpu().numpy()
@@ -408,7 +413,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             return int(self.batch_size)
         if n_samples * self._bag_size <= SMALL_DATA:
             return max(1, n_samples)
-        return max(STEP_BAGS, int(STEP_ROWS / self._bag_size))
+        return max(STEP_BAGS, int(STEP_SAMPLES / self._bag_size))
 
     def _max_epochs(self, n_samples: int) -> int:
         if self.max_epochs != "auto":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import is_indicator
+from sklearn_xlc._checks import check_counts, is_indicator
 from sklearn_xlc._csr import row_of
 from sklearn_xlc.groups._groups import Groups
 
@@ -23,22 +23,9 @@ def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
     if y is None or not is_indicator(y):
         return y, None
     matrix = y if sp.issparse(y) else np.asarray(y)
-    if matrix.dtype.kind not in "iuf":
+    if matrix.dtype.kind not in "iuf" or not (sp.csr_matrix(matrix).data > 1).any():
         return y, None
-    counts = sp.csr_matrix(matrix)
-    if not (counts.data > 1).any():
-        return y, None
-    wrong = np.flatnonzero(
-        ~np.isfinite(counts.data) | (counts.data < 0) | (counts.data != np.floor(counts.data))
-    )
-    if len(wrong):
-        raise ValueError(
-            "y must hold how often labels occur, whole numbers from 0 on, but row "
-            f"{row_of(counts, wrong[0])} holds {counts.data[wrong[0]]}"
-        )
-    counts = counts.astype(np.int64)
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
+    counts = sp.csr_matrix(check_counts(matrix, "y"))
     indicator = counts.astype(bool).astype(np.int8)
     return (indicator if sp.issparse(y) else indicator.toarray()), counts
 
@@ -51,7 +38,7 @@ def repeat_labels(counts: sp.csr_matrix) -> sp.csr_matrix:
     return sp.csr_matrix((ones, indices, indptr), shape=counts.shape)
 
 
-def check_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
+def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
     """Raise if a label occurs in a group more often than the group has samples."""
     wrong = np.flatnonzero(counts.data > _sizes(counts, groups))
     if len(wrong):

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray, canonical, joined_ranges, row_of
+from sklearn_xlc._checks import as_array, check_indicator
+from sklearn_xlc._csr import IntArray, joined_ranges
 
 
 @dataclass(frozen=True)
@@ -202,27 +203,18 @@ def _is_missing(value: Any) -> bool:
 
 def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
     """Canonical CSR of a 0/1 membership matrix."""
-    matrix = groups if sp.issparse(groups) else np.asarray(groups)
+    matrix = groups if sp.issparse(groups) else as_array(groups, "groups")
     if matrix.shape[0] != n_samples:
         raise ValueError(
             f"groups as a membership matrix must have {n_samples} rows, one for each sample of X, "
             f"got shape {matrix.shape}"
         )
-    if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"groups must hold the numbers 0 and 1, got dtype {matrix.dtype}")
     if matrix.shape[1] == 1 and not sp.issparse(matrix) and not matrix.all():
         raise ValueError(
             "groups is one dense column that holds zeros: give ids as a 1-D array, or the "
             "membership matrix of a single group as a sparse matrix"
         )
-    membership = sp.csr_array(matrix)
-    wrong = np.flatnonzero((membership.data != 0) & (membership.data != 1))
-    if len(wrong):
-        raise ValueError(
-            "groups as a membership matrix must hold 0 and 1 only, got "
-            f"{membership.data[wrong[0]]} in row {row_of(membership, wrong[0])}"
-        )
-    return canonical(membership)
+    return check_indicator(matrix, "groups as a membership matrix")
 
 
 def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:

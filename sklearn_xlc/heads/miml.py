@@ -33,7 +33,7 @@ class MIMLHead(Head):
     n_concepts : int, default=5
         Units of each label.
     temperature : float, default=1.0
-        The :math:`\tau` of the attention.
+        Positive divisor of the cosines in the attention, :math:`1 / \tau` in [2]_.
     mask : {"select", "multiply"}, default="select"
         What the attention does. "multiply" is [2]_: it multiplies the logits (after a ReLU; labels
         have a bias after pooling). "select" adds its logarithm, but only to decide which instance
@@ -154,14 +154,14 @@ class MIMLHead(Head):
     def log_mask(self, bags: Bags, chunk: slice) -> Tensor | None:
         """Logarithm of the attention mask M, of shape (n_instances, chunk); None if all ones.
 
-        ``M = g softmax(temperature * cosine)`` over the g instances of a bag (Section 6 of the
+        ``M = g softmax(cosine / temperature)`` over the g instances of a bag (Section 6 of the
         paper): the mean of each of its columns over a bag is one.
         """
-        if self.label_embeddings is None or self.temperature == 0:
+        if self.label_embeddings is None:
             return None
         with torch.no_grad():
             owner = bags.owner
-            affinity = self.temperature * _cosines(bags.instances, self.label_embeddings[:, chunk])
+            affinity = _cosines(bags.instances, self.label_embeddings[:, chunk]) / self.temperature
             affinity = affinity - segment_max(affinity, owner, len(bags))[owner]
             total = affinity.new_zeros(len(bags), affinity.shape[1])
             total.index_add_(0, owner, affinity.exp())

@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_integer
 from sklearn_xlc._csr import IntArray, row_numbers
-from sklearn_xlc.groups._groups import check_groups, group_labels
+from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics._ranking import precision_at_k
 from sklearn_xlc.metrics._validation import (
     check_ids,
@@ -21,34 +20,35 @@ from sklearn_xlc.metrics._validation import (
 def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5) -> float:
     """Share of the k first predictions for a group that are among its labels, over all groups.
 
-    The predictions of a group are those of its rows, pooled: a label counts as its best row does.
-    Use it to choose between models where no row has labels of its own. It knows nothing of which
-    row a label was predicted for.
+    The predictions for a group are those for its samples, pooled: a label counts as its best sample
+    does. Use it to choose between models where only groups have labels. It ignores for which sample
+    of a group a label was predicted.
 
     Parameters
     ----------
     y_group : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels)
-        Labels of the groups, 0 and 1: row i those of the group of row i, or, where `groups` is a
-        membership matrix, row j those of group j.
+        Labels of the groups, 0 and 1: either row i holds those of the group of sample i, or row j
+        those of group j, in the order of ``np.unique(groups)`` or of the columns of a membership
+        matrix.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Predictions for the rows: scores or label ids, as in :func:`precision_at_k`. Scores pool to
-        their maximum. Of ids the best rank counts, and among labels of one rank the number of
-        rows that name the label.
+        Predictions for the samples: scores or label ids, as in :func:`precision_at_k`. Scores pool
+        to their maximum. Ids pool to their best rank, and among labels of one rank to the number of
+        samples that name the label.
     groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
             (n_samples, n_groups)
-        Ids of the rows' groups, or which row is in which groups.
+        Ids of the samples' groups, or a 0/1 membership matrix.
     k : int, default=5
         Number of predictions looked at for each group.
 
     Returns
     -------
     float
-        Precision at k of groups that have a row, between 0 and 1.
+        Precision at k of the groups that have a sample, between 0 and 1.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form, or rows of one group have different labels.
+        If an argument is of no accepted form, or samples of one group have different labels.
 
     References
     ----------
@@ -71,50 +71,43 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
         raise ValueError(
             f"y_group has {labels.shape[1]} labels and y_pred scores of {y_pred.shape[1]}"
         )
-    membership, group_of = check_groups(groups, y_pred.shape[0])
-    labels = group_labels(labels, membership, group_of, "y_group")
+    groups = check_groups(groups, y_pred.shape[0])
+    labels = groups.per_group(labels, "y_group")
     if holds_ids(y_pred):
         ids = check_ids(y_pred, k, (y_pred.shape[0], labels.shape[1]))
-        pooled = _pool_ids(ids, membership, labels.shape[1])
+        pooled = _pool_ids(ids, groups, labels.shape[1])
     else:
-        pooled = _pool_scores(y_pred, membership)
-    filled = np.bincount(membership.indices, minlength=membership.shape[1]) > 0
+        pooled = _pool_scores(y_pred, groups)
+    filled = groups.sizes > 0
     return precision_at_k(labels[filled], pooled[filled], k)
 
 
-def _pool_scores(scores: Any, membership: sp.csr_array) -> Any:
+def _pool_scores(scores: Any, groups: Groups) -> Any:
     """Largest score of each label in each group, in the form of the scores."""
-    members = membership.tocsc()
-    if sp.issparse(scores):
-        entries = scores[members.indices].tocoo()
-        groups = row_numbers(members.indptr)[entries.row]
-        return _pool(groups, entries.col, entries.data, (members.shape[1], scores.shape[1]))
-    filled = np.diff(members.indptr) > 0
-    pooled = np.full((members.shape[1], scores.shape[1]), -np.inf)
-    if filled.any():
-        starts = members.indptr[:-1][filled]
-        pooled[filled] = np.maximum.reduceat(scores[members.indices], starts, axis=0)
-    return pooled
-
-
-def _pool(
-    groups: IntArray, labels: npt.NDArray[Any], values: npt.NDArray[Any], shape: tuple[int, int]
-) -> sp.csr_array:
-    """CSR of the largest value of each (group, label) that has one."""
-    keys, of_key = np.unique(groups * np.int64(shape[1]) + labels, return_inverse=True)
+    shape = (len(groups), scores.shape[1])
+    if not sp.issparse(scores):
+        pooled = np.full(shape, -np.inf)
+        filled = groups.sizes > 0
+        if filled.any():
+            starts = groups.indptr[:-1][filled]
+            pooled[filled] = np.maximum.reduceat(scores[groups.samples], starts, axis=0)
+        return pooled
+    entries = scores[groups.samples].tocoo()
+    keys = row_numbers(groups.indptr)[entries.row] * np.int64(shape[1]) + entries.col
+    keys, of_key = np.unique(keys, return_inverse=True)
     largest = np.full(len(keys), -np.inf)
-    np.maximum.at(largest, of_key, values)
+    np.maximum.at(largest, of_key, entries.data)
     return sp.csr_array((largest, np.divmod(keys, shape[1])), shape=shape)
 
 
-def _pool_ids(ids: IntArray, membership: sp.csr_array, n_labels: int) -> sp.csr_array:
-    """Scores that rank the labels of a group by best rank, then by number of rows."""
-    rows, ranks = np.nonzero(ids >= 0)
-    shape, entries = (ids.shape[0], n_labels), (rows, ids[rows, ranks])
-    pooled = _pool_scores(sp.csr_array((-1.0 - ranks, entries), shape=shape), membership)
-    votes = sp.csr_array((np.ones(len(rows)), entries), shape=shape)
+def _pool_ids(ids: IntArray, groups: Groups, n_labels: int) -> sp.csr_array:
+    """Scores that order the labels of a group by best rank, then by number of samples."""
+    samples, ranks = np.nonzero(ids >= 0)
+    entries, shape = (samples, ids[samples, ranks]), (ids.shape[0], n_labels)
+    pooled = _pool_scores(sp.csr_array((-1.0 - ranks, entries), shape=shape), groups)
+    votes = sp.csr_array((np.ones(len(samples)), entries), shape=shape)
     pooled.sort_indices()
-    counts = membership.T.astype(np.float64).tocsr() @ votes
+    counts = groups.membership().T.tocsr() @ votes
     counts.sort_indices()
     pooled.data += counts.data / (ids.shape[0] + 1)  # below 1: never worth a rank
     return pooled

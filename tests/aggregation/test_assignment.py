@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from sklearn_xlc.aggregation import (
     aggregation,
     assign_labels,
-    expected_rows,
+    expected_samples,
     learn_embeddings,
     make_background,
     unit_rows,
@@ -67,7 +67,7 @@ def test_groups_of_one_give_y_back(rng):
         embeddings = learn_embeddings(X, data, **kwargs)
         for sharing in (
             {},
-            {"totals": expected_rows(data)},
+            {"totals": expected_samples(data)},
             {"quantile": 0.0},
             {"use_counts": True},
         ):
@@ -152,7 +152,7 @@ def test_same_in_any_block_storage_and_number_of_jobs(sharing):
         sharing = {"totals": np.full(9, sharing["totals"])}
     data = aggregation(membership, labels)
     expected = assign_labels(X, data, learn_embeddings(X, data), **sharing).toarray()
-    for rows in (X, sparse.csr_array(X)):
+    for rows in (X, sp.csr_array(X)):
         embeddings = learn_embeddings(rows, data)
         for limit, n_jobs in ((1, None), (2000, 2), (10**8, 2)):
             found = assign_labels(
@@ -164,7 +164,12 @@ def test_same_in_any_block_storage_and_number_of_jobs(sharing):
 def test_nothing_to_assign():
     X = np.eye(3)
     data = aggregation(np.zeros((3, 2)), np.ones((2, 4)))
-    for sharing in ({}, {"quantile": 0.5}, {"totals": expected_rows(data)}, {"use_counts": True}):
+    for sharing in (
+        {},
+        {"quantile": 0.5},
+        {"totals": expected_samples(data)},
+        {"use_counts": True},
+    ):
         found = assign_labels(X, data, learn_embeddings(X, data), **sharing)
         assert found.shape == (3, 4)
         assert found.nnz == 0

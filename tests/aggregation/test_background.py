@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc.aggregation import make_background, unit_rows
 
@@ -19,36 +19,38 @@ def test_all_directions_are_ridge_regression(X):
     metric = shrinkage * np.linalg.inv(X.T @ X / 60 + shrinkage * np.eye(7))
     found = np.eye(7) - background.directions.T @ background.directions
     np.testing.assert_allclose(found, metric, atol=1e-12)
-    products = X @ X.T - background.rows @ background.rows.T
+    products = X @ X.T - background.projections @ background.projections.T
     np.testing.assert_allclose(products, X @ metric @ X.T, atol=1e-12)
     mean = X.mean(axis=0)
     np.testing.assert_allclose(background.offsets, X @ metric @ mean, atol=1e-12)
-    assert background.mean_length == pytest.approx(mean @ metric @ mean, abs=1e-12)
-    vectors = background.vectors(X[:3] * 2, np.full(3, 2.0), background.rows[:3] * 2)
+    assert background.mean_square == pytest.approx(mean @ metric @ mean, abs=1e-12)
+    vectors = background.vectors(X[:3] * 2, np.full(3, 2.0), background.projections[:3] * 2)
     np.testing.assert_allclose(vectors, 2 * (X[:3] - mean) @ metric, atol=1e-12)
 
 
 def test_without_directions_only_the_mean_counts(X):
     background = make_background(X, 0, 0.1, np.random.RandomState(0))
-    assert background.rows.shape == (60, 0)
+    assert background.projections.shape == (60, 0)
     np.testing.assert_allclose(background.offsets, X @ X.mean(axis=0), atol=1e-14)
-    vectors = background.vectors(X[:3], np.ones(3), background.rows[:3])
+    vectors = background.vectors(X[:3], np.ones(3), background.projections[:3])
     np.testing.assert_allclose(vectors, X[:3] - X.mean(axis=0), atol=1e-14)
 
 
 def test_sparse_equals_dense(X):
     X = np.where(np.abs(X) > 0.3, X, 0)
     dense = make_background(X, 3, 0.02, np.random.RandomState(0))
-    csr = make_background(sparse.csr_array(X), 3, 0.02, np.random.RandomState(0))
-    for name in ("mean", "offsets", "mean_length"):
+    csr = make_background(sp.csr_array(X), 3, 0.02, np.random.RandomState(0))
+    for name in ("mean", "offsets", "mean_square"):
         np.testing.assert_allclose(getattr(csr, name), getattr(dense, name), atol=1e-10)
-    np.testing.assert_allclose(csr.rows @ csr.rows.T, dense.rows @ dense.rows.T, atol=1e-10)
+    np.testing.assert_allclose(
+        csr.projections @ csr.projections.T, dense.projections @ dense.projections.T, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_is_kept(X, dtype):
     background = make_background(X.astype(dtype), 3, 0.02, np.random.RandomState(0))
-    for name in ("mean", "directions", "rows", "mean_row", "offsets"):
+    for name in ("mean", "directions", "projections", "mean_projection", "offsets"):
         assert getattr(background, name).dtype == dtype
 
 
@@ -59,7 +61,7 @@ def test_more_directions_than_there_are(X):
 
 def test_rows_can_be_dropped(X):
     background = make_background(X, 3, 0.02, np.random.RandomState(0))
-    small = background.without_rows()
-    assert len(small.rows) == len(small.offsets) == 0
-    sums = X[:2], np.ones(2), background.rows[:2]
+    small = background.without_samples()
+    assert len(small.projections) == len(small.offsets) == 0
+    sums = X[:2], np.ones(2), background.projections[:2]
     np.testing.assert_array_equal(small.vectors(*sums), background.vectors(*sums))

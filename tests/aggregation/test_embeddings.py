@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import parallel_config
-from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from sklearn_xlc.aggregation import _products as products
 from sklearn_xlc.aggregation import (
     aggregation,
-    expected_rows,
+    expected_samples,
     learn_embeddings,
     make_background,
     unit_rows,
@@ -122,7 +122,7 @@ def test_the_objective_does_not_fall(seed):
 def test_result_is_the_same_in_any_block_and_any_number_of_jobs(number):
     X, membership, labels = problem(3, n_rows=60, n_groups=15, n_labels=12)
     data = aggregation(membership, labels)
-    for rows in (X, sparse.csr_array(X)):
+    for rows in (X, sp.csr_array(X)):
         settings = variants(rows)[number]
         expected = dense(learn_embeddings(rows, data, **settings))
         for limit, n_jobs in ((1, None), (1, 2), (3000, None), (10**8, 2)):
@@ -142,7 +142,7 @@ def test_joblib_backend_of_the_context(monkeypatch):
 def test_labels_in_pieces(monkeypatch):
     X, membership, labels = problem(4)
     data = aggregation(membership, labels)
-    for rows in (X, sparse.csr_array(X)):
+    for rows in (X, sp.csr_array(X)):
         for kwargs in variants(rows):
             expected = dense(learn_embeddings(rows, data, **kwargs))
             with monkeypatch.context() as patch:
@@ -159,7 +159,7 @@ def test_dense_equals_sparse(number, dtype):
     X = X.astype(dtype)
     data = aggregation(membership, labels)
     settings = variants(X)[number]
-    found = [dense(learn_embeddings(rows, data, **settings)) for rows in (X, sparse.csr_array(X))]
+    found = [dense(learn_embeddings(rows, data, **settings)) for rows in (X, sp.csr_array(X))]
     assert found[0].dtype == found[1].dtype == dtype
     np.testing.assert_allclose(*found, atol=1e-4 if dtype == np.float32 else 1e-11)
 
@@ -237,7 +237,7 @@ def test_degenerate_labels(dtype):
     membership = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 1]]
     # No group; an empty group; empty rows only; x and -x; one row.
     labels = [[0, 0, 0, 1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]
-    for rows in (X, sparse.csr_array(X)):
+    for rows in (X, sp.csr_array(X)):
         for n_iter in (0, 5):
             found = dense(learn_embeddings(rows, aggregation(membership, labels), n_iter=n_iter))
             assert found.dtype == dtype
@@ -259,19 +259,21 @@ def test_a_label_of_all_groups_is_no_contrast():
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.2, 0.5])
-def test_expected_rows_of_independent_labels(rate):
+def test_expected_samples_of_independent_labels(rate):
     rng = np.random.default_rng(0)
     Y = rng.random((40_000, 4)) < rate
-    membership = sparse.kron(sparse.eye_array(10_000), np.ones((4, 1))).tocsr()
+    membership = sp.kron(sp.eye_array(10_000), np.ones((4, 1))).tocsr()
     labels = Y.reshape(10_000, 4, 4).any(axis=1)
     np.testing.assert_allclose(
-        expected_rows(aggregation(membership, labels)), Y.sum(axis=0), rtol=0.05
+        expected_samples(aggregation(membership, labels)), Y.sum(axis=0), rtol=0.05
     )
 
 
-def test_expected_rows_of_groups_of_one_are_the_groups(rng):
+def test_expected_samples_of_groups_of_one_are_the_groups(rng):
     Y = rng.random((50, 4)) < [0.1, 0.5, 1.0, 0.0]
-    np.testing.assert_allclose(expected_rows(aggregation(np.eye(50), Y)), Y.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(
+        expected_samples(aggregation(np.eye(50), Y)), Y.sum(axis=0), rtol=1e-12
+    )
 
 
 def test_unit_length(rng):

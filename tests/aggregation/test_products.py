@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc.aggregation import _products as module
 from sklearn_xlc.aggregation import aggregation, unit_rows
@@ -20,7 +20,7 @@ def problem(rng):
 
 @pytest.mark.parametrize("sparsity", [0, 10**9])
 @pytest.mark.parametrize("piece", [7, 2**23])
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_and_scores(problem, rng, monkeypatch, sparsity, piece, convert, dtype):
     monkeypatch.setattr(module, "SPARSITY", sparsity)
@@ -32,34 +32,34 @@ def test_sums_and_scores(problem, rng, monkeypatch, sparsity, piece, convert, dt
     for first, last in ((0, 1), (1, 5), (0, 5)):
         pairs = make_pairs(data, first, last)
         gathered = Gathered(convert(X.astype(dtype)), pairs)
-        weights = rng.random(len(pairs.rows)).astype(dtype)
+        weights = rng.random(len(pairs.samples)).astype(dtype)
         expected = np.zeros((last - first, 12))
-        np.add.at(expected, pairs.labels, weights[:, None] * X[pairs.rows])
+        np.add.at(expected, pairs.labels, weights[:, None] * X[pairs.samples])
         flat = gathered.sums(weights)
         table = gathered.to_rows(flat)
         assert table.dtype == dtype
-        assert sparse.issparse(table) == (convert is sparse.csr_array)
+        assert sp.issparse(table) == (convert is sp.csr_array)
         np.testing.assert_allclose(
-            table.toarray() if sparse.issparse(table) else table, expected, **tolerance
+            table.toarray() if sp.issparse(table) else table, expected, **tolerance
         )
-        wanted = (X[pairs.rows] * expected[pairs.labels]).sum(axis=1)
+        wanted = (X[pairs.samples] * expected[pairs.labels]).sum(axis=1)
         for vectors in (flat, expected.astype(dtype).ravel()):
             scores = gathered.scores(vectors)
             assert scores.dtype == dtype
             np.testing.assert_allclose(scores, wanted, **tolerance)
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 def test_bits_do_not_depend_on_the_block(problem, rng, convert):
     X, data = problem
     X = convert(X)
     whole = make_pairs(data, 0, 5)
-    weights = rng.random(len(whole.rows))
+    weights = rng.random(len(whole.samples))
     scores = Gathered(X, whole)
     expected = scores.scores(scores.sums(weights))
     for first in range(5):
         pairs = make_pairs(data, first, first + 1)
-        part = slice(whole.ends[first], whole.ends[first + 1])
+        part = slice(whole.indptr[first], whole.indptr[first + 1])
         gathered = Gathered(X, pairs)
         np.testing.assert_array_equal(gathered.scores(gathered.sums(weights[part])), expected[part])
 
@@ -69,7 +69,7 @@ def test_bits_do_not_depend_on_the_block(problem, rng, convert):
 def test_ranges_cover_all_labels_and_part_large_ones(problem, monkeypatch, limit, piece):
     monkeypatch.setattr(module, "PIECE", piece)
     X, data = problem
-    X = sparse.csr_array(X)
+    X = sp.csr_array(X)
     ranges = split_labels(data, X, 4, limit)
     assert [first for first, _ in ranges] == [0, *[last for _, last in ranges[:-1]]]
     assert ranges[-1][1] == 5
@@ -81,7 +81,7 @@ def test_ranges_cover_all_labels_and_part_large_ones(problem, monkeypatch, limit
     for first, last in ranges:
         if last - first > 1:
             pairs = make_pairs(data, first, last)
-            assert pairs.label_sum(entries[pairs.rows]).max() <= piece
+            assert pairs.label_sum(entries[pairs.samples]).max() <= piece
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -90,7 +90,7 @@ def test_unit_rows(rng, dtype):
     X[3] = 0
     X[5] *= 1e15
     before = X.copy()
-    units, csr = unit_rows(X), unit_rows(sparse.csc_matrix(X))
+    units, csr = unit_rows(X), unit_rows(sp.csc_matrix(X))
     assert units.dtype == csr.dtype == dtype
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(csr.toarray(), units, rtol=1e-6)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc.aggregation import _sharing as module
 from sklearn_xlc.aggregation import (
     aggregation,
-    expected_rows,
+    expected_samples,
     learn_embeddings,
     make_background,
     sharing_rates,
@@ -38,7 +38,7 @@ def test_rates_are_those_of_the_data(rate, contrast):
     background = make_background(X, 0, 0.01, np.random.RandomState(0)) if contrast else None
     found = sharing_rates(X, data, background=background)
     np.testing.assert_allclose(found, rate, atol=0.06)
-    np.testing.assert_allclose(expected_rows(data, found).sum(), max(Y.sum(), 600), rtol=0.1)
+    np.testing.assert_allclose(expected_samples(data, found).sum(), max(Y.sum(), 600), rtol=0.1)
 
 
 def test_random_groups_have_few_rows_a_label(rng):
@@ -48,7 +48,7 @@ def test_random_groups_have_few_rows_a_label(rng):
     data = aggregation(membership, membership.T @ Y > 0)
     found = sharing_rates(X, data)
     np.testing.assert_allclose(found, 0.02, atol=0.02)
-    np.testing.assert_allclose(expected_rows(data, found), Y.sum(axis=0), rtol=0.15)
+    np.testing.assert_allclose(expected_samples(data, found), Y.sum(axis=0), rtol=0.15)
 
 
 def by_loops(X, membership, labels, seed):
@@ -110,11 +110,11 @@ def test_rates_are_what_the_definition_says(seed, tail, monkeypatch):
 def test_dense_and_sparse_blocks_and_jobs_agree():
     X, _, data = shared_labels(0.4, n_groups=200)
     expected = sharing_rates(X, data)
-    found = sharing_rates(sparse.csr_array(X), data)
+    found = sharing_rates(sp.csr_array(X), data)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     for settings in ({"memory_limit": 2**12}, {"n_jobs": 2, "memory_limit": 2**14}):
         np.testing.assert_array_equal(sharing_rates(X, data, **settings), expected)
-        np.testing.assert_array_equal(sharing_rates(sparse.csr_array(X), data, **settings), found)
+        np.testing.assert_array_equal(sharing_rates(sp.csr_array(X), data, **settings), found)
     assert not np.array_equal(sharing_rates(X, data, seed=1), expected)
 
 
@@ -122,7 +122,7 @@ def test_another_score_exceeds_the_bound_by_the_chance_that_is_stated(rng):
     above, stated = [], []
     for _ in range(100):
         rows, vectors = rng.normal(size=(300, 4)), rng.normal(size=(30, 4))
-        has_label = sparse.csc_array((rng.random((300, 30)) < 0.3).astype(np.int32))
+        has_label = sp.csc_array((rng.random((300, 30)) < 0.3).astype(np.int32))
         bound, chance = module._bounds(rows, vectors, has_label, 2**14)
         above.append((rng.normal(size=(500, 4)) @ vectors.T > bound).mean())
         stated.append(chance.mean())
@@ -130,7 +130,7 @@ def test_another_score_exceeds_the_bound_by_the_chance_that_is_stated(rng):
     assert max(stated) < 2 / 200
 
 
-@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("as_given", [np.asarray, sp.csr_array])
 def test_nothing_to_tell(as_given):
     X = as_given(unit_rows(np.arange(1.0, 13).reshape(6, 2)))
     alone = aggregation(np.eye(6), np.eye(6)[:, :3])

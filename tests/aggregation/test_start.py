@@ -2,23 +2,23 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.aggregation._pairs import make_pairs
 from sklearn_xlc.aggregation._start import start_pairs
 
-BOTH = pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+BOTH = pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
 
 
 def starts(X, data, labels, seed):
     pairs = make_pairs(data, 0, data.n_labels)
-    return pairs.rows[start_pairs(X, data, pairs, np.asarray(labels), seed)]
+    return pairs.samples[start_pairs(X, data, pairs, np.asarray(labels), seed)]
 
 
 @BOTH
 @pytest.mark.parametrize("seed", range(30))
-def test_twins_start_from_opposite_rows(convert, seed):
+def test_identical_labels_start_from_opposite_rows(convert, seed):
     x = np.array([1.0, 2.0, 0.0])
     X = convert(np.array([x, -x, x, -x, x, -x]))
     data = aggregation(np.kron(np.eye(3), np.ones((2, 1))), np.ones((3, 2)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
 from sklearn_xlc import MIMLClassifier, config_context
 
@@ -44,7 +44,7 @@ def test_bags_come_in_the_order_of_their_sorted_ids(fitted, answer):
 def test_ids_and_membership_matrix(fitted, answer):
     clf, X, _, groups = fitted
     place = np.unique(groups, return_inverse=True)[1]
-    matrix = sparse.csc_array((np.ones(60), (np.arange(60), place)))
+    matrix = sp.csc_array((np.ones(60), (np.arange(60), place)))
     expected = ANSWERS[answer](clf, X, groups)
     np.testing.assert_array_equal(ANSWERS[answer](clf, X, matrix), expected)
     turned = ANSWERS[answer](clf, X, matrix[:, ::-1].toarray())
@@ -94,7 +94,7 @@ def test_score_is_the_share_of_bags(fitted):
     assert clf.score(X, y, groups) == pytest.approx(right.mean())
     assert clf.score(X, y[place], groups) == pytest.approx(right.mean())
     expected = pytest.approx(np.average(right, weights=weight))
-    assert clf.score(X, y, groups, weight) == expected
+    assert clf.score(X, y, groups, sample_weight=weight) == expected
     assert clf.score(X, y[place], groups, sample_weight=weight[place]) == expected
 
 
@@ -103,10 +103,10 @@ def test_score_of_sparse_labels_and_of_counts():
     X, groups = rng.normal(size=(40, 5)), np.arange(40) // 4
     counts = rng.integers(0, 4, size=(10, 3))
     dense = MIMLClassifier(**PARAMS).fit(X, counts, groups)
-    given = sparse.csr_matrix(counts)
+    given = sp.csr_matrix(counts)
     clf = MIMLClassifier(**PARAMS).fit(X, given, groups)
     predicted = clf.predict(X, groups)
-    assert sparse.issparse(predicted)
+    assert sp.issparse(predicted)
     assert set(predicted.data) <= {1}
     np.testing.assert_array_equal(predicted.toarray(), dense.predict(X, groups))
     expected = ((counts > 0) == predicted.toarray()).all(axis=1).mean()
@@ -135,7 +135,7 @@ def test_features_are_those_of_rows(fitted):
 def test_bad_groups_are_named(fitted):
     clf, X, _, groups = fitted
     for answer in ANSWERS.values():
-        with pytest.raises(ValueError, match="one id for each of the 60 rows"):
+        with pytest.raises(ValueError, match="one id for each of the 60 samples"):
             answer(clf, X, groups[1:])
     with pytest.raises(ValueError, match="k=5 asks for more labels than there are: 4"):
         clf.predict_topk(X, 5, groups)

@@ -347,7 +347,7 @@ def spoiled(problem, what):
 @pytest.mark.parametrize(
     "what, message",
     [
-        ("length", r"one id for each of the 600 rows.*\(599,\)"),
+        ("length", r"one id for each of the 600 samples.*\(599,\)"),
         ("labels", "but row .* differs from row"),
         ("nan", "nan for row 11"),
         ("negative", "-2 in row 13"),
@@ -383,7 +383,7 @@ def test_bad_parameters(problem, parameters, message):
 def test_too_few_groups_for_the_folds(problem):
     X, _, grouped, _, _, _ = problem
     y = sparse.csr_array(np.ones((600, 20), dtype=int))
-    with pytest.raises(ValueError, match="n_folds=2 that share no row, got 1; use n_rounds=1"):
+    with pytest.raises(ValueError, match="n_folds=2 that share no sample, got 1; use n_rounds=1"):
         AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, y, np.zeros(600))
 
 
@@ -420,7 +420,7 @@ def test_rows_without_a_group_are_no_fold():
     membership[:200, 0] = 1
     membership[100:220, 1] = 1
     y = np.array([[1, 0, 1], [0, 1, 1]])
-    with pytest.raises(ValueError, match="share no row, got 1"):
+    with pytest.raises(ValueError, match="share no sample, got 1"):
         AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, y, membership)
 
 

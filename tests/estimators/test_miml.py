@@ -199,13 +199,13 @@ def test_bags_of_weight_zero_are_dropped(bags):
     X, Y, groups, _ = bags
     weight = (np.arange(len(Y)) % 4 > 0).astype(float)
     kept = weight[groups // 10] > 0
-    of_bags = quick().fit(X, Y, groups, weight)
-    of_rows = quick().fit(X, Y, groups, weight[groups // 10])
+    of_bags = quick().fit(X, Y, groups, sample_weight=weight)
+    of_rows = quick().fit(X, Y, groups, sample_weight=weight[groups // 10])
     fewer = quick().fit(X[kept], Y[weight > 0], groups[kept])
     expected = fewer.decision_function(X, groups)
     np.testing.assert_array_equal(of_bags.decision_function(X, groups), expected)
     np.testing.assert_array_equal(of_rows.decision_function(X, groups), expected)
-    heavy = quick(attention=None).fit(X, Y, groups, np.full(len(Y), 3.0))
+    heavy = quick(attention=None).fit(X, Y, groups, sample_weight=np.full(len(Y), 3.0))
     light = quick(attention=None).fit(X, Y, groups)
     np.testing.assert_allclose(
         heavy.decision_function(X), light.decision_function(X), rtol=1e-6, atol=1e-6
@@ -247,12 +247,12 @@ def test_embeddings_may_count_where_the_network_does_not():
     np.testing.assert_array_equal(*plain)
 
 
-def test_no_temperature_is_no_attention(bags):
+def test_a_high_temperature_is_no_attention(bags):
     X, Y, groups, _ = bags
     plain = quick(attention=None).fit(X, Y, groups)
-    cold = quick(temperature=0).fit(X, Y, groups)
-    warm = quick(temperature=5.0).fit(X, Y, groups)
-    scores = [clf.decision_function(X) for clf in (plain, cold, warm)]
+    hot = quick(temperature=1e12).fit(X, Y, groups)
+    cold = quick(temperature=0.2).fit(X, Y, groups)
+    scores = [clf.decision_function(X) for clf in (plain, hot, cold)]
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
     assert np.abs(scores[0] - scores[2]).max() > 0.1
 
@@ -381,7 +381,7 @@ def test_groups_are_routed_through_a_search(bags, routing):
     pipeline = make_pipeline(StandardScaler(), clf.set_predict_request(groups=True))
     search = GridSearchCV(
         pipeline,
-        {"mimlclassifier__temperature": [0.0, 1.0, 5.0]},
+        {"mimlclassifier__temperature": [0.2, 1.0, 5.0]},
         cv=GroupKFold(3),
         error_score="raise",
     )
@@ -448,18 +448,18 @@ def spoiled(bags, what):
 @pytest.mark.parametrize(
     "what, message",
     [
-        ("length", r"groups must hold one id for each of the 240 rows.*\(239,\)"),
-        ("labels", "y must hold the labels of the group.* but row .* differs from row"),
+        ("length", r"groups must hold one id for each of the 240 samples.*\(239,\)"),
+        ("labels", "y must be the same.* but row .* differs from row"),
         ("nan", "groups holds nan for row 11"),
         ("none", "groups holds None for row 11"),
-        ("negative", "row 13 holds -2"),
-        ("negative and counts", "y must hold how often.*row 13 holds -2"),
-        ("fractions", "y must hold how often.*row 0 holds"),
-        ("too many", "label 0 occurs 4 times in the bag of row .*, which has 3 row"),
-        ("y", r"y must have length 240 \(the rows of X\) or 80 \(the bags\), got 100"),
-        ("y of a matrix", r"y must have length 80 \(the bags\), got 100"),
+        ("negative", "-2 in row 13"),
+        ("negative and counts", "y must hold counts.*-2 in row 13"),
+        ("fractions", "y must hold counts.* in row 0"),
+        ("too many", "label 0 occurs 4 times in the group of row .*, which has 3 sample"),
+        ("y", r"y must have length 240 \(the samples of X\) or 80 \(the groups\), got 100"),
+        ("y of a matrix", r"y must have length 80 \(the groups\), got 100"),
         ("rows of a matrix", "groups as a membership matrix must have 240 rows"),
-        ("empty bag", "column 5 of groups is a bag without rows"),
+        ("empty bag", "column 5 of groups is a group without samples"),
         ("weighted matrix", "groups as a membership matrix must hold 0 and 1 only, got 0.5"),
     ],
 )
@@ -475,13 +475,13 @@ def test_bad_input_is_named_and_the_fitted_classifier_kept(bags, what, message):
 def test_bad_weights_are_named(bags):
     X, Y, groups, _ = bags
     with pytest.raises(ValueError, match="sample_weight must have length 240 .* or 80 .*, got 79"):
-        quick().fit(X, Y, groups, np.ones(79))
+        quick().fit(X, Y, groups, sample_weight=np.ones(79))
     weight = np.ones(240)
     weight[np.flatnonzero(groups == groups[4])[-1]] = 2
-    with pytest.raises(ValueError, match="sample_weight must be the same in all rows of a bag"):
-        quick().fit(X, Y, groups, weight)
+    with pytest.raises(ValueError, match="sample_weight must be the same in all samples"):
+        quick().fit(X, Y, groups, sample_weight=weight)
     with pytest.raises(ValueError, match="[Nn]egative values"):
-        quick().fit(X, Y, groups, -np.ones(80))
+        quick().fit(X, Y, groups, sample_weight=-np.ones(80))
 
 
 def test_classes_that_differ_inside_a_bag_are_named():
@@ -496,6 +496,7 @@ def test_classes_that_differ_inside_a_bag_are_named():
         {"attention": "other"},
         {"attention": StandardScaler()},
         {"temperature": -1},
+        {"temperature": 0},
         {"mask": "add"},
         {"n_concepts": 0},
         {"multiplicity": "all"},

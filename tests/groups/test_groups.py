@@ -1,11 +1,11 @@
-"""Groups in every accepted form, and labels that must agree inside a group."""
+"""Groups in every accepted form, against loops over ids; values that must agree in a group."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
+import scipy.sparse as sp
 
-from sklearn_xlc.groups._groups import check_groups, encode_groups, group_labels
+from sklearn_xlc.groups import check_groups
 
 
 @pytest.mark.parametrize(
@@ -22,48 +22,115 @@ from sklearn_xlc.groups._groups import check_groups, encode_groups, group_labels
     ids=repr,
 )
 def test_ids(ids):
-    membership, group_of = check_groups(ids, 4)
-    assert group_of.tolist() == [1, 0, 1, 2]
-    assert membership.toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    groups = check_groups(ids, 4)
+    assert groups.group_of.tolist() == [1, 0, 1, 2]
+    assert groups.membership().toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert not groups.overlap
 
 
-def test_no_groups_are_rows():
-    membership, group_of = check_groups(None, 3)
-    np.testing.assert_array_equal(membership.toarray(), np.eye(3))
-    assert group_of.tolist() == [0, 1, 2]
+def test_without_groups_every_sample_is_one():
+    groups = check_groups(None, 3)
+    np.testing.assert_array_equal(groups.membership().toarray(), np.eye(3))
+    assert groups.group_of.tolist() == [0, 1, 2]
+    assert len(check_groups(None, 0)) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples_of_groups_are_those_of_a_loop(seed):
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, 8, size=30) * 3 - 5
+    groups = check_groups(ids, 30)
+    names = np.unique(ids)
+    X = rng.normal(size=(30, 2))
+    assert len(groups) == len(names)
+    for number, name in enumerate(names):
+        part = slice(groups.indptr[number], groups.indptr[number + 1])
+        np.testing.assert_array_equal(groups.samples[part], np.flatnonzero(ids == name))
+        np.testing.assert_array_equal(groups.gather(X)[part], X[ids == name])
+    np.testing.assert_array_equal(names[groups.group_of], ids)
+    np.testing.assert_array_equal(groups.sizes, [np.sum(ids == name) for name in names])
+    for index in (rng.integers(len(names), size=9), slice(1, 4), names > 0):
+        taken = groups.take(index)
+        expected = [np.flatnonzero(ids == name) for name in names[index]]
+        np.testing.assert_array_equal(taken.samples, np.concatenate(expected))
+        np.testing.assert_array_equal(taken.sizes, [len(samples) for samples in expected])
+
+
+def test_samples_may_be_in_many_groups():
+    groups = check_groups(np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]]), 3)
+    np.testing.assert_array_equal(groups.samples, [0, 2, 2, 0, 2])
+    np.testing.assert_array_equal(groups.indptr, [0, 2, 3, 5])
+    assert groups.group_of is None
+    assert groups.overlap
+
+
+def test_samples_in_order_are_not_copied():
+    X = np.ones((4, 2))
+    assert check_groups([3, 3, 7, 8], 4).gather(X) is X
+    assert check_groups(None, 4).gather(X) is X
+    assert check_groups([3, 7, 3, 8], 4).gather(X) is not X
+    assert check_groups(sp.csr_matrix([[1], [0], [1], [1]]), 4).gather(X).shape == (3, 2)
+
+
+def test_groups_are_groups():
+    groups = check_groups([1, 0, 1], 3)
+    assert check_groups(groups, 3) is groups
+    with pytest.raises(ValueError, match="groups are of 3 samples, but X has 4"):
+        check_groups(groups, 4)
+
+
+def test_empty_groups_are_refused_on_request():
+    assert check_groups([[1, 0], [1, 0]], 2).sizes.tolist() == [2, 0]
+    with pytest.raises(ValueError, match="column 1 of groups is a group without samples"):
+        check_groups([[1, 0], [1, 0]], 2, allow_empty=False)
 
 
 @pytest.mark.parametrize(
     "make",
-    [np.asarray, lambda a: np.array(a, bool), sparse.csc_matrix, lambda a: np.array(a, float)],
+    [np.asarray, lambda a: np.array(a, bool), sp.csc_matrix, lambda a: np.array(a, float)],
 )
 def test_membership(make):
     matrix = [[1, 1], [0, 0], [0, 1]]
-    membership, group_of = check_groups(make(matrix), 3)
-    assert group_of is None
-    assert membership.toarray().tolist() == matrix
+    groups = check_groups(make(matrix), 3)
+    assert groups.group_of is None
+    assert groups.membership().toarray().tolist() == matrix
 
 
 def test_stored_zeros_and_the_argument():
     parts = (np.array([0.0, 1.0]), ([0, 1], [0, 1]))
-    given = sparse.coo_matrix(parts, shape=(2, 2)).tocsr()
-    membership, _ = check_groups(given, 2)
-    assert membership.nnz == 1
+    given = sp.coo_matrix(parts, shape=(2, 2)).tocsr()
+    assert check_groups(given, 2).samples.tolist() == [1]
     assert given.nnz == 2
 
 
 def test_labels_of_groups():
-    Y = sparse.csr_array(np.array([[0, 2], [1, 0], [0, 2], [0, 0]]))
-    membership, group_of = check_groups([5, 1, 5, 7], 4)
-    assert group_labels(Y, membership, group_of).toarray().tolist() == [[1, 0], [0, 2], [0, 0]]
-    membership, group_of = check_groups(np.ones((3, 4)), 3)
-    assert group_labels(Y, membership, group_of) is Y
+    Y = sp.csr_array(np.array([[0, 2], [1, 0], [0, 2], [0, 0]]))
+    groups = check_groups([5, 1, 5, 7], 4)
+    of_groups = groups.per_group(Y, "y")
+    assert of_groups.toarray().tolist() == [[1, 0], [0, 2], [0, 0]]
+    assert groups.per_group(of_groups, "y") is of_groups
+    assert check_groups(np.ones((3, 4)), 3).per_group(Y, "y") is Y
+
+
+def test_one_value_per_group():
+    groups = check_groups([1, 0, 1, 0], 4)
+    values = np.array(["a", "b"])
+    assert groups.per_group(values, "y") is values
+    np.testing.assert_array_equal(groups.per_group(values[[1, 0, 1, 0]], "y"), values)
+    with pytest.raises(ValueError, match="z must be the same .* row 2 differs from row 0 of the"):
+        groups.per_group(np.array([4, 1, 5, 1]), "z")
+
+
+def test_as_many_groups_as_samples_are_aligned_with_samples():
+    values = np.array([3, 1, 2])
+    np.testing.assert_array_equal(check_groups([9, 7, 8], 3).per_group(values, "y"), [1, 2, 3])
+    np.testing.assert_array_equal(check_groups(np.eye(3), 3).per_group(values, "y"), values)
 
 
 @pytest.mark.parametrize(
     "groups, message",
     [
-        ([1, 2], r"one id for each of the 3 rows.*got shape \(2,\)"),
+        ([1, 2], r"one id for each of the 3 samples.*got shape \(2,\)"),
         (np.zeros((3, 1, 1)), r"got shape \(3, 1, 1\)"),
         ([1.0, np.nan, 2.0], "groups holds nan for row 1"),
         (["a", "b", None], "groups holds None for row 2"),
@@ -71,9 +138,10 @@ def test_labels_of_groups():
         (np.array([1, "a", 2], dtype=object), "ids of one type"),
         (np.ones((2, 3)), r"must have 3 rows.*got shape \(2, 3\)"),
         ([[1, 0], [2, 0], [0, 1]], "0 and 1 only, got 2 in row 1"),
-        (sparse.csr_array([[0.0, 1], [1, 0], [0, -1]]), r"got -1.0 in row 2"),
+        (sp.csr_array(([1, 1], [0, 0], [0, 2, 2, 2])), "more than once, got 2 in row 0"),
+        (sp.csr_array([[0.0, 1], [1, 0], [0, -1]]), r"got -1.0 in row 2"),
         ([[1.0, 0], [0, np.nan], [0, 1]], "got nan in row 1"),
-        ([["a"], ["b"], ["c"]], "numbers 0 and 1, got dtype"),
+        ([["a"], ["b"], ["c"]], "matrix of numbers, got shape .* dtype"),
     ],
 )
 def test_bad_groups(groups, message):
@@ -93,26 +161,27 @@ def test_bad_groups(groups, message):
 def test_labels_that_differ_inside_a_group(row, label, value, message):
     Y = np.array([[0, 0, 1], [0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 1, 0]])
     groups = ["x", "y", "x", "x", "y", "y"]
-    membership, group_of = check_groups(groups, 6)
-    assert group_labels(sparse.csr_array(Y), membership, group_of).toarray().tolist() == [
-        [0, 0, 1],
-        [0, 1, 0],
-    ]
+    groups = check_groups(groups, 6)
+    of_groups = groups.per_group(sp.csr_array(Y), "y").toarray()
+    assert of_groups.tolist() == [[0, 0, 1], [0, 1, 0]]
     Y[row, label] = value
-    with pytest.raises(ValueError, match="y must hold .*" + message):
-        group_labels(sparse.csr_array(Y), membership, group_of)
+    with pytest.raises(ValueError, match="y must be the same .*" + message):
+        groups.per_group(sp.csr_array(Y), "y")
 
 
-def test_wrong_number_of_label_rows():
-    Y = sparse.csr_array(np.ones((4, 2)))
-    with pytest.raises(ValueError, match="target must have 3 rows, one for each row of X, got 4"):
-        group_labels(Y, *check_groups([1, 1, 2], 3), "target")
-    with pytest.raises(ValueError, match="y must have 2 rows, one for each group of the member"):
-        group_labels(Y, *check_groups(np.ones((3, 2)), 3))
+def test_wrong_number_of_values():
+    Y = sp.csr_array(np.ones((4, 2)))
+    message = r"target must have length 3 \(the samples of X\) or 2 \(the groups\), got 4"
+    with pytest.raises(ValueError, match=message):
+        check_groups([1, 1, 2], 3).per_group(Y, "target")
+    with pytest.raises(ValueError, match=r"y must have length 2 \(the groups\), got 4"):
+        check_groups(np.ones((3, 2)), 3).per_group(Y, "y")
 
 
-def test_encoding_is_int64():
-    assert encode_groups(["b", "a"], 2).dtype == np.int64
+def test_dtypes_are_int64():
+    for given in (["b", "a"], np.eye(2, dtype=np.int8), None):
+        groups = check_groups(given, 2)
+        assert groups.samples.dtype == groups.indptr.dtype == np.int64
 
 
 @pytest.mark.parametrize(
@@ -126,12 +195,11 @@ def test_encoding_is_int64():
     ids=["string", "object", "nan", "Int64"],
 )
 def test_missing_ids_of_every_kind_are_named(ids):
-    with pytest.raises(ValueError, match="for row 1; every row needs an id"):
+    with pytest.raises(ValueError, match="for row 1; every sample needs an id"):
         check_groups(ids, 3)
 
 
 def test_a_column_of_ids_is_no_membership_matrix():
     with pytest.raises(ValueError, match="give ids as a 1-D array"):
         check_groups(pd.DataFrame({"page": [0, 1, 0]}), 3)
-    membership, _ = check_groups(sparse.csr_array([[0], [1], [0]]), 3)
-    assert membership.nnz == 1
+    assert check_groups(sp.csr_array([[0], [1], [0]]), 3).samples.tolist() == [1]
