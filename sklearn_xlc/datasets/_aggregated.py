@@ -128,9 +128,7 @@ def _clustered_groups(
     return groups
 
 
-def _halves(
-    rows: IntArray, vectors: Any, rng: np.random.RandomState
-) -> list[tuple[IntArray, Any]]:
+def _halves(rows: IntArray, vectors: Any, rng: np.random.RandomState) -> list[tuple[IntArray, Any]]:
     """Halves of a cluster, each as row numbers and vectors; a single sample stays whole."""
     if len(rows) == 1:
         return [(rows, vectors)]

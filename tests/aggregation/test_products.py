@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc.aggregation import _products as module
-from sklearn_xlc.aggregation import aggregation, unit_rows
+from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.aggregation._pairs import make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels
 
@@ -82,17 +82,3 @@ def test_ranges_cover_all_labels_and_part_large_ones(problem, monkeypatch, limit
         if last - first > 1:
             pairs = make_pairs(data, first, last)
             assert pairs.label_sum(entries[pairs.samples]).max() <= piece
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_unit_rows(rng, dtype):
-    X = (rng.normal(size=(20, 6)) * (rng.random((20, 6)) < 0.4)).astype(dtype)
-    X[3] = 0
-    X[5] *= 1e15
-    before = X.copy()
-    units, csr = unit_rows(X), unit_rows(sp.csc_matrix(X))
-    assert units.dtype == csr.dtype == dtype
-    np.testing.assert_array_equal(X, before)
-    np.testing.assert_allclose(csr.toarray(), units, rtol=1e-6)
-    lengths = np.linalg.norm(units, axis=1)
-    np.testing.assert_allclose(lengths, X.any(axis=1), rtol=1e-6)
