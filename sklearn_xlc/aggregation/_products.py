@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray
+from sklearn_xlc._csr import IntArray, row_blocks
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs
 
 #: Entries of samples gathered at once. A label with more has a block of its own and is summed in
@@ -140,8 +140,6 @@ def tie_bound(best: FloatArray) -> FloatArray:
 def dot_rows(rows: FloatArray, table: FloatArray, which: IntArray) -> FloatArray:
     """Inner product of each row with row `which` of `table`."""
     out = np.empty(len(rows), dtype=rows.dtype)
-    step = max(1, 2**20 // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
+    for part in row_blocks(len(rows), rows.shape[1], 2**20):
         out[part] = np.einsum("ij,ij->i", rows[part], table[which[part]])
     return out

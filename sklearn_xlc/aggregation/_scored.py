@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray, canonical, find_entries
+from sklearn_xlc._csr import IntArray, canonical, find_entries, uneven_blocks
 from sklearn_xlc.aggregation._assignment import best_of_segments, join_blocks, next_best
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
 
@@ -57,17 +57,10 @@ def assign_by_scores(
     """
     columns = canonical(sp.csc_array(scores), keep_zeros=True)
     parts = [
-        _assign_range(data, columns, use_counts, totals, first, last)
-        for first, last in _label_ranges(data)
+        _assign_range(data, columns, use_counts, totals, labels.start, labels.stop)
+        for labels in uneven_blocks(data.n_pairs, BLOCK)
     ]
     return join_blocks(data, parts)
-
-
-def _label_ranges(data: Aggregation) -> list[tuple[int, int]]:
-    """Ranges of labels of about `BLOCK` pairs each."""
-    block = np.cumsum(data.n_pairs) // BLOCK
-    starts = np.flatnonzero(np.diff(block, prepend=-1))
-    return [(int(a), int(b)) for a, b in zip(starts, [*starts[1:], data.n_labels])]
 
 
 def _assign_range(

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._checks import check_counts, check_dense_size, unchanged_on_error
 from sklearn_xlc._compat import Interval, StrOptions, _fit_context, validate_data
 from sklearn_xlc._csr import one_per_row, unit_rows
+from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -24,7 +25,6 @@ from sklearn_xlc.aggregation import (
     sharing_rates,
 )
 from sklearn_xlc.groups import check_groups
-from sklearn_xlc.metrics._validation import rank_scores
 
 DTYPES = (np.float64, np.float32)
 
@@ -412,12 +412,12 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             scores = np.hstack([scores, self._affinities(X, first, last)])
             new = np.broadcast_to(np.arange(first, last), (X.shape[0], last - first))
             labels = np.hstack([labels, new])
-            best = np.sort(rank_scores(scores, k), axis=1)
-            scores = np.take_along_axis(scores, best, axis=1)
-            labels = np.take_along_axis(labels, best, axis=1)
+            scores, labels = rank_rows(scores, k, labels)
         indptr = np.arange(X.shape[0] + 1) * k
         shape = (X.shape[0], len(self.classes_))
-        return sp.csr_matrix((scores.ravel(), labels.ravel(), indptr), shape=shape)
+        top = sp.csr_matrix((scores.ravel(), labels.ravel(), indptr), shape=shape)
+        top.sort_indices()
+        return top
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
