@@ -56,7 +56,7 @@ def _as_array(y: Any) -> np.ndarray:
 
 
 def _check_objects(labels: np.ndarray) -> None:
-    """Refuse Python objects that are no labels, or do not sort together."""
+    """Raise ValueError for objects that are no labels, or do not sort together."""
     for row, label in enumerate(labels):
         if label is None:
             raise ValueError(f"y[{row}] is None: every row needs a class label")
@@ -102,7 +102,7 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
     return sp.csr_array(matrix)
 
 
-def refuse_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "") -> None:
+def raise_for_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "") -> None:
     """Raise for the first stored entry that `wrong` marks, naming its value, row and column.
 
     Parameters
@@ -110,7 +110,7 @@ def refuse_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: s
     matrix : CSR matrix
         Where the entries are stored.
     wrong : ndarray of bool of shape (n_entries,)
-        Which of them to refuse.
+        Which of them are wrong.
     rule : str
         First part of the message, such as "y must hold 0 and 1 only".
     remedy : str, default=""
@@ -162,12 +162,12 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
     """
     given = check_csr(matrix, name)
     wrong = (given.data != 0) & (given.data != 1)  # NaN is neither
-    refuse_entries(given, wrong, f"{name} must hold 0 and 1 only", remedy)
+    raise_for_entries(given, wrong, f"{name} must hold 0 and 1 only", remedy)
     # Repeated entries add up: int32, because int8 would wrap around.
     ones = given.data.astype(np.int32)
     counts = canonical(sp.csr_array((ones, given.indices, given.indptr), shape=given.shape))
     rule = f"{name} holds an entry of the sparse indicator more than once"
-    refuse_entries(counts, counts.data != 1, rule)
+    raise_for_entries(counts, counts.data != 1, rule)
     parts = (counts.data.astype(np.int8), counts.indices, counts.indptr)
     return sp.csr_array(parts, shape=counts.shape)
 
@@ -202,7 +202,7 @@ def check_counts(matrix: Any, name: str) -> sp.csr_array:
     given = check_csr(matrix, name)
     with np.errstate(invalid="ignore"):
         right = (given.data >= 0) & (given.data == np.floor(given.data)) & (given.data < 2**31)
-    refuse_entries(given, ~right, f"{name} must hold counts of labels, whole numbers from 0 on")
+    raise_for_entries(given, ~right, f"{name} must hold counts of labels, whole numbers from 0 on")
     counts = given.data.astype(np.int32)
     return canonical(sp.csr_array((counts, given.indices, given.indptr), shape=given.shape))
 
@@ -230,7 +230,7 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
 
 
 def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str) -> None:
-    """Refuse a dense output above the configured limit, before it is allocated.
+    """Raise MemoryError for a dense output above the configured limit, before it is allocated.
 
     Parameters
     ----------

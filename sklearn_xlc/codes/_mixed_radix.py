@@ -325,7 +325,7 @@ def _as_int64(values: npt.ArrayLike, name: str) -> IntArray:
 
 
 def _check_range(values: IntArray, stop: int, name: str, limit: str) -> None:
-    """Refuse values outside [0, stop), naming the first."""
+    """Raise ValueError for values outside [0, stop), naming the first."""
     bad = (values < 0) | (values >= stop)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])

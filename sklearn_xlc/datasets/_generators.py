@@ -266,7 +266,7 @@ def _check_common(
     n_features_per_label: Any,
     noise: Any,
 ) -> None:
-    """Refuse parameters out of range."""
+    """Raise TypeError or ValueError if a parameter is out of range."""
     check_integer(n_samples, "n_samples")
     check_integer(n_features, "n_features")
     check_integer(n_labels, "n_labels")

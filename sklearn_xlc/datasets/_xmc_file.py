@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_csr, check_indicator, refuse_entries
+from sklearn_xlc._checks import check_csr, check_indicator, raise_for_entries
 from sklearn_xlc._csr import canonical, row_blocks
 
 # Rows formatted at a time by the writer: bounds the strings alive at once.
@@ -169,7 +169,7 @@ class _FormatError(Exception):
 
 
 class _RowParser:
-    """Grows the arrays of both matrices by one line at a time, and refuses malformed lines."""
+    """Grows the arrays of both matrices by one line at a time, and raises for malformed lines."""
 
     def __init__(
         self, n_samples: int, n_features: int, n_labels: int, dtype: np.dtype[Any]
@@ -224,7 +224,7 @@ class _RowParser:
         return values
 
     def check_complete(self) -> None:
-        """Refuse a file that ended early."""
+        """Raise if the file ended early."""
         if self.n_rows < self.shape[0]:
             raise _FormatError(
                 f"the file ends here with {self.n_rows} rows, its header announces {self.shape[0]}"
@@ -349,7 +349,7 @@ def _check_features(X: Any) -> sp.csr_array:
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     X = canonical(X, keep_zeros=True)
-    refuse_entries(X, ~np.isfinite(X.data), "X must be finite")
+    raise_for_entries(X, ~np.isfinite(X.data), "X must be finite")
     return X
 
 

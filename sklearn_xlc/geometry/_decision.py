@@ -291,7 +291,7 @@ def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> P
 
 
 def _check_fourier(layer: LinearLayer, max_active: Any) -> None:
-    """Refuse a `max_active` that the weights do not bear out."""
+    """Raise ValueError unless the first columns of the weights are the Fourier matrix."""
     check_scalar(max_active, "max_active", Integral, min_val=0)
     n_labels, n_features = layer.coef.shape
     width = 2 * int(max_active) + 1

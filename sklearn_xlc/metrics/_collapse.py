@@ -198,7 +198,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
 def _check_shapes(
     features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
 ) -> None:
-    """Refuse arguments that do not fit together."""
+    """Raise ValueError if the shapes of the arguments do not match."""
     if len(features) != sets.shape[0]:
         raise ValueError(
             f"features and y must have as many rows: got {len(features)} and {sets.shape[0]}"
