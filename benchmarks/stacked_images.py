@@ -23,6 +23,7 @@ from torch import nn
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import make_label_set_images
+from sklearn_xlc.heads import PickAllLabels
 from sklearn_xlc.metrics import soft_label_mass
 from sklearn_xlc.training import CollapseMonitor
 
@@ -111,7 +112,7 @@ def fit(kind, data, seed, arguments):
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
     classifier = ETFNeuralCollapseClassifier(
         kind,
-        competition=1.0,  # the paper's loss
+        loss=PickAllLabels(reduction="mean"),  # the paper's loss
         feature_decay=arguments.feature_decay,
         fit_intercept=False,
         callbacks=[monitor],

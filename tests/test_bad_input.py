@@ -79,7 +79,7 @@ TOGETHER = [
     ({"algorithm": "flat", "loss": "bce"}, y, "loss='bce' is not defined.*multi-class.*'ce'"),
     ({"algorithm": "flat", "loss": "ce"}, Y, "loss='ce' is not defined.*multi-label.*'bce'"),
     ({"algorithm": "cascade", "loss": "arcface"}, y, "loss='arcface'.*algorithm='cascade'"),
-    ({"algorithm": "product", "loss": "arcface"}, y, "loss='arcface'.*'bce', 'ce', 'joint_ce'"),
+    ({"algorithm": "product", "loss": "arcface"}, y, "loss='arcface'.*'bce', 'ce', 'focal', 'joint_ce'"),
     ({"algorithm": "sampling", "loss": "joint_ce"}, y, "loss='joint_ce'.*'arcface', 'auto', 'ce'"),
     ({"algorithm": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*algorithm='flat'"),
     ({"algorithm": "product", "loss": "bce", "n_groups": 2}, y, "n_groups=2 needs.*loss='ce'"),

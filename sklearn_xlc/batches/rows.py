@@ -120,7 +120,8 @@ def make_batch(rows: Rows) -> Batch:
     targets = None
     if rows.Y is not None:
         indptr = torch.from_numpy(rows.Y.indptr.astype(np.int64))
-        targets = Targets(indptr, torch.from_numpy(rows.Y.indices.astype(np.int64)))
+        values = torch.from_numpy(rows.Y.data) if rows.Y.dtype.kind == "f" else None
+        targets = Targets(indptr, torch.from_numpy(rows.Y.indices.astype(np.int64)), values)
     weight = None if rows.sample_weight is None else torch.from_numpy(rows.sample_weight)
     return Batch(inputs, targets, weight)
 

@@ -10,20 +10,23 @@ from torch import Tensor
 
 @dataclass
 class Targets:
-    """Ragged positives of a batch: row pointers and label places, as in CSR.
+    """Ragged positives of a batch: row pointers and label positions, as in CSR.
 
-    Multi-class is the case of exactly one place a row.
+    Multi-class is the case of exactly one position a row.
 
     Parameters
     ----------
     indptr : tensor of shape (n_rows + 1,), int64
         Row i owns ``ids[indptr[i]:indptr[i + 1]]``.
     ids : tensor of shape (n_positives,), int64
-        Places of the positive labels, unique within a row.
+        Positions of the positive labels, unique within a row.
+    values : tensor of shape (n_positives,), default=None
+        Soft targets above 0 and up to 1, one for each positive. None: all are 1.
     """
 
     indptr: Tensor
     ids: Tensor
+    values: Tensor | None = None
 
     def __len__(self) -> int:
         return self.indptr.shape[0] - 1
@@ -36,6 +39,11 @@ class Targets:
             torch.arange(len(self), device=self.ids.device), counts, output_size=len(self.ids)
         )
 
+    def values_like(self, like: Tensor) -> Tensor:
+        """Target of each positive, of shape (n_positives,), with dtype and device of `like`."""
+        return like.new_ones(len(self.ids)) if self.values is None else self.values.to(like)
+
     def to(self, device: torch.device) -> Targets:
         """Copy to `device`."""
-        return Targets(self.indptr.to(device), self.ids.to(device))
+        values = None if self.values is None else self.values.to(device)
+        return Targets(self.indptr.to(device), self.ids.to(device), values)

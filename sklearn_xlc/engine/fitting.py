@@ -37,7 +37,7 @@ from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.persistence import is_borrowed, load_module, save_module
 from sklearn_xlc.engine.prediction import PredictionMixin
-from sklearn_xlc.heads import Head
+from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype, resolve_device, seeded
 
@@ -270,6 +270,10 @@ class BaseXLCClassifier(PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
             part.sparse = rows.sparse
             part.Y = code.to_positions(part.Y)
         module = EncoderHead(encoder, head).to(TORCH_DTYPES[rows.X.dtype])
+        counts, n_samples = label_counts(rows if train is None else train)
+        for part in head.modules():
+            if isinstance(part, Loss):
+                part.fit(counts, n_samples)
         if train is not None:
             head.set_prior(frequency(train))
         self._n_features_out = width
@@ -406,6 +410,12 @@ def frequency(rows: Rows) -> torch.Tensor:
     weight = np.ones(len(rows)) if rows.sample_weight is None else rows.sample_weight
     share = rows.Y.T.astype(np.float64) @ (weight / weight.sum())
     return torch.from_numpy(np.maximum(share, RARE))
+
+
+def label_counts(rows: Rows) -> tuple[torch.Tensor, float]:
+    """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
+    weight = np.ones(len(rows)) if rows.sample_weight is None else rows.sample_weight
+    return torch.from_numpy(rows.Y.T.astype(np.float64) @ weight), float(weight.sum())
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:

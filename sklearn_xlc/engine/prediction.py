@@ -25,13 +25,6 @@ from sklearn_xlc.training.devices import DTYPES, numpy_dtype
 #: Rows of a batch in prediction.
 PREDICT_BATCH = 512
 
-_LINKS = {
-    "softmax": lambda scores: scores.softmax(1),
-    # Clipped: float32 rounds a sigmoid to one from 17 on.
-    "sigmoid": lambda scores: scores.sigmoid().clamp(1e-7, 1 - 1e-7),
-    "exp": torch.exp,
-}
-
 
 class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """What a fitted classifier answers; :class:`BaseXLCClassifier` sets the attributes it reads."""
@@ -206,8 +199,8 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return scores
 
     def _has_probabilities(self) -> bool:
-        """Whether the method defines probabilities."""
-        return True
+        """Whether scores have a link to probabilities; before `fit`, whether they may have."""
+        return not hasattr(self, "net_") or self.net_.module_.head.link is not None
 
     @available_if(lambda self: self._has_probabilities())
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -228,8 +221,8 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         MemoryError
             If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
         """
-        link = _LINKS[self.net_.module_.head.link] if hasattr(self, "net_") else None
-        return self._dense_scores(self._validate_predict(X), link)
+        X = self._validate_predict(X)
+        return self._dense_scores(X, self.net_.module_.head.probabilities)
 
     def transform(self, X: Any) -> np.ndarray:
         """Features of the rows: what the encoder learnt, for another estimator.

@@ -17,7 +17,8 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
-from sklearn_xlc.heads import FlatHead, FourierHead, Head
+from sklearn_xlc.heads import FlatHead, FourierHead, Head, Loss
+from sklearn_xlc.heads.losses import LOSSES
 
 
 class DFTSigmoidClassifier(BaseXLCClassifier):
@@ -45,6 +46,20 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Probability above which a label is predicted (multi-label). "auto": the one of highest
         micro-averaged F1 on rows that are held out (`validation_fraction`) from training. The
         guarantee holds at any threshold, as one of the Fourier columns is constant.
+    loss : str or Loss, default="auto"
+        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+
+        - "bce": binary cross-entropy of each label (multi-label).
+        - "asymmetric": easy negatives count for less than easy positives (multi-label);
+          :class:`~sklearn_xlc.heads.AsymmetricLoss`.
+        - "focal": easy labels count for less (multi-label);
+          :class:`~sklearn_xlc.heads.FocalLoss`.
+        - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
+          (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
+        - "pick_all_labels": one softmax over all labels for every label of a sample;
+          :class:`~sklearn_xlc.heads.PickAllLabels`.
+        - "ce": softmax cross-entropy (multi-class).
+        - "auto": "bce" for multi-label y, "ce" otherwise.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -155,6 +170,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         "n_slack": [Interval(Integral, 0, None, closed="left")],
         "output": [StrOptions({"dft", "bottleneck"})],
         "threshold": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "loss": [StrOptions({"auto", *LOSSES}), Loss],
     }
 
     def __init__(
@@ -164,6 +180,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         n_slack: int = 50,
         output: str = "dft",
         threshold: Any = 0.5,
+        loss: str | Loss = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
         encoder: Any = None,
@@ -188,6 +205,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self.n_slack = n_slack
         self.output = output
         self.threshold = threshold
+        self.loss = loss
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder
@@ -209,6 +227,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self.verbose = verbose
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        FlatHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
         if not code.multilabel and self.threshold != 0.5:
             raise ValueError(
                 f"threshold={self.threshold!r} needs an indicator y: with one class a row (1-D y) "
@@ -255,9 +274,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         size = (n_features, code.n_labels, code.multilabel)
         if self.output == "bottleneck":
             self.max_active_ = None
-            return FlatHead(
-                *size, self.memory_limit, self.precision, width=self.n_slack, with_bias=False
-            )
+            layer = {"width": self.n_slack, "with_bias": False, "loss": self.loss}
+            return FlatHead(*size, self.memory_limit, self.precision, **layer)
         k = self._typical_size if self.max_active == "auto" else self.max_active
         self.max_active_ = min(int(k), (code.n_labels - 1) // 2)
         if n_features < 2 * self.max_active_ + 1:
@@ -268,7 +286,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 UserWarning,
                 stacklevel=4,
             )
-        return FourierHead(*size, self.max_active_, self.n_slack, self.memory_limit)
+        return FourierHead(*size, self.max_active_, self.n_slack, self.memory_limit, loss=self.loss)
 
     # --- decision -----------------------------------------------------------------------------
 

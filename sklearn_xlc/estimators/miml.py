@@ -25,8 +25,8 @@ from sklearn_xlc.groups._counts import (
     repeat_labels,
     split_counts,
 )
-from sklearn_xlc.heads import Head
-from sklearn_xlc.heads.miml import MIMLHead
+from sklearn_xlc.heads import Head, Loss, MIMLHead
+from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.training import EncoderHead
 
 #: Samples of a step, about, and the least number of bags.
@@ -70,6 +70,18 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         bag, and the network learns to score c samples above zero. "ignore": the label occurs. A y
         of zeros and ones tells which labels occur, unless an earlier call of `partial_fit` (or of
         `fit`, with `warm_start`) had counts.
+    loss : str or Loss, default="auto"
+        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+
+        - "bce": binary cross-entropy of each label (multi-label).
+        - "asymmetric": easy negatives count for less than easy positives (multi-label);
+          :class:`~sklearn_xlc.heads.AsymmetricLoss`.
+        - "focal": easy labels count for less (multi-label);
+          :class:`~sklearn_xlc.heads.FocalLoss`.
+        - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
+          (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
+        - "ce": softmax cross-entropy (multi-class).
+        - "auto": "bce" for multi-label y, "ce" otherwise.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -189,6 +201,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         "mask": [StrOptions({"select", "multiply"})],
         "n_concepts": [Interval(Integral, 1, None, closed="left")],
         "multiplicity": [StrOptions({"top", "ignore"})],
+        "loss": [StrOptions({"auto", *LOSSES}), Loss],
     }
 
     def __init__(
@@ -199,6 +212,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         mask: str = "select",
         n_concepts: int = 5,
         multiplicity: str = "top",
+        loss: str | Loss = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
         encoder: Any = None,
@@ -224,6 +238,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         self.mask = mask
         self.n_concepts = n_concepts
         self.multiplicity = multiplicity
+        self.loss = loss
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder
@@ -403,7 +418,11 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             self.mask,
             self._counts,
             self.memory_limit,
+            self.loss,
         )
+
+    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
 
     def _dropout(self, rows: Rows) -> float:
         return super()._dropout(Rows(rows.X, sparse=rows.sparse))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,17 +13,26 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
 from sklearn_xlc.engine.fitting import BaseXLCClassifier, _Data
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.heads import CascadeHead, FlatHead, Head, ProductHead, SamplingHead
+from sklearn_xlc.heads import (
+    CascadeHead,
+    FlatHead,
+    Head,
+    Loss,
+    ProductHead,
+    SamplingHead,
+    SoftmaxCrossEntropy,
+)
+from sklearn_xlc.heads.losses import LOSSES
 
 #: Up to this many labels one output per label is as fast as the heads that avoid it.
 FLAT_LIMIT = 1000
 #: Algorithms that need exactly one label a row.
 _MULTI_CLASS_ONLY = ("product", "sampling")
-_LOSSES = {
-    "flat": {"ce", "bce"},
-    "product": {"ce", "bce", "joint_ce"},
-    "cascade": {"ce", "bce"},
-    "sampling": {"ce", "arcface"},
+_HEADS: dict[str, type[Head]] = {
+    "flat": FlatHead,
+    "product": ProductHead,
+    "cascade": CascadeHead,
+    "sampling": SamplingHead,
 }
 
 
@@ -57,12 +66,32 @@ class MultiHeadClassifier(BaseXLCClassifier):
     label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
             default="given"
         Which labels are neighbours in the code: the order of ``classes_``, a random one, one by
-        balanced clustering of label centroids, or a permutation that names the place of each
+        balanced clustering of label centroids, or a permutation that names the position of each
         label.
-    loss : {"auto", "ce", "bce", "joint_ce", "arcface"}, default="auto"
-        "auto" is binary cross-entropy for multi-label y and cross-entropy otherwise. "product"
-        also offers "bce" (Algorithm 2 of [1]_) and "joint_ce" (one softmax over all heads),
-        "sampling" also "arcface".
+    loss : str or Loss, default="auto"
+        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+
+        - "bce": binary cross-entropy of each label (multi-label).
+        - "asymmetric": easy negatives count for less than easy positives (multi-label);
+          :class:`~sklearn_xlc.heads.AsymmetricLoss`.
+        - "focal": easy labels count for less (multi-label);
+          :class:`~sklearn_xlc.heads.FocalLoss`.
+        - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
+          (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
+        - "pick_all_labels": one softmax over all labels for every label of a sample;
+          :class:`~sklearn_xlc.heads.PickAllLabels`.
+        - "ce": softmax cross-entropy (multi-class).
+        - "joint_ce" ("product" only): one softmax over the digits of all heads.
+        - "arcface" ("sampling" only): "ce" with an angular margin.
+        - "auto": "bce" for multi-label y, "ce" otherwise.
+
+        "flat" takes all but the last two. "cascade" takes "ce", and in multi-label the losses of
+        single labels except "propensity_bce"; so does "product", over the digits of a label
+        (Algorithm 2 of [1]_ is "bce"). "sampling" takes "ce".
+    head : callable, default=None
+        Function ``(n_features, n_labels, multilabel)`` that returns a
+        :class:`~sklearn_xlc.heads.Head` of your own, such as a subclass of it; takes the place of
+        `algorithm`, `loss` and their parameters. None: the head that they name.
     n_groups : int, default=1
         Number of groups of heads ("product" with "ce"): the label probability is a mixture of
         `n_groups` products, the dial between "product" and "flat" (Eq. 16 of [1]_).
@@ -137,11 +166,11 @@ class MultiHeadClassifier(BaseXLCClassifier):
     classes_ : ndarray of shape (n_labels,)
         Class labels, or the column numbers of the indicator.
     algorithm_ : str
-        Algorithm in use.
+        Algorithm in use; "custom" where `head` is given.
     head_lengths_ : tuple of int
-        Length of each head.
+        Length of each head; ``(n_labels,)`` where there is one.
     label_order_ : ndarray of shape (n_labels,)
-        Place of each label in the code.
+        Position of each label in the code.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -162,9 +191,11 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is defined for the losses "ce" and "bce" except for "product" with "bce".
-    For "product" it is the product of softmaxes, renormalised over the labels that exist; for
-    "sampling" it is the softmax over all labels, biased unless `correction` is set. "cascade" in
+    :meth:`predict_proba` is defined where the loss has a link to probabilities: for every name but
+    "arcface", and with "product" for "ce" only. Those of "asymmetric" and "focal" are not
+    calibrated; those of "pick_all_labels" are the shares that labels have in a sample's label set.
+    For "product" they are products of softmaxes, renormalised over the labels that exist; for
+    "sampling" the softmax over all labels, biased unless `correction` is set. "cascade" in
     multi-label weighs ancestors by `path_exponent`, and ranks only labels below its beam in
     :meth:`predict` and :meth:`predict_topk`; :meth:`decision_function` scores all of them.
 
@@ -194,7 +225,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         "n_heads": [Interval(Integral, 1, None, closed="left")],
         "head_lengths": [None, "array-like"],
         "label_order": [StrOptions({"given", "random", "clustered"}), "array-like"],
-        "loss": [StrOptions({"auto", "ce", "bce", "joint_ce", "arcface"})],
+        "loss": [StrOptions({"auto", "joint_ce", "arcface", *LOSSES}), Loss],
+        "head": [None, callable],
         "n_groups": [Interval(Integral, 1, None, closed="left")],
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
         "beam_width": [Interval(Integral, 1, None, closed="left")],
@@ -212,7 +244,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         n_heads: int = 2,
         head_lengths: Sequence[int] | None = None,
         label_order: Any = "given",
-        loss: str = "auto",
+        loss: str | Loss = "auto",
+        head: Callable[[int, int, bool], Head] | None = None,
         n_groups: int = 1,
         embedding_dim: int = 256,
         beam_width: int = 10,
@@ -246,6 +279,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self.head_lengths = head_lengths
         self.label_order = label_order
         self.loss = loss
+        self.head = head
         self.n_groups = n_groups
         self.embedding_dim = embedding_dim
         self.beam_width = beam_width
@@ -275,6 +309,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self.verbose = verbose
 
     def _algorithm(self, code: LabelCode) -> str:
+        if self.head is not None:
+            return "custom"
         if self.algorithm != "auto":
             return self.algorithm
         if code.n_labels <= FLAT_LIMIT:
@@ -283,30 +319,38 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         algorithm = self._algorithm(code)
+        if self.head is not None:
+            self._check_custom()
+            return
         if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
             raise ValueError(
                 f"algorithm={self.algorithm!r} needs exactly one label a row (1-D y), but y is an "
                 "indicator; use algorithm='cascade' or 'flat'"
             )
-        allowed = {"auto", *_LOSSES[algorithm]}
-        if algorithm in ("flat", "cascade"):
-            allowed = {"auto", "bce" if code.multilabel else "ce"}
-        if self.loss not in allowed:
-            task = "multi-label" if code.multilabel else "multi-class"
-            raise ValueError(
-                f"loss={self.loss!r} is not defined for algorithm={algorithm!r} with {task} y; "
-                f"use one of {sorted(allowed)}"
-            )
-        if self.n_groups > 1 and (algorithm != "product" or self.loss not in ("auto", "ce")):
+        where = f"algorithm={algorithm!r}"
+        criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, where)
+        is_ce = criterion.needs_normaliser and not self._is("joint_ce")
+        if self.n_groups > 1 and (algorithm != "product" or not is_ce):
             raise ValueError(
                 f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
                 f"algorithm={algorithm!r} with loss={self.loss!r}"
             )
         self._lengths(code)
 
+    def _check_custom(self) -> None:
+        """Refuse parameters that a head of the user's own does not read."""
+        if self.algorithm != "auto" or not self._is("auto"):
+            raise ValueError(
+                f"head={self.head!r} takes the place of algorithm and loss; leave both at 'auto', "
+                f"got algorithm={self.algorithm!r} and loss={self.loss!r}"
+            )
+
+    def _is(self, loss: str) -> bool:
+        return isinstance(self.loss, str) and self.loss == loss
+
     def _lengths(self, code: LabelCode) -> tuple[int, ...]:
         algorithm = self._algorithm(code)
-        if algorithm == "flat":
+        if algorithm in ("flat", "custom"):
             return (code.n_labels,)
         if self.head_lengths is not None:
             lengths = tuple(np.asarray(self.head_lengths).tolist())
@@ -345,29 +389,43 @@ class MultiHeadClassifier(BaseXLCClassifier):
         algorithm, lengths = self._algorithm(code), self._lengths(code)
         self.algorithm_, self.head_lengths_ = algorithm, lengths
         size = (n_features, code.n_labels, code.multilabel)
-        loss = "ce" if self.loss == "auto" else self.loss
+        if self.head is not None:
+            return self._custom_head(*size)
         if algorithm == "flat":
-            return FlatHead(*size, self.memory_limit, self.precision)
+            return FlatHead(*size, self.memory_limit, self.precision, loss=self.loss)
         if algorithm == "product":
-            return ProductHead(*size, lengths, loss, self.n_groups)
+            return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":
-            return CascadeHead(
-                *size, lengths, self.embedding_dim, self.beam_width, self.path_exponent
-            )
+            beam = (self.embedding_dim, self.beam_width, self.path_exponent)
+            return CascadeHead(*size, lengths, *beam, loss=self.loss)
         return SamplingHead(
             *size,
             lengths[1],
-            loss,
+            self.loss,
             self.n_sampled_heads,
             self.margin,
             self.scale,
             self.correction,
         )
 
+    def _custom_head(self, n_features: int, n_labels: int, multilabel: bool) -> Head:
+        assert self.head is not None
+        head = self.head(n_features, n_labels, multilabel)
+        if not isinstance(head, Head):
+            raise TypeError(
+                "head must be a function of (n_features, n_labels, multilabel) that returns a "
+                f"sklearn_xlc.heads.Head, but it returned {type(head).__name__}"
+            )
+        return head
+
     def _has_probabilities(self) -> bool:
-        if self.algorithm == "product" or self.algorithm == "auto":
-            return self.loss in ("auto", "ce")
-        return self.loss != "arcface"
+        if hasattr(self, "net_") or self.head is not None:
+            return super()._has_probabilities()
+        if self.algorithm == "product":
+            return self._is("auto") or self._is("ce") or isinstance(self.loss, SoftmaxCrossEntropy)
+        if self._is("joint_ce") or self._is("arcface"):
+            return False
+        return not isinstance(self.loss, Loss) or self.loss.link is not None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -25,7 +25,8 @@ from sklearn_xlc.geometry import (
     nearest_label_sets,
     seen_label_sets,
 )
-from sklearn_xlc.heads import ETFHead, Head
+from sklearn_xlc.heads import ETFHead, Head, Loss, PickAllLabels
+from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.metrics import neural_collapse
 
 #: Decoders that compare label sets, and so can say how far the second best one is.
@@ -72,14 +73,24 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     threshold : float or "auto", default="auto"
         Probability for "threshold"; as all labels of a row share 1, it is small. "auto": the one of
         highest micro-averaged F1 on rows that are held out.
-    normalize : {"mean", "sum"}, default="mean"
-        Whether the loss of a row is the mean over its labels, or the sum.
-    competition : float, default=0.5
-        Share of the loss of [1]_, in which the labels of a row compete with each other. In the rest
-        each competes only with labels that the row has not. 1 is [1]_ exactly, and costs a point of
-        precision at 1 on text; less than 0.5 tells numbers of labels less well.
+    loss : str or Loss, default="auto"
+        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+
+        - "bce": binary cross-entropy of each label (multi-label).
+        - "asymmetric": easy negatives count for less than easy positives (multi-label);
+          :class:`~sklearn_xlc.heads.AsymmetricLoss`.
+        - "focal": easy labels count for less (multi-label);
+          :class:`~sklearn_xlc.heads.FocalLoss`.
+        - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
+          (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
+        - "pick_all_labels": one softmax over all labels for every label of a sample, as in
+          [1]_; :class:`~sklearn_xlc.heads.PickAllLabels`.
+        - "ce": softmax cross-entropy (multi-class).
+        - "auto": ``PickAllLabels(competition=0.5, reduction="mean")``, the mean over the labels of
+          a sample, which compete with each other in half of the loss. The loss of [1]_ costs a
+          point of precision at 1 on text; less than 0.5 predicts set sizes less accurately.
     feature_decay : float, default=0.0
-        Factor of the mean squared length of the features in the loss.
+        Factor of the mean squared norm of the features in the loss.
     fit_intercept : bool, default=True
         Whether labels have biases, which are trained.
     hidden_layer_sizes : sequence of int, default=(1024,)
@@ -201,8 +212,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         "max_labels": [None, Interval(Integral, 1, None, closed="left")],
         "temperature": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],
         "threshold": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "normalize": [StrOptions({"mean", "sum"})],
-        "competition": [Interval(Real, 0, 1, closed="both")],
+        "loss": [StrOptions({"auto", *LOSSES}), Loss],
         "feature_decay": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
     }
@@ -217,8 +227,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         max_labels: int | None = None,
         temperature: Any = 1.0,
         threshold: Any = "auto",
-        normalize: str = "mean",
-        competition: float = 0.5,
+        loss: str | Loss = "auto",
         feature_decay: float = 0.0,
         fit_intercept: bool = True,
         hidden_layer_sizes: Any = (1024,),
@@ -247,8 +256,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.max_labels = max_labels
         self.temperature = temperature
         self.threshold = threshold
-        self.normalize = normalize
-        self.competition = competition
+        self.loss = loss
         self.feature_decay = feature_decay
         self.fit_intercept = fit_intercept
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -272,6 +280,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.verbose = verbose
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        ETFHead.resolve_loss(self._criterion(), code.multilabel, type(self).__name__)
         if self.decoder == "seen" and code.multilabel and self.encoder is None:
             width = self.feature_dim or code.n_labels
             remedy = "another decoder, or a smaller feature_dim"
@@ -289,12 +298,16 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             feature_dim=code.n_labels if self._projects() else self.feature_dim,
             learned=self.output == "learned",
             with_bias=self.fit_intercept,
-            mean_positive=self.normalize == "mean",
-            competition=self.competition,
             feature_decay=self.feature_decay,
             memory_limit=self.memory_limit,
             seed=int(torch.randint(2**31 - 1, ())),
+            loss=self._criterion(),
         )
+
+    def _criterion(self) -> str | Loss:
+        if isinstance(self.loss, str) and self.loss == "auto":
+            return PickAllLabels(competition=0.5, reduction="mean")
+        return self.loss
 
     def _projects(self) -> bool:
         """Whether a linear layer makes as many features as there are labels."""

@@ -1,43 +1,135 @@
-"""What every head shares: its targets, its duties, and the merging of chunked top-k lists."""
+"""What every head shares: its duties, its loss, and the merging of chunked top-k lists."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads.losses import (
+    Loss,
+    PointwiseLoss,
+    RowwiseLoss,
+    SoftmaxCrossEntropy,
+    resolve_loss,
+)
 
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
 Update = Callable[[nn.Parameter, slice, Tensor], None]
 
+_LINKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda scores: scores.softmax(1),
+    # Clipped: float32 rounds a sigmoid to one from 17 on.
+    "sigmoid": lambda scores: scores.sigmoid().clamp(1e-7, 1 - 1e-7),
+    "exp": torch.exp,
+}
+
 
 class Head(nn.Module, ABC):
     """Base of all heads. A head owns the output space and knows nothing of scikit-learn.
+
+    To write one, define three methods:
+
+    - :meth:`loss` of features and targets, an ordinary differentiable scalar;
+    - :meth:`topk`, the best labels and their scores, equal scores by position
+      (:func:`topk_by_position` and :func:`merge_topk` do that);
+    - :meth:`scores` of every label;
+
+    and set `link`, so that scores become probabilities. The remaining methods have defaults.
+    :class:`ChunkedHead` asks for less where the logits of a label are a function of its own
+    weights: two methods, for which any loss then works.
 
     Parameters
     ----------
     n_features : int
         Width of the encoder's output.
     n_labels : int
-        Number of labels; places run from 0 to ``n_labels - 1``.
+        Number of labels; positions run from 0 to ``n_labels - 1``.
     multilabel : bool
-        Whether a row may hold any number of labels, or exactly one.
+        Whether a sample may hold any number of labels, or exactly one.
 
     Attributes
     ----------
     link : {"softmax", "sigmoid", "exp", None}
-        How ``scores`` become probabilities. With "sigmoid" a label is predicted where its score
-        is positive.
+        How `scores` become probabilities; None: they do not. With "sigmoid" a label is predicted
+        where its score is positive.
+    own_losses : tuple of str
+        Names of losses that only this head knows.
+
+    Examples
+    --------
+    A head that scores labels by the distance of their prototypes:
+
+    >>> import torch
+    >>> from sklearn_xlc.batches import Targets
+    >>> from sklearn_xlc.heads import Head, row_weights, topk_by_position
+    >>> class PrototypeHead(Head):
+    ...     link = "softmax"
+    ...     def __init__(self, n_features, n_labels, multilabel):
+    ...         super().__init__(n_features, n_labels, multilabel)
+    ...         self.prototypes = torch.nn.Parameter(torch.randn(n_labels, n_features))
+    ...     def loss(self, features, targets, sample_weight=None, update=None):
+    ...         surprise = -self.scores(features).log_softmax(1)[targets.rows, targets.ids]
+    ...         return row_weights(sample_weight, features)[targets.rows] @ surprise
+    ...     def topk(self, features, k):
+    ...         return topk_by_position(self.scores(features), k)
+    ...     def scores(self, features):
+    ...         return -torch.cdist(features, self.prototypes)
+    >>> head = PrototypeHead(n_features=4, n_labels=10, multilabel=False)
+    >>> targets = Targets(torch.tensor([0, 1, 2]), torch.tensor([7, 3]))
+    >>> head.loss(torch.zeros(2, 4), targets).shape
+    torch.Size([])
     """
 
     link: str | None = None
+    own_losses: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()
         self.n_features, self.n_labels, self.multilabel = n_features, n_labels, multilabel
+
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether a head for such targets can train with a kind of loss."""
+        known = issubclass(kind, (PointwiseLoss, RowwiseLoss))
+        return known and ("multi-label" if multilabel else "multi-class") in kind.tasks
+
+    @classmethod
+    def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
+        """Loss to train with: a copy of `loss`, or the one of that name.
+
+        Parameters
+        ----------
+        loss : str or Loss
+            "auto" is "bce" for multi-label targets and "ce" otherwise. A name in `own_losses`
+            stands for "ce", with what the head makes of it.
+        multilabel : bool
+            Whether targets are multi-label.
+        where : str, default=""
+            What the message calls the head. Empty: its class.
+
+        Returns
+        -------
+        Loss
+
+        Raises
+        ------
+        ValueError
+            If the head cannot train with it; the message lists the losses that it can train with.
+        """
+        if isinstance(loss, str) and loss in cls.own_losses:
+            return SoftmaxCrossEntropy()
+        return resolve_loss(
+            loss,
+            multilabel,
+            accepts=lambda kind: cls.accepts(kind, multilabel),
+            names=cls.own_losses,
+            where=where or cls.__name__,
+        )
 
     def row_parameters(self) -> list[nn.Parameter]:
         """Parameters whose gradient touches few rows a batch and arrives as a sparse tensor."""
@@ -48,7 +140,7 @@ class Head(nn.Module, ABC):
         return []
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start from label frequencies, of shape (n_labels,), relative to the number of rows."""
+        """Start from label frequencies, of shape (n_labels,), relative to the number of samples."""
 
     @abstractmethod
     def loss(
@@ -58,7 +150,7 @@ class Head(nn.Module, ABC):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Mean loss of a batch: ``sum(weight * row loss) / sum(weight)``.
+        """Mean loss of a batch: ``sum(weight * loss of the sample) / sum(weight)``.
 
         With `update`, the parameters named by :meth:`fused_parameters` have taken their step
         when this returns, and the loss carries a gradient for everything else. Without it the
@@ -67,26 +159,131 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Scores and places of the k best labels, both (n_rows, k), best first."""
+        """Scores and positions of the k best labels, both (n_rows, k), best first.
+
+        Of labels with equal scores the one of lower position comes first.
+        """
 
     @abstractmethod
     def scores(self, features: Tensor) -> Tensor:
         """Scores of every label, of shape (n_rows, n_labels)."""
 
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Probabilities of all labels, from their scores; defined where `link` is not None."""
+        if self.link is None:
+            raise ValueError(f"{type(self).__name__} defines no probabilities: its link is None")
+        return _LINKS[self.link](scores)
+
 
 def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
-    """Weight of each row in the mean loss, of shape (n_rows,), summing to one."""
+    """Weight of each row in the mean loss, of shape (n_rows,), summing to one.
+
+    Parameters
+    ----------
+    sample_weight : tensor of shape (n_rows,) or None
+        None: all rows alike.
+    features : tensor of shape (n_rows, ...)
+        Gives dtype, device and number of rows.
+
+    Returns
+    -------
+    tensor of shape (n_rows,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import row_weights
+    >>> row_weights(torch.tensor([1.0, 3.0]), torch.zeros(2, 5))
+    tensor([0.2500, 0.7500])
+    """
     if sample_weight is None:
         return features.new_full((len(features),), 1.0 / len(features))
     return (sample_weight / sample_weight.sum()).to(features)
 
 
-def merge_topk(best: tuple[Tensor, Tensor] | None, scores: Tensor, start: int, k: int):  # type: ignore[no-untyped-def]
-    """Join the k best so far with a chunk of scores whose first column is label `start`."""
-    scores, ids = scores.topk(min(k, scores.shape[1]), dim=1)
+def topk_by_position(
+    scores: Tensor, k: int, positions: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Best k columns of each row; equal scores rank by position.
+
+    Parameters
+    ----------
+    scores : tensor of shape (n_rows, n_columns)
+        Scores, in any order.
+    k : int
+        Number of columns, at most `n_columns`.
+    positions : tensor of shape (n_rows, n_columns), default=None
+        Position of the label in each entry. None: its column.
+
+    Returns
+    -------
+    scores, positions : tensors of shape (n_rows, k)
+        Best first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import topk_by_position
+    >>> topk_by_position(torch.tensor([[1.0, 2.0, 1.0, 1.0]]), 3)[1]
+    tensor([[1, 0, 2]])
+    """
+    # One more than asked for shows whether the last one is tied with one left out.
+    best, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    tied = (best[:, 1:] == best[:, :-1]).any(1)
+    best, columns = best[:, :k], columns[:, :k]
+    found = columns if positions is None else positions.gather(1, columns)
+    if not tied.any():
+        return best, found
+    best, found = best.contiguous(), found.contiguous()
+    rows = scores[tied]
+    if positions is not None:
+        own, order = positions[tied].sort(dim=1, stable=True)
+        rows = rows.gather(1, order)
+    last = best[tied, -1:]
+    above, equal = (rows > last) | rows.isnan(), rows == last
+    keep = above | (equal & (equal.cumsum(1) <= k - above.sum(1, keepdim=True)))
+    columns = keep.nonzero()[:, 1].view(-1, k)
+    values, order = rows.gather(1, columns).sort(dim=1, descending=True, stable=True)
+    columns = columns.gather(1, order)
+    best[tied] = values
+    found[tied] = columns if positions is None else own.gather(1, columns)
+    return best, found
+
+
+def merge_topk(
+    best: tuple[Tensor, Tensor] | None, scores: Tensor, start: int, k: int
+) -> tuple[Tensor, Tensor]:
+    """Join the k best so far with a chunk of scores whose first column is label `start`.
+
+    Parameters
+    ----------
+    best : pair of tensors of shape (n_rows, at most k), or None
+        Scores and positions so far, all of lower position than `start`; None before the first.
+    scores : tensor of shape (n_rows, chunk)
+        Scores of the labels ``start, start + 1, ...``.
+    start : int
+        Position of the first column.
+    k : int
+        Number of labels.
+
+    Returns
+    -------
+    scores, positions : tensors of shape (n_rows, at most k)
+        Best first, equal scores by position.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import merge_topk
+    >>> best = merge_topk(None, torch.tensor([[3.0, 1.0]]), 0, k=2)
+    >>> merge_topk(best, torch.tensor([[3.0, 2.0]]), 2, k=2)[1]
+    tensor([[0, 2]])
+    """
+    scores, ids = topk_by_position(scores, min(k, scores.shape[1]))
     ids = ids + start
     if best is not None:
+        # Both lists have equal scores in order, and the first has the lower positions.
         scores, ids = torch.cat([best[0], scores], dim=1), torch.cat([best[1], ids], dim=1)
-        scores, order = scores.topk(min(k, scores.shape[1]), dim=1)
+        scores, order = topk_by_position(scores, min(k, scores.shape[1]))
         ids = ids.gather(1, order)
     return scores, ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,15 +11,16 @@ from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
-from sklearn_xlc.heads._base import Head, Update, row_weights
+from sklearn_xlc.heads._base import Head, Update, row_weights, topk_by_position
+from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 
 class _Pairs(NamedTuple):
-    """Nodes kept in a row's beam: row, node of the level, log score of the path to it."""
+    """Row and node, with the log score of the path to it (in a beam) or its target."""
 
     rows: Tensor
     nodes: Tensor
-    path: Tensor
+    values: Tensor
 
 
 class CascadeHead(Head):
@@ -43,13 +44,16 @@ class CascadeHead(Head):
     path_exponent : float, default=0.5
         Weight of the parents' log probabilities in a label's score (multi-label). 1 is the product
         of all sigmoids of the paper.
+    loss : str or Loss, default="auto"
+        Loss of the nodes' logits: any pointwise loss that does not tell labels apart (multi-label),
+        or "ce" (multi-class). "auto" is "bce" for multi-label targets and "ce" otherwise.
 
     Notes
     -----
     Multi-label training keeps the `beam_width` best parents *and every parent that holds a
-    positive*; the loss is the binary cross-entropy over the existing children of kept parents plus
-    that of the first head, summed a row. Multi-class training follows the true digits with a
-    cross-entropy a level.
+    positive*; the loss is that of the existing children of kept parents plus that of the first
+    head, summed a row. The target of a node is the largest of its labels'. Multi-class training
+    follows the true digits, whose surprises add up to that of the label.
 
     References
     ----------
@@ -65,10 +69,12 @@ class CascadeHead(Head):
         embedding_dim: int = 256,
         beam_width: int = 10,
         path_exponent: float = 0.5,
+        loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         self.code = MixedRadix(n_labels, lengths)
-        self.link = "sigmoid" if multilabel else "exp"
+        self.criterion = self.resolve_loss(loss, multilabel)
+        self.link = "exp" if self.criterion.link == "softmax" else self.criterion.link
         self.embedding_dim, self.beam_width = embedding_dim, beam_width
         self.path_exponent = path_exponent if multilabel else 1.0
         # Nodes of level h that are a prefix of an existing label.
@@ -88,7 +94,13 @@ class CascadeHead(Head):
             nn.init.normal_(children, std=embedding_dim**-0.5 / 2)
             children[..., -1] = 0.0
 
-    def row_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether nodes can train with it: each on its own, or given their parent."""
+        per_node = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
+        return per_node and super().accepts(kind, multilabel)
+
+    def row_parameters(self) -> list[nn.Parameter]:
         return list(self.tables)
 
     def set_prior(self, frequency: Tensor) -> None:
@@ -157,7 +169,7 @@ class CascadeHead(Head):
 
     # --- training -------------------------------------------------------------------------
 
-    def loss(  # noqa: D102
+    def loss(
         self,
         features: Tensor,
         targets: Targets,
@@ -170,38 +182,37 @@ class CascadeHead(Head):
         return self._multiclass_loss(features, targets, weights)
 
     def _multiclass_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
-        place_values = self.code.place_values.tolist()
+        criterion = cast(SoftmaxCrossEntropy, self.criterion)
+        place_values, rows = self.code.place_values.tolist(), targets.rows
         node = targets.ids // place_values[0]
-        loss = F.cross_entropy(self.first(features), node, reduction="none")
-        rows = torch.arange(len(features), device=features.device)
+        surprise = -self.first(features).log_softmax(1)[rows, node]
         for level in range(1, self.code.n_heads):
             logits = self._child_logits(level, features, rows, node)
             _, exist = self._children(level, node)
             digit = targets.ids // place_values[level] % self.code.lengths[level]
             logits = logits.masked_fill(~exist, -torch.inf)
-            loss = loss + F.cross_entropy(logits, digit, reduction="none")
+            surprise = surprise + F.cross_entropy(logits, digit, reduction="none")
             node = node * self.code.lengths[level] + digit
-        return weights @ loss
+        share = criterion.share(weights, rows, targets.values_like(features))
+        return share @ criterion.value(surprise)
 
     def _multilabel_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
         logits = self.first(features)
-        true_rows, ids = targets.rows, targets.ids
-        true = self._true_nodes(0, true_rows, ids)
+        values = targets.values_like(features)
+        true = self._true_nodes(0, targets, values)
         multi_hot = torch.zeros_like(logits)
-        multi_hot[true] = 1.0
-        losses = F.binary_cross_entropy_with_logits(logits, multi_hot, reduction="none")
-        loss = weights @ losses.sum(1)
+        multi_hot[true.rows, true.nodes] = true.values
+        loss = weights @ self.criterion(logits, multi_hot).sum(1)
         nodes, path = self._first_beam(logits.detach(), self.beam_width)
         rows = torch.arange(len(nodes), device=nodes.device).repeat_interleave(nodes.shape[1])
         kept = _Pairs(rows, nodes.reshape(-1), path.reshape(-1))
         for level in range(1, self.code.n_heads):
-            rows, parents, path = self._with_true(kept, *true, level)
+            rows, parents, path = self._with_true(kept, true, level)
             logits = self._child_logits(level, features, rows, parents)
             children, exist = self._children(level, parents)
-            true = self._true_nodes(level, true_rows, ids)
-            is_true = self._mark(rows, parents, true, level)
-            losses = F.binary_cross_entropy_with_logits(logits, is_true, reduction="none")
-            loss = loss + weights[rows] @ (losses * exist).sum(1)
+            true = self._true_nodes(level, targets, values)
+            multi_hot = self._mark(rows, parents, true, level)
+            loss = loss + weights[rows] @ (self.criterion(logits, multi_hot) * exist).sum(1)
             if level + 1 < self.code.n_heads:
                 scores = path[:, None] + F.logsigmoid(logits.detach())
                 kept = self._beam(rows, children, scores.masked_fill(~exist, -torch.inf))
@@ -219,34 +230,33 @@ class CascadeHead(Head):
         keep = order[(rank < self.beam_width) & (scores[order] > -torch.inf)]
         return _Pairs(rows[keep], children.reshape(-1)[keep], scores[keep])
 
-    def _true_nodes(self, level: int, rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Distinct (row, node) pairs that hold a positive, sorted."""
-        nodes = ids // int(self.code.place_values[level])
-        key = torch.unique(rows * self.n_nodes[level] + nodes)
-        return key // self.n_nodes[level], key % self.n_nodes[level]
+    def _true_nodes(self, level: int, targets: Targets, values: Tensor) -> _Pairs:
+        """Distinct (row, node) pairs that hold a positive, sorted, and their targets."""
+        n_nodes = self.n_nodes[level]
+        nodes = targets.ids // int(self.code.place_values[level])
+        key, inverse = torch.unique(targets.rows * n_nodes + nodes, return_inverse=True)
+        highest = values.new_zeros(len(key)).scatter_reduce(0, inverse, values, "amax")
+        return _Pairs(key // n_nodes, key % n_nodes, highest)
 
-    def _with_true(self, kept: _Pairs, true_rows: Tensor, true_nodes: Tensor, level: int) -> _Pairs:
+    def _with_true(self, kept: _Pairs, true: _Pairs, level: int) -> _Pairs:
         """The beam joined with every parent that holds a positive."""
         n_nodes = self.n_nodes[level - 1]
         key = kept.rows * n_nodes + kept.nodes
-        true = true_rows * n_nodes + true_nodes
-        missing = true[~torch.isin(true, key)]
+        true_key = true.rows * n_nodes + true.nodes
+        missing = true_key[~torch.isin(true_key, key)]
         # A parent that was not kept enters at probability one half: it is never worse than free.
-        path = torch.cat([kept.path, kept.path.new_full((len(missing),), -0.6931)])
+        path = torch.cat([kept.values, kept.values.new_full((len(missing),), -0.6931)])
         key = torch.cat([key, missing])
         return _Pairs(key // n_nodes, key % n_nodes, path)
 
-    def _mark(
-        self, rows: Tensor, parents: Tensor, true: tuple[Tensor, Tensor], level: int
-    ) -> Tensor:
+    def _mark(self, rows: Tensor, parents: Tensor, true: _Pairs, level: int) -> Tensor:
         """Multi-hot targets of the pairs' children, of shape (n_pairs, length)."""
         length, n_parents = self.code.lengths[level], self.n_nodes[level - 1]
         key, order = (rows * n_parents + parents).sort()
-        true_rows, true_nodes = true
         # Every true node's parent is among the pairs, so the search always hits.
-        at = order[torch.searchsorted(key, true_rows * n_parents + true_nodes // length)]
-        marked = torch.zeros(len(rows), length, dtype=self.first.weight.dtype, device=rows.device)
-        marked[at, true_nodes % length] = 1.0
+        at = order[torch.searchsorted(key, true.rows * n_parents + true.nodes // length)]
+        marked = true.values.new_zeros(len(rows), length)
+        marked[at, true.nodes % length] = true.values
         return marked
 
     # --- prediction -----------------------------------------------------------------------
@@ -261,7 +271,7 @@ class CascadeHead(Head):
 
     def _first_beam(self, logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Nodes and log scores of the best first digits, both (n_rows, width)."""
-        path, nodes = self._squash(logits).topk(min(width, self.n_nodes[0]), dim=1)
+        path, nodes = topk_by_position(self._squash(logits), min(width, self.n_nodes[0]))
         return nodes, path
 
     def _leaves(self, features: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -281,8 +291,8 @@ class CascadeHead(Head):
             path = scores.masked_fill(void, -torch.inf).view(n_rows, -1)
             nodes = children.view(n_rows, -1)
             if not last:
-                path, best = path.topk(min(width, self.n_nodes[level]), dim=1)
-                nodes = nodes.gather(1, best).clamp_max(self.n_nodes[level] - 1)
+                path, nodes = topk_by_position(path, min(width, self.n_nodes[level]), nodes)
+                nodes = nodes.clamp_max(self.n_nodes[level] - 1)
         return nodes, path
 
     def _finish(self, scores: Tensor) -> Tensor:
@@ -298,8 +308,7 @@ class CascadeHead(Head):
         # All kept parents but the last node of a level have all their children.
         width = max(self.beam_width, -(-(k - 1) // self.code.lengths[-1]) + 1)
         nodes, path = self._leaves(features, width)
-        scores, best = path.topk(k, dim=1)
-        return scores, nodes.gather(1, best)
+        return topk_by_position(path, k, nodes)
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:

@@ -1,16 +1,16 @@
-"""Losses over chunks of labels, for every head whose logits are linear in what it reads."""
+"""Any loss over chunks of labels, for every head that can say the logits of a chunk."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
+from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
 
 #: Labels a chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096
@@ -20,13 +20,13 @@ class ChunkedHead(Head):
     """Head whose loss, gradient and ranking go through chunks of labels.
 
     Neither the logits nor the gradients of all labels are ever held at once: the loss takes each
-    chunk's optimiser step as soon as its gradient is known. (Multi-class keeps the logits where
-    they fit into `memory_limit`, and computes them twice where they do not.)
+    chunk's optimiser step as soon as its gradient is known. (A loss that needs the normaliser of
+    the row keeps the logits where they fit into `memory_limit`, and computes them twice where they
+    do not.)
 
     Subclasses say how the logits of a chunk come about in :meth:`logits`, and their derivative in
-    :meth:`backward`. With `link` "sigmoid" the loss is the sum over labels of the binary
-    cross-entropy; with "softmax" it is the cross-entropy of one label a row, or of all labels that
-    a row has (pick-all-labels).
+    :meth:`backward`. They name the parameters that :meth:`backward` updates in
+    :meth:`fused_parameters`.
 
     Parameters
     ----------
@@ -34,24 +34,50 @@ class ChunkedHead(Head):
         See :class:`~sklearn_xlc.heads.Head`.
     memory_limit : int, default=2**30
         Bytes that temporary logits may take.
+    loss : str or Loss, default="auto"
+        Pointwise or row-wise loss. "auto" is "bce" for multi-label targets and "ce" otherwise.
 
     Attributes
     ----------
-    mean_positive : bool
-        Whether the pick-all-labels loss of a row is the mean over its labels, not the sum.
-    competition : float
-        Share of the loss in which the labels of a row compete with each other, as they do in the
-        pick-all-labels loss. In the rest each competes only with those that the row has not.
+    criterion : Loss
+        Loss in use.
+
+    Examples
+    --------
+    A head whose labels each read one feature, times a scale of their own:
+
+    >>> import torch
+    >>> from sklearn_xlc.heads import ChunkedHead
+    >>> class ScalingHead(ChunkedHead):
+    ...     def __init__(self, n_labels, multilabel, **params):
+    ...         super().__init__(n_labels, n_labels, multilabel, **params)
+    ...         self.scale = torch.nn.Parameter(torch.ones(n_labels))
+    ...     def fused_parameters(self):
+    ...         return [self.scale]
+    ...     def logits(self, inputs, chunk):
+    ...         return inputs[:, chunk] * self.scale[chunk]
+    ...     def backward(self, inputs, chunk, gradient, into, update):
+    ...         into[:, chunk] += gradient * self.scale[chunk]
+    ...         update(self.scale, chunk, (gradient * inputs[:, chunk]).sum(0))
+    >>> head = ScalingHead(10, multilabel=True, loss="asymmetric")
+    >>> head.topk(torch.arange(10.0)[None], k=2)[1]
+    tensor([[9, 8]])
     """
 
-    mean_positive, competition = False, 1.0
-
     def __init__(
-        self, n_features: int, n_labels: int, multilabel: bool, memory_limit: int = 2**30
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        memory_limit: int = 2**30,
+        loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.link = "sigmoid" if multilabel else "softmax"
         self.memory_limit = memory_limit
+        self.criterion = self.resolve_loss(loss, multilabel)
+        # The labels of a sample share one probability: logarithms of it compare between samples.
+        shared = multilabel and self.criterion.link == "softmax"
+        self.link = "exp" if shared else self.criterion.link
 
     def inputs(self, features: Tensor) -> Tensor:
         """What the chunks read: the features, or an ordinary differentiable function of them."""
@@ -59,7 +85,7 @@ class ChunkedHead(Head):
 
     @abstractmethod
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
-        """Logits of the labels of one chunk, of shape (n_rows, chunk)."""
+        """Logits of the labels of one chunk, of shape (n_rows, chunk), in memory of their own."""
 
     @abstractmethod
     def backward(
@@ -77,7 +103,12 @@ class ChunkedHead(Head):
         starts = range(0, self.n_labels, size)
         return [slice(start, min(start + size, self.n_labels)) for start in starts]
 
-    def loss(  # noqa: D102
+    def prior_logits(self, frequency: Tensor) -> Tensor:
+        """Logits that predict label frequencies, under the link of the loss."""
+        prior = frequency.clamp(1e-7, 1 - 1e-3)
+        return prior.log() if self.criterion.needs_normaliser else torch.logit(prior)
+
+    def loss(
         self,
         features: Tensor,
         targets: Targets,
@@ -85,7 +116,7 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         inputs, weights = self.inputs(features), row_weights(sample_weight, features)
-        compute = _bce if self.link == "sigmoid" else _softmax
+        compute = _rowwise if isinstance(self.criterion, RowwiseLoss) else _pointwise
         if not torch.is_grad_enabled():
             loss, _ = compute(self, inputs, targets, weights, None)
             return loss + self.penalty(inputs, weights)
@@ -101,19 +132,26 @@ class ChunkedHead(Head):
         return loss + self.penalty(inputs, weights)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
-        """What is added to the loss for the inputs themselves."""
+        """Regularisation of the inputs."""
         return 0.0
 
-    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best, inputs = None, self.inputs(features)
+        normalisers = []
         for chunk in self.chunks():
-            best = merge_topk(best, self.logits(inputs, chunk), chunk.start, k)
+            logits = self.logits(inputs, chunk)
+            if self.link == "exp":
+                normalisers.append(logits.logsumexp(1))
+            best = merge_topk(best, logits, chunk.start, k)
         assert best is not None
-        return best
+        if not normalisers:
+            return best
+        return best[0] - torch.stack(normalisers).logsumexp(0)[:, None], best[1]
 
-    def scores(self, features: Tensor) -> Tensor:  # noqa: D102
+    def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)
-        return torch.cat([self.logits(inputs, chunk) for chunk in self.chunks()], dim=1)
+        logits = torch.cat([self.logits(inputs, chunk) for chunk in self.chunks()], dim=1)
+        return logits.log_softmax(1) if self.link == "exp" else logits
 
 
 class _Precomputed(torch.autograd.Function):
@@ -130,111 +168,113 @@ class _Precomputed(torch.autograd.Function):
         return (None, None, *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors))
 
 
-class _Positives(NamedTuple):
-    """Positives within a chunk, and their weights in the loss."""
+class Positives(NamedTuple):
+    """Positives of a batch within a chunk of labels."""
 
     rows: Tensor
     columns: Tensor
+    ids: Tensor
+    targets: Tensor
     weights: Tensor
 
-    def take_from(self, logits: Tensor) -> Tensor:
-        """Their logits, which are set to minus infinity."""
-        values = logits[self.rows, self.columns]
-        logits[self.rows, self.columns] = float("-inf")
-        return values
-
-    def subtract_from(self, gradient: Tensor) -> None:
-        """Take the weight of each positive off its place."""
-        gradient[self.rows, self.columns] -= self.weights
+    @property
+    def at(self) -> tuple[Tensor, Tensor]:
+        """Index of their logits."""
+        return self.rows, self.columns
 
 
-def _positives_by_chunk(
-    head: ChunkedHead, targets: Targets, weights: Tensor
-) -> list[tuple[slice, _Positives]]:
-    """Every chunk with its positives; `weights` belong to rows."""
+def positives_by_chunk(
+    chunks: list[slice], targets: Targets, values: Tensor, weights: Tensor
+) -> list[tuple[slice, Positives]]:
+    """Every chunk with its positives; `values` and `weights` have one entry for each positive."""
     ids, order = targets.ids.sort()
-    rows, chunks = targets.rows[order], head.chunks()
-    edges = torch.tensor([*(chunk.start for chunk in chunks), head.n_labels], device=ids.device)
+    rows, values, weights = targets.rows[order], values[order], weights[order]
+    edges = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=ids.device)
     starts = torch.searchsorted(ids, edges).tolist()
     return [
-        (chunk, _Positives(rows[a:b], ids[a:b] - chunk.start, weights[rows[a:b]]))
+        (chunk, Positives(rows[a:b], ids[a:b] - chunk.start, ids[a:b], values[a:b], weights[a:b]))
         for chunk, a, b in zip(chunks, starts[:-1], starts[1:])
     ]
 
 
 @torch.no_grad()
-def _bce(
+def _pointwise(
     head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
 ) -> tuple[Tensor, Tensor]:
+    criterion = cast(PointwiseLoss, head.criterion)
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
-    for chunk, positives in _positives_by_chunk(head, targets, weights):
+    values = targets.values_like(inputs)
+    for chunk, found in positives_by_chunk(head.chunks(), targets, values, weights[targets.rows]):
         logits = head.logits(inputs, chunk)
-        # BCE = softplus(z) - y z, and its derivative is sigmoid(z) - y.
-        loss += weights @ F.softplus(logits).sum(1)
-        loss -= positives.weights @ logits[positives.rows, positives.columns]
+        # All labels as negatives, then what the positives differ by.
+        loss += weights @ criterion.negative(logits).sum(1)
+        excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
+        loss += found.weights @ excess
         if update is not None:
-            gradient = logits.sigmoid_().mul_(weights[:, None])
-            positives.subtract_from(gradient)
+            gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
+            gradient[found.at] += found.weights * slope
             head.backward(inputs, chunk, gradient, into, update)
     return loss, into
 
 
 @torch.no_grad()
-def _softmax(
+def _rowwise(
     head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
 ) -> tuple[Tensor, Tensor]:
-    # Each positive k of row i adds its weight times
-    #   competition * (log sum_j exp z_j - z_k)                           pick-all-labels
-    #   + (1 - competition) * (log(exp z_k + sum_{j not in S} exp z_j) - z_k).
-    n_positives = targets.indptr.diff().to(weights)
-    each = weights / (n_positives.clamp(min=1) if head.mean_positive else 1.0)
+    criterion = cast(RowwiseLoss, head.criterion)
+    values = targets.values_like(inputs)
+    share = criterion.share(weights, targets.rows, values)
     size = len(inputs) * head.n_labels * inputs.element_size()
     keep = update is not None and size <= head.memory_limit
-    parts = _positives_by_chunk(head, targets, each)
-    kept, found = [], []
+    parts = positives_by_chunk(head.chunks(), targets, values, share)
+    kept, positive = [], []
     # Finite, so that rows with all labels have no infinite differences.
     negative = inputs.new_full((len(inputs),), torch.finfo(inputs.dtype).min / 4)
-    for chunk, positives in parts:
+    for chunk, found in parts:
         logits = head.logits(inputs, chunk)
-        found.append(positives.take_from(logits))
+        positive.append(_take(logits, found))
         negative = torch.logaddexp(negative, logits.logsumexp(1))
         if keep:
             kept.append(logits)
-    loss, on_negative, on_positive = _softmax_of_rows(head.competition, parts, found, negative)
+    loss, on_negative, on_positive = _loss_of_rows(criterion, parts, positive, negative)
     into = torch.zeros_like(inputs)
     if update is None:
         return loss, into
-    for number, (chunk, positives) in enumerate(parts):
+    for number, (chunk, found) in enumerate(parts):
         if keep:
             logits = kept[number]
         else:
             logits = head.logits(inputs, chunk)
-            positives.take_from(logits)
+            _take(logits, found)
         gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
-        gradient[positives.rows, positives.columns] = on_positive[number]
+        gradient[found.at] = on_positive[number]
         head.backward(inputs, chunk, gradient, into, update)
     return loss, into
 
 
-def _softmax_of_rows(
-    competition: float,
-    parts: list[tuple[slice, _Positives]],
-    found: list[Tensor],
+def _take(logits: Tensor, found: Positives) -> Tensor:
+    """Logits of the positives, which are set to minus infinity."""
+    values = logits[found.at]
+    logits[found.at] = float("-inf")
+    return values
+
+
+def _loss_of_rows(
+    criterion: RowwiseLoss,
+    parts: list[tuple[slice, Positives]],
+    positive: list[Tensor],
     negative: Tensor,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Loss, its gradient at the sum of negatives, and at each positive, from their logits."""
-    rows = torch.cat([positives.rows for _, positives in parts])
-    weight, logits = torch.cat([positives.weights for _, positives in parts]), torch.cat(found)
+    """Loss, and its derivative by the log-sum-exp of each row's negatives and by each positive."""
+    rows = torch.cat([found.rows for _, found in parts])
+    weights, logits = torch.cat([found.weights for _, found in parts]), torch.cat(positive)
     highest = negative.scatter_reduce(0, rows, logits, "amax")
     total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
     everything = highest + total.log()  # log-sum-exp over all labels
-    margin = negative[rows] - logits
-    loss = weight @ (
-        competition * (everything[rows] - logits) + (1 - competition) * F.softplus(margin)
-    )
-    alone = (1 - competition) * weight * margin.sigmoid()
-    mass = competition * torch.zeros_like(negative).index_add(0, rows, weight)
-    on_negative = (mass * (negative - everything).exp()).index_add(0, rows, alone)
-    shared = mass[rows] * (logits - everything[rows]).exp() - competition * weight
-    on_positive = (shared - alone).split([len(part) for part in found])
-    return loss, on_negative, list(on_positive)
+    surprise, margin = everything[rows] - logits, negative[rows] - logits
+    loss = weights @ criterion.value(surprise, margin)
+    by_surprise, by_margin = (weights * slope for slope in criterion.derivative(surprise, margin))
+    mass = torch.zeros_like(negative).index_add(0, rows, by_surprise)
+    on_negative = (mass * (negative - everything).exp()).index_add(0, rows, by_margin)
+    on_positive = mass[rows] * (logits - everything[rows]).exp() - by_surprise - by_margin
+    return loss, on_negative, list(on_positive.split([len(part) for part in positive]))

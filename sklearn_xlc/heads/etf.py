@@ -1,4 +1,4 @@
-"""Pick-all-labels head whose classifier is a fixed simplex equiangular tight frame, or learnt."""
+"""Head whose classifier is a fixed simplex equiangular tight frame, or learnt."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead
+from sklearn_xlc.heads.losses import Loss
 
 
 class ETFHead(ChunkedHead):
-    r"""Softmax over all labels, trained on every label of a row, with a classifier that is fixed.
+    r"""Linear classifier whose weights are fixed, made for the pick-all-labels loss [1]_.
 
-    The loss of a row with label set S is :math:`\sum_{k \in S} (\log \sum_j e^{z_j} - z_k)`
-    (pick-all-labels cross-entropy, Eq. 2 of [1]_), with logits :math:`z = W h + b`. The rows of W
-    are those of :func:`~sklearn_xlc.geometry.simplex_etf` and are never trained; where h has as
-    many entries as there are labels, :math:`W h = \sqrt{K / (K - 1)} (h - \bar h)` needs no matrix.
+    The logits are :math:`z = W h + b`. The rows of W are those of
+    :func:`~sklearn_xlc.geometry.simplex_etf` and are never trained; where h has as many entries as
+    there are labels, :math:`W h = \sqrt{K / (K - 1)} (h - \bar h)` needs no matrix.
 
     Parameters
     ----------
@@ -31,11 +31,6 @@ class ETFHead(ChunkedHead):
         Train W.
     with_bias : bool, default=True
         Whether labels have biases, which are trained and start at their frequency.
-    mean_positive : bool, default=False
-        Divide the loss of a row by its number of labels.
-    competition : float, default=1.0
-        Share of the loss above. In the rest each label of a row competes with itself and with the
-        labels that the row has not, in place of all labels.
     feature_decay : float, default=0.0
         Factor of the mean of :math:`\|h\|^2` in the loss.
     memory_limit : int, default=2**30
@@ -43,6 +38,8 @@ class ETFHead(ChunkedHead):
     seed : int, default=0
         Of the frame that stands in for the simplex where h has fewer than K - 1 entries, and of
         the rotation where it has more than K.
+    loss : str or Loss, default="auto"
+        As in :class:`~sklearn_xlc.heads.ChunkedHead`, but "auto" is "pick_all_labels".
 
     Attributes
     ----------
@@ -74,15 +71,14 @@ class ETFHead(ChunkedHead):
         feature_dim: int | None = None,
         learned: bool = False,
         with_bias: bool = True,
-        mean_positive: bool = False,
-        competition: float = 1.0,
         feature_decay: float = 0.0,
         memory_limit: int = 2**30,
         seed: int = 0,
+        loss: str | Loss = "auto",
     ) -> None:
-        super().__init__(n_features, n_labels, multilabel, memory_limit)
-        self.link = "exp"
-        self.mean_positive, self.competition = mean_positive, competition
+        loss = "pick_all_labels" if isinstance(loss, str) and loss == "auto" else loss
+        super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
+        self.link = "exp" if self.link == "softmax" else self.link
         self.feature_decay, self.seed = feature_decay, seed
         # One label alone has no direction to take: its softmax is 1 whatever the features.
         feature_dim = 1 if n_labels == 1 else feature_dim
@@ -108,25 +104,27 @@ class ETFHead(ChunkedHead):
         """Whether all pairs of rows of W have the same angle exactly."""
         return self.weight is None and self.feature_dim >= self.n_labels - 1
 
-    def fused_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+    def fused_parameters(self) -> list[nn.Parameter]:
         return [p for p in (self.weight, self.bias) if p is not None]
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start at the share that each label has of all labels."""
+        """Start at the share that each label has of all labels, or at its frequency."""
         if self.bias is not None:
+            shared = self.criterion.needs_normaliser
+            start = (frequency / frequency.sum()).log() if shared else self.prior_logits(frequency)
             with torch.no_grad():
-                self.bias.copy_((frequency / frequency.sum()).log())
+                self.bias.copy_(start)
 
     def inputs(self, features: Tensor) -> Tensor:
         """What the classifier reads: h, of shape (n_rows, feature_dim)."""
         return self.projection(features)
 
-    def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:  # noqa: D102
+    def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         if not self.feature_decay:
             return 0.0
         return self.feature_decay * (weights @ inputs.square().sum(1))
 
-    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:  # noqa: D102
+    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         products = self._products(inputs, chunk)
         return products if self.bias is None else products.add_(self.bias[chunk])
 
@@ -135,7 +133,7 @@ class ETFHead(ChunkedHead):
             return (inputs[:, chunk] - inputs.mean(1, keepdim=True)).mul_(self._implicit_scale())
         return inputs @ self.classifier(inputs, chunk).T
 
-    def backward(  # noqa: D102
+    def backward(
         self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
         if self.is_implicit:
@@ -148,17 +146,6 @@ class ETFHead(ChunkedHead):
                 update(self.weight, chunk, gradient.T @ inputs)
         if self.bias is not None:
             update(self.bias, chunk, gradient.sum(0))
-
-    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and places of the k best labels, both (n_rows, k), best first."""
-        logits, ids = super().topk(features, k)
-        inputs = self.inputs(features)
-        normaliser = torch.stack([self.logits(inputs, c).logsumexp(1) for c in self.chunks()])
-        return logits - normaliser.logsumexp(0)[:, None], ids
-
-    def scores(self, features: Tensor) -> Tensor:
-        """Log-probabilities of every label, of shape (n_rows, n_labels)."""
-        return super().scores(features).log_softmax(1)
 
     def products(self, inputs: Tensor) -> Tensor:
         """W h, which are the logits without biases, of shape (n_rows, n_labels)."""

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead
+from sklearn_xlc.heads.losses import Loss
 
 
 class FlatHead(ChunkedHead):
@@ -16,8 +17,7 @@ class FlatHead(ChunkedHead):
     Parameters
     ----------
     n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`. Multi-label trains the sum over labels of the
-        binary cross-entropy, multi-class the softmax cross-entropy.
+        See :class:`~sklearn_xlc.heads.Head`.
     memory_limit : int, default=2**30
         Bytes that temporary logits may take.
     precision : {"float32", "bfloat16"}, default="float32"
@@ -27,6 +27,8 @@ class FlatHead(ChunkedHead):
         have. None: no such layer.
     with_bias : bool, default=True
         Whether labels have biases, which start at their frequency.
+    loss : str or Loss, default="auto"
+        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
@@ -54,8 +56,9 @@ class FlatHead(ChunkedHead):
         precision: str = "float32",
         width: int | None = None,
         with_bias: bool = True,
+        loss: str | Loss = "auto",
     ) -> None:
-        super().__init__(n_features, n_labels, multilabel, memory_limit)
+        super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         self.low_precision = precision == "bfloat16"
         n_inputs = width or n_features
         self.projection = nn.Identity() if width is None else nn.Linear(n_features, width)
@@ -63,27 +66,25 @@ class FlatHead(ChunkedHead):
         self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
         nn.init.normal_(self.weight, std=n_inputs**-0.5 / 2)
 
-    def fused_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+    def fused_parameters(self) -> list[nn.Parameter]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
-    def set_prior(self, frequency: Tensor) -> None:  # noqa: D102
-        if self.bias is None:
-            return
-        prior = frequency.clamp(1e-7, 1 - 1e-3)
-        with torch.no_grad():
-            self.bias.copy_(torch.logit(prior) if self.multilabel else prior.log())
+    def set_prior(self, frequency: Tensor) -> None:
+        if self.bias is not None:
+            with torch.no_grad():
+                self.bias.copy_(self.prior_logits(frequency))
 
-    def inputs(self, features: Tensor) -> Tensor:  # noqa: D102
+    def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)
 
-    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:  # noqa: D102
+    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         bias = None if self.bias is None else self.bias[chunk]
         if self.training and self.low_precision:
             logits = self._product(inputs, self.weight[chunk].T)
             return logits if bias is None else logits.add_(bias)
         return F.linear(inputs, self.weight[chunk], bias)
 
-    def backward(  # noqa: D102
+    def backward(
         self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
         into += self._product(gradient, self.weight[chunk])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sklearn_xlc.geometry import fourier_matrix
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead
+from sklearn_xlc.heads.losses import Loss
 
 #: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
 #: sweep_fourier.py); beyond, chunks of labels share one small basis.
@@ -39,8 +40,7 @@ class FourierHead(ChunkedHead):
     Parameters
     ----------
     n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`. Multi-label trains the sum over labels of the
-        binary cross-entropy, multi-class the softmax cross-entropy.
+        See :class:`~sklearn_xlc.heads.Head`.
     max_active : int
         Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
     n_slack : int, default=0
@@ -53,6 +53,8 @@ class FourierHead(ChunkedHead):
         multiplied with one basis. "auto": the fastest, which is "matrix" up to 10 000 labels and
         "chunk" beyond, but "fft" for 64 active labels or more, between 2000 and 200 000 labels
         whose number has no prime factor above 11.
+    loss : str or Loss, default="auto"
+        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
@@ -85,8 +87,9 @@ class FourierHead(ChunkedHead):
         n_slack: int = 0,
         memory_limit: int = 2**30,
         method: str = "auto",
+        loss: str | Loss = "auto",
     ) -> None:
-        super().__init__(n_features, n_labels, multilabel, memory_limit)
+        super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         if 2 * max_active + 1 > n_labels:
             raise ValueError(
                 f"max_active={max_active} needs {2 * max_active + 1} Fourier columns, more than "
@@ -121,15 +124,14 @@ class FourierHead(ChunkedHead):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_tables": {}}
 
-    def fused_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+    def fused_parameters(self) -> list[nn.Parameter]:
         return [self.slack] if self.n_slack else []
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the mean number of labels a row; with slack, at the frequency of each label."""
-        prior = frequency.clamp(1e-7, 1 - 1e-3)
-        target = torch.logit(prior) if self.multilabel else prior.log()
+        target = self.prior_logits(frequency)
         constant = target.mean()
-        if not self.n_slack and self.multilabel:
+        if not self.n_slack and not self.criterion.needs_normaliser:
             constant = torch.logit((frequency.sum() / self.n_labels).clamp(1e-7, 1 - 1e-3))
         with torch.no_grad():
             # The first column of W is constant, 1 / sqrt(n).
@@ -144,10 +146,10 @@ class FourierHead(ChunkedHead):
         coefficients = self.projection(features)
         return coefficients * self._table("gains", coefficients, lambda: gains)
 
-    def chunk_size(self) -> int:  # noqa: D102
+    def chunk_size(self) -> int:
         return CHUNK if self.method == "chunk" else self.n_labels
 
-    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:  # noqa: D102
+    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         coefficients = inputs[:, : self.width]
         if self.method == "fft":
             logits = _inverse_transform(coefficients, self.n_labels)
@@ -159,7 +161,7 @@ class FourierHead(ChunkedHead):
             logits = logits.addmm_(inputs[:, self.width :], self.slack[chunk].T)
         return logits
 
-    def backward(  # noqa: D102
+    def backward(
         self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
         if self.method == "fft":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc.batches import Bags, Targets
 from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
+from sklearn_xlc.heads.chunked import positives_by_chunk
+from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 #: The highest probability with which a label starts in an instance.
 MAX_PRIOR = 0.5
@@ -28,8 +32,7 @@ class MIMLHead(Head):
     Parameters
     ----------
     n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`. Multi-label trains the binary cross-entropy of bags,
-        summed over labels, multi-class the softmax cross-entropy.
+        See :class:`~sklearn_xlc.heads.Head`.
     n_concepts : int, default=5
         Units of each label.
     temperature : float, default=1.0
@@ -43,6 +46,9 @@ class MIMLHead(Head):
     memory_limit : int, default=2**30
         Bytes that the logits of a batch may take, about; more labels than fit are computed in
         chunks, and twice.
+    loss : str or Loss, default="auto"
+        Loss of the logits of bags: any pointwise loss (multi-label), or "ce" (multi-class). "auto"
+        is "bce" for multi-label targets and "ce" otherwise.
 
     Attributes
     ----------
@@ -84,9 +90,11 @@ class MIMLHead(Head):
         mask: str = "select",
         counts: bool = False,
         memory_limit: int = 2**30,
+        loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.link = "sigmoid" if multilabel else "softmax"
+        self.criterion = self.resolve_loss(loss, multilabel)
+        self.link = self.criterion.link
         self.temperature, self.mask, self.counts = temperature, mask, counts
         self.memory_limit = memory_limit
         self.weight = nn.Parameter(torch.empty(n_labels, n_concepts, n_features))
@@ -94,6 +102,12 @@ class MIMLHead(Head):
         self.bias = nn.Parameter(torch.zeros(n_labels)) if mask == "multiply" else None
         self.register_buffer("label_embeddings", None)
         nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
+
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether bags can train with it."""
+        known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy))
+        return known and super().accepts(kind, multilabel)
 
     def attend(self, label_embeddings: Tensor) -> None:
         """Attend to instances by their cosine with these vectors, of shape (n_labels, n_columns).
@@ -103,7 +117,7 @@ class MIMLHead(Head):
         rows = F.normalize(label_embeddings, dim=1)
         self.label_embeddings = rows.T.contiguous().to(self.weight)
 
-    def set_prior(self, frequency: Tensor) -> None:  # noqa: D102
+    def set_prior(self, frequency: Tensor) -> None:
         with torch.no_grad():
             prior = torch.logit(frequency.clamp(1e-7, MAX_PRIOR))
             if self.bias is not None:
@@ -111,7 +125,7 @@ class MIMLHead(Head):
             else:
                 self.concept_bias.copy_(prior[:, None])
 
-    def loss(  # noqa: D102
+    def loss(
         self,
         features: Bags,  # type: ignore[override]
         targets: Targets,
@@ -119,27 +133,29 @@ class MIMLHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         weights = row_weights(sample_weight, self.weight.new_empty(len(features)))
-        chunks = self._chunks(features)
-        compute = self._label_losses if self.multilabel else self._softmax_terms
-        terms = [
-            checkpoint(compute, features, targets, chunk, use_reentrant=False)
-            if len(chunks) > 1 and torch.is_grad_enabled()
-            else compute(features, targets, chunk)
-            for chunk in chunks
-        ]
+        values, chunks = targets.values_like(self.weight), self._chunks(features)
+        again = len(chunks) > 1 and torch.is_grad_enabled()
+        run = partial(checkpoint, use_reentrant=False) if again else _call
         if self.multilabel:
-            return weights @ torch.stack(terms).sum(0)
-        totals, positives = torch.stack(terms).unbind(1)
-        return weights @ (totals.logsumexp(0) - positives.sum(0))
+            losses = [run(self._label_losses, features, targets, chunk) for chunk in chunks]
+            return weights @ torch.stack(losses).sum(0)
+        criterion = cast(SoftmaxCrossEntropy, self.criterion)
+        share = criterion.share(weights, targets.rows, values)
+        parts = positives_by_chunk(chunks, targets, values, share)
+        terms = [run(self._softmax_terms, features, chunk, found.at) for chunk, found in parts]
+        total = torch.stack([total for total, _ in terms]).logsumexp(0)
+        rows = torch.cat([found.rows for _, found in parts])
+        surprise = total[rows] - torch.cat([positive for _, positive in terms])
+        return torch.cat([found.weights for _, found in parts]) @ criterion.value(surprise)
 
-    def topk(self, features: Bags, k: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]  # noqa: D102
+    def topk(self, features: Bags, k: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         best = None
         for chunk in self._chunks(features):
             best = merge_topk(best, self._bag_logits(features, chunk), chunk.start, k)
         assert best is not None
         return best
 
-    def scores(self, features: Bags) -> Tensor:  # type: ignore[override]  # noqa: D102
+    def scores(self, features: Bags) -> Tensor:  # type: ignore[override]
         chunks = self._chunks(features)
         return torch.cat([self._bag_logits(features, chunk) for chunk in chunks], dim=1)
 
@@ -189,12 +205,14 @@ class MIMLHead(Head):
 
     def _label_losses(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
         """Loss of each bag, summed over the labels of a chunk."""
-        counts = self._target_counts(targets, chunk)
+        criterion, counts = cast(PointwiseLoss, self.criterion), self._target_counts(targets, chunk)
         if not self.counts:
-            logits = self._bag_logits(bags, chunk)
-            return F.binary_cross_entropy_with_logits(
-                logits, counts.clamp(max=1), reduction="none"
-            ).sum(1)
+            return criterion(self._bag_logits(bags, chunk), counts.clamp(max=1), chunk).sum(1)
+        if targets.values is not None:
+            raise ValueError(
+                "counts=True reads in how many instances a label holds, and cannot read soft "
+                "targets; use counts=False"
+            )
         keys, values = self._keys_and_values(bags, chunk)
         # Exactly c instances hold a label: the c-th in rank does, the next one does not.
         order = sort_segments(keys, bags.owner)
@@ -202,21 +220,22 @@ class MIMLHead(Head):
         rank = start + counts.long()
         held = values.gather(0, order.gather(0, (rank - 1).clamp(min=0)))
         not_held = values.gather(0, order.gather(0, rank.clamp(max=len(keys) - 1)))
-        losses = (counts > 0) * F.softplus(-held) + (counts < size) * F.softplus(not_held)
-        return losses.sum(1)
+        losses = (counts > 0) * criterion.positive(held, chunk)
+        return (losses + (counts < size) * criterion.negative(not_held)).sum(1)
 
-    def _softmax_terms(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
-        """Log-sum-exp of the logits of a chunk, and logit of the label if it is in it: (2, n)."""
+    def _softmax_terms(
+        self, bags: Bags, chunk: slice, at: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Log-sum-exp of each bag's logits of a chunk, and the logits of its positives."""
         logits = self._bag_logits(bags, chunk)
-        positives = (logits * self._target_counts(targets, chunk)).sum(1)
-        return torch.stack([logits.logsumexp(1), positives])
+        return logits.logsumexp(1), logits[at]
 
     def _target_counts(self, targets: Targets, chunk: slice) -> Tensor:
-        """How often each bag names each label of a chunk, of shape (n_bags, chunk)."""
+        """How often each bag names each label of a chunk, or its target: (n_bags, chunk)."""
         counts = self.weight.new_zeros(len(targets), chunk.stop - chunk.start)
         inside = (targets.ids >= chunk.start) & (targets.ids < chunk.stop)
-        place = (targets.rows[inside], targets.ids[inside] - chunk.start)
-        return counts.index_put_(place, counts.new_ones(()), accumulate=True)
+        at = (targets.rows[inside], targets.ids[inside] - chunk.start)
+        return counts.index_put_(at, targets.values_like(counts)[inside], accumulate=True)
 
     def _chunks(self, bags: Bags) -> list[slice]:
         """Slices of labels whose concepts fit the memory limit, with what is made of them."""
@@ -227,6 +246,10 @@ class MIMLHead(Head):
         step = math.ceil(self.n_labels / n_chunks)
         starts = range(0, self.n_labels, step)
         return [slice(start, min(start + step, self.n_labels)) for start in starts]
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def segment_max(values: Tensor, owner: Tensor, n_segments: int) -> Tensor:

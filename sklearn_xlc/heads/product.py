@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
 from sklearn_xlc.heads._base import Head, Update, row_weights
+from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 #: Candidates a group and row at which the search for the k best of a mixture stops doubling.
 MAX_CANDIDATES = 4096
@@ -31,10 +32,11 @@ class ProductHead(Head):
         See :class:`~sklearn_xlc.heads.Head`; `multilabel` must be False.
     lengths : sequence of int
         Length of each head.
-    loss : {"ce", "bce", "joint_ce"}, default="ce"
-        - "ce": cross-entropy of each head, summed. The probability of a label is the product of
-          softmaxes, renormalised over the labels that exist.
-        - "bce": mean binary cross-entropy over the concatenated logits (Algorithm 2 of [1]_).
+    loss : str or Loss, default="auto"
+        - "auto", "ce" or its kind: cross-entropy of each head, summed. The probability of a label
+          is the product of softmaxes, renormalised over the labels that exist.
+        - "bce" or another pointwise loss that does not tell labels apart: mean over the
+          concatenated logits, where each true digit is a positive (Algorithm 2 of [1]_).
         - "joint_ce": one softmax over the concatenated logits, each true digit a target; its
           floor is ``H log H``, not 0.
     n_groups : int, default=1
@@ -55,23 +57,31 @@ class ProductHead(Head):
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification".
     """
 
+    own_losses = ("joint_ce",)
+
     def __init__(
         self,
         n_features: int,
         n_labels: int,
         multilabel: bool,
         lengths: Sequence[int],
-        loss: str = "ce",
+        loss: str | Loss = "auto",
         n_groups: int = 1,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.code = MixedRadix(n_labels, lengths)
-        self.loss_name, self.n_groups = loss, n_groups
-        self.link = "exp" if loss == "ce" else None
+        self.code, self.n_groups = MixedRadix(n_labels, lengths), n_groups
+        self.criterion = self.resolve_loss(loss, multilabel)
+        self.joint = isinstance(loss, str) and loss == "joint_ce"
+        self.link = "exp" if self.criterion.needs_normaliser and not self.joint else None
         n_mixing = n_groups if n_groups > 1 else 0
         self.linear = nn.Linear(n_features, n_groups * sum(self.code.lengths) + n_mixing)
         nn.init.normal_(self.linear.weight, std=n_features**-0.5 / 2)
         nn.init.zeros_(self.linear.bias)
+
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether the digits can train with it: each sample has one in every head."""
+        return issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start every head at the frequencies of its digits; groups differ by their weights."""
@@ -84,7 +94,7 @@ class ProductHead(Head):
             marginals.append(marginal.clamp(1e-7, 1 - 1e-3))
         prior = torch.cat(marginals).repeat(self.n_groups)
         with torch.no_grad():
-            start = torch.logit(prior) if self.loss_name == "bce" else prior.log()
+            start = prior.log() if self.criterion.needs_normaliser else torch.logit(prior)
             self.linear.bias[: len(start)] = start
 
     def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,13 +107,13 @@ class ProductHead(Head):
     def _digits(self, targets: Targets) -> Tensor:
         place_values = torch.as_tensor(self.code.place_values, device=targets.ids.device)
         lengths = torch.as_tensor(self.code.lengths, device=targets.ids.device)
-        return targets.ids[:, None] // place_values % lengths  # (n_rows, H), Eq. 10
+        return targets.ids[:, None] // place_values % lengths  # (n_positives, H), Eq. 10
 
     def _offsets(self, device: torch.device) -> Tensor:
         """Column at which each head begins in the concatenation."""
         return torch.tensor([0, *np.cumsum(self.code.lengths)[:-1].tolist()], device=device)
 
-    def loss(  # noqa: D102
+    def loss(
         self,
         features: Tensor,
         targets: Targets,
@@ -111,23 +121,26 @@ class ProductHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         logits, mixing = self._outputs(features)
-        digits = self._digits(targets)
-        weights = row_weights(sample_weight, features)
-        true = digits + self._offsets(digits.device)  # (n_rows, H) columns of the concatenation
-        if self.loss_name == "ce":
-            chosen = [
-                head.log_softmax(2)[torch.arange(len(head), device=head.device), :, digits[:, h]]
-                for h, head in enumerate(logits.split(self.code.lengths, dim=2))
-            ]
-            log_products = torch.stack(chosen).sum(0)  # (n_rows, n_groups)
-            if self.n_groups == 1:
-                return -(weights @ log_products[:, 0])
-            return -(weights @ (mixing + log_products).logsumexp(1))  # Eq. 16, as a mixture
+        digits, rows = self._digits(targets), targets.rows
+        weights, values = row_weights(sample_weight, features), targets.values_like(features)
+        at = rows[:, None], digits + self._offsets(digits.device)  # (n_positives, H) in `flat`
         flat = logits[:, 0]
-        if self.loss_name == "joint_ce":
-            return -(weights @ flat.log_softmax(1).gather(1, true).sum(1))
-        positive = flat.gather(1, true).sum(1)
-        return weights @ ((F.softplus(flat).sum(1) - positive) / flat.shape[1])
+        if isinstance(self.criterion, PointwiseLoss):
+            each = weights / flat.shape[1]
+            excess = self.criterion.excess(flat[at], values[:, None], slice(None))
+            return each @ self.criterion.negative(flat).sum(1) + each[rows] @ excess.sum(1)
+        assert isinstance(self.criterion, SoftmaxCrossEntropy)
+        share = self.criterion.share(weights, rows, values)
+        if self.joint:
+            return share @ self.criterion.value(-flat.log_softmax(1)[at]).sum(1)
+        chosen = [
+            head.log_softmax(2)[rows, :, digits[:, h]]
+            for h, head in enumerate(logits.split(self.code.lengths, dim=2))
+        ]
+        products = torch.stack(chosen).sum(0)  # logarithms, (n_positives, n_groups)
+        if self.n_groups == 1:
+            return share @ self.criterion.value(-products[:, 0])
+        return share @ self.criterion.value(-(mixing[rows] + products).logsumexp(1))  # Eq. 16
 
     def _log_scores(self, features: Tensor) -> tuple[list[list[np.ndarray]], np.ndarray]:
         """Additive scores of every group's heads, in NumPy, and the groups' log weights."""
@@ -135,12 +148,12 @@ class ProductHead(Head):
         groups = []
         for group in range(self.n_groups):
             parts = logits[:, group].split(self.code.lengths, dim=1)
-            squash = F.logsigmoid if self.loss_name == "bce" else _log_softmax
+            squash = _log_softmax if self.criterion.needs_normaliser else F.logsigmoid
             groups.append([squash(part).cpu().numpy() for part in parts])
         return groups, mixing.cpu().numpy()
 
     @torch.no_grad()
-    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         groups, mixing = self._log_scores(features)
         if self.n_groups == 1:
             scores, ids = self.code.topk(groups[0], k)
@@ -188,7 +201,7 @@ class ProductHead(Head):
         return np.logaddexp.reduce(np.stack(mass, axis=1) + mixing, axis=1)[:, None]
 
     @torch.no_grad()
-    def scores(self, features: Tensor) -> Tensor:  # noqa: D102
+    def scores(self, features: Tensor) -> Tensor:
         groups, mixing = self._log_scores(features)
         ids = np.broadcast_to(np.arange(self.n_labels), (len(features), self.n_labels))
         if self.n_groups == 1:

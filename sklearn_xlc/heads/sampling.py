@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
+from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
 
 
 class SamplingHead(Head):
@@ -27,9 +29,9 @@ class SamplingHead(Head):
         See :class:`~sklearn_xlc.heads.Head`; `multilabel` must be False.
     length : int
         Labels in a sub-head.
-    loss : {"ce", "arcface"}, default="ce"
-        Softmax cross-entropy, or the additive angular margin loss [2]_ on normalised features
-        and weights.
+    loss : str or Loss, default="auto"
+        "auto", "ce" or its kind: softmax cross-entropy. "arcface": the same with an additive
+        angular margin [2]_, on normalised features and weights.
     n_sampled_heads : int, default=0
         Random negative sub-heads beside those of the batch.
     margin, scale : float, default=0.5 and 64.0
@@ -45,6 +47,7 @@ class SamplingHead(Head):
     """
 
     head_frequency: Tensor
+    own_losses = ("arcface",)
 
     def __init__(
         self,
@@ -52,16 +55,18 @@ class SamplingHead(Head):
         n_labels: int,
         multilabel: bool,
         length: int,
-        loss: str = "ce",
+        loss: str | Loss = "auto",
         n_sampled_heads: int = 0,
         margin: float = 0.5,
         scale: float = 64.0,
         correction: bool = False,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.link = "softmax"
+        self.criterion = self.resolve_loss(loss, multilabel)
+        self.arcface = isinstance(loss, str) and loss == "arcface"
+        self.link = None if self.arcface else self.criterion.link
         self.length, self.n_heads = length, -(-n_labels // length)
-        self.loss_name, self.n_sampled_heads = loss, n_sampled_heads
+        self.n_sampled_heads = n_sampled_heads
         self.margin, self.scale, self.correction = margin, scale, correction
         # One row a sub-head, so that a step gathers and updates whole sub-heads.
         self.weight = nn.Parameter(torch.empty(self.n_heads, length * n_features))
@@ -69,7 +74,12 @@ class SamplingHead(Head):
         # Mean number of labels a row holds in each sub-head, set by `set_prior`.
         self.register_buffer("head_frequency", torch.zeros(self.n_heads))
 
-    def row_parameters(self) -> list[nn.Parameter]:  # noqa: D102
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether one label a sample can train with it: the cross-entropy and its kind."""
+        return issubclass(kind, SoftmaxCrossEntropy)
+
+    def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]
 
     def set_prior(self, frequency: Tensor) -> None:
@@ -77,7 +87,7 @@ class SamplingHead(Head):
         padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))
         self.head_frequency.copy_(padded.view(self.n_heads, self.length).sum(1))
 
-    def loss(  # noqa: D102
+    def loss(
         self,
         features: Tensor,
         targets: Targets,
@@ -91,15 +101,18 @@ class SamplingHead(Head):
         weight = F.embedding(drawn, self.weight, sparse=True).view(-1, self.n_features)
         ids = drawn[:, None] * self.length + torch.arange(self.length, device=drawn.device)
         missing = (ids >= self.n_labels).view(-1)
-        if self.loss_name == "arcface":
-            logits = self._arcface_logits(features, weight, target)
+        at = targets.rows, target
+        if self.arcface:
+            logits = self._arcface_logits(features, weight, at)
         else:
             logits = features @ weight.T
         if self.correction:
             logits = logits - self._log_expected_count(drawn, len(features))
         logits = logits.masked_fill(missing, -math.inf)
-        losses = F.cross_entropy(logits, target, reduction="none")
-        return row_weights(sample_weight, features) @ losses
+        criterion = cast(SoftmaxCrossEntropy, self.criterion)
+        weights = row_weights(sample_weight, features)
+        share = criterion.share(weights, targets.rows, targets.values_like(features))
+        return share @ criterion.value(-logits.log_softmax(1)[at])
 
     def _draw_negatives(self, heads: Tensor) -> Tensor:
         """Sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
@@ -119,10 +132,12 @@ class SamplingHead(Head):
         chance = 1 - absent[drawn] * (1 - rate)
         return chance.clamp_min(1e-12).log().repeat_interleave(self.length)
 
-    def _arcface_logits(self, features: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+    def _arcface_logits(
+        self, features: Tensor, weight: Tensor, at: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Scaled cosines, with the margin added to the angle of the true label ([2], Eq. 3)."""
         cosine = (F.normalize(features) @ F.normalize(weight).T).clamp(-1.0, 1.0)
-        true = cosine.gather(1, target[:, None])
+        true = cosine[at]
         sine = (1.0 - true.square()).clamp_min(1e-12).sqrt()
         shifted = true * math.cos(self.margin) - sine * math.sin(self.margin)
         # Beyond pi - margin the cosine of the sum would rise again: continue it linearly.
@@ -131,18 +146,18 @@ class SamplingHead(Head):
             shifted,
             true - self.margin * math.sin(self.margin),
         )
-        return self.scale * cosine.scatter(1, target[:, None], shifted)
+        return self.scale * cosine.index_put(at, shifted)
 
     def _test_weight(self) -> tuple[Tensor, float]:
         weight = self.weight.view(-1, self.n_features)[: self.n_labels]
-        return weight, (self.scale if self.loss_name == "arcface" else 1.0)
+        return weight, (self.scale if self.arcface else 1.0)
 
     def _test_logits(self, features: Tensor, weight: Tensor, scale: float) -> Tensor:
-        if self.loss_name == "arcface":
+        if self.arcface:
             return scale * (F.normalize(features) @ F.normalize(weight).T)
         return features @ weight.T
 
-    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         weight, scale = self._test_weight()
         best = None
         for start in range(0, self.n_labels, 4096):
@@ -151,5 +166,5 @@ class SamplingHead(Head):
         assert best is not None
         return best
 
-    def scores(self, features: Tensor) -> Tensor:  # noqa: D102
+    def scores(self, features: Tensor) -> Tensor:
         return self._test_logits(features, *self._test_weight())

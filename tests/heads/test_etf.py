@@ -11,7 +11,7 @@ from torch.autograd import gradcheck
 
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads import ETFHead, chunked
+from sklearn_xlc.heads import ETFHead, PickAllLabels, chunked
 from sklearn_xlc.metrics import neural_collapse
 from sklearn_xlc.training import RowOptimizer
 
@@ -51,10 +51,11 @@ def definition(head, features, targets, weight):
         terms = []
         for k in positives.tolist():
             alone = logits[row, [k, *rest]].logsumexp(0)
-            both = head.competition * logits[row].logsumexp(0) + (1 - head.competition) * alone
+            shared = head.criterion.competition
+            both = shared * logits[row].logsumexp(0) + (1 - shared) * alone
             terms.append(both - logits[row, k])
         total = sum(terms, torch.zeros((), dtype=logits.dtype))
-        rows.append(total / max(1, len(terms)) if head.mean_positive else total)
+        rows.append(total / max(1, len(terms)) if head.criterion.reduction == "mean" else total)
     penalty = head.feature_decay * head.inputs(features).square().sum(1)
     return (weight * (torch.stack(rows) + penalty)).sum() / weight.sum()
 
@@ -96,9 +97,8 @@ def test_loss_is_its_definition_and_its_gradient_is_right(
 ):
     monkeypatch.setattr(chunked, "CHUNK", chunk)
     monkeypatch.setattr(ETFHead, "forward", ETFHead.loss)  # for functional_call
-    head, features = make(
-        **FORMS[form], mean_positive=mean, feature_decay=decay, competition=competition
-    )
+    criterion = PickAllLabels(competition, "mean" if mean else "sum")
+    head, features = make(**FORMS[form], feature_decay=decay, loss=criterion)
     loss = head.loss(features, TARGETS, WEIGHT)
     torch.testing.assert_close(loss, definition(head, features, TARGETS, WEIGHT))
     with torch.no_grad():
@@ -124,7 +124,8 @@ def test_memory_limit_changes_nothing(monkeypatch, memory_limit):
 
 def test_one_label_a_row_is_the_softmax_cross_entropy():
     for mean in (False, True):
-        head, features = make(multilabel=False, feature_dim=N_LABELS, mean_positive=mean)
+        criterion = PickAllLabels(reduction="mean" if mean else "sum")
+        head, features = make(multilabel=False, feature_dim=N_LABELS, loss=criterion)
         expected = torch.nn.functional.cross_entropy(
             explicit_logits(head, features), MULTICLASS.ids
         )
@@ -133,7 +134,8 @@ def test_one_label_a_row_is_the_softmax_cross_entropy():
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_rows_without_labels_do_not_matter(mean):
-    head, features = make(feature_dim=N_LABELS, mean_positive=mean)
+    criterion = PickAllLabels(reduction="mean" if mean else "sum")
+    head, features = make(feature_dim=N_LABELS, loss=criterion)
     head.loss(features, TARGETS).backward()
     assert not features.grad[1].any()
     assert features.grad[0].any()
@@ -141,7 +143,7 @@ def test_rows_without_labels_do_not_matter(mean):
 
 @pytest.mark.parametrize("competition", [0.0, 0.5, 1.0])
 def test_rows_with_every_label(competition):
-    head, _ = make(feature_dim=N_LABELS, competition=competition)
+    head, _ = make(feature_dim=N_LABELS, loss=PickAllLabels(competition))
     features = torch.randn(2, N_FEATURES, dtype=torch.float64, requires_grad=True)
     targets = Targets(torch.tensor([0, N_LABELS, N_LABELS + 1]), torch.arange(N_LABELS + 1) % 11)
     loss = head.loss(features, targets)
@@ -212,8 +214,8 @@ def best_scale(n_labels, m, decay, mean):
 
 def train_free_features(n_labels, decay, mean, n_copies=2, steps=400):
     sets, targets = label_sets(n_labels)
-    head = ETFHead(n_labels, n_labels, True, with_bias=False, mean_positive=mean)
-    head = head.double()
+    criterion = PickAllLabels(reduction="mean" if mean else "sum")
+    head = ETFHead(n_labels, n_labels, True, with_bias=False, loss=criterion).double()
     head.feature_decay = decay
     indptr = np.cumsum([0, *map(len, sets * n_copies)])
     targets = Targets(
@@ -262,7 +264,8 @@ def test_free_features_collapse_to_scaled_sums(n_labels, mean):
 def test_loss_falls_to_its_floor(mean):
     n_labels = 6
     sets, targets = label_sets(n_labels)
-    head = ETFHead(n_labels, n_labels, True, with_bias=False, mean_positive=mean).double()
+    criterion = PickAllLabels(reduction="mean" if mean else "sum")
+    head = ETFHead(n_labels, n_labels, True, with_bias=False, loss=criterion).double()
     W = torch.as_tensor(simplex_etf(n_labels, n_labels))
     far = torch.stack([1e3 * W[list(labels)].sum(0) for labels in sets])
     sizes = np.array([len(labels) for labels in sets])

@@ -1,0 +1,453 @@
+r"""Losses: mathematics on logits, which know neither heads nor chunks of labels.
+
+There are two kinds. A *pointwise* loss is a sum over labels, each on its own; a *row-wise* loss
+reads the normaliser of its row, the log-sum-exp over all labels. To write one, subclass
+:class:`PointwiseLoss` or :class:`RowwiseLoss` and define its value; derivatives come from autograd
+unless you give them. Every head that takes `loss=` then takes yours.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+#: Index of labels: a slice of positions, or the position of each logit.
+Labels = slice | Tensor
+
+
+class Loss(nn.Module, ABC):
+    """Base of all losses; subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
+
+    A loss is a module, so that what it knows of the labels (its buffers) moves between devices and
+    is saved with the model.
+
+    Attributes
+    ----------
+    link : {"sigmoid", "softmax", None}
+        What turns logits into probabilities; None: nothing does.
+    needs_normaliser : bool
+        Whether the loss of a label needs the log-sum-exp over its row, and chunks of labels
+        therefore two passes.
+    tasks : tuple of str
+        Tasks that the loss makes sense for: "multi-class" (one label a sample), "multi-label".
+    per_label : bool
+        Whether labels differ by buffers that :meth:`fit` sets. Heads whose outputs are not labels
+        (but nodes or digits) refuse such a loss.
+    """
+
+    link: ClassVar[str | None] = None
+    needs_normaliser: ClassVar[bool] = False
+    tasks: ClassVar[tuple[str, ...]] = ("multi-label",)
+    per_label: ClassVar[bool] = False
+
+    def fit(self, label_counts: Tensor, n_samples: float) -> None:
+        """Learn from label counts, called once before training; by default nothing.
+
+        Parameters
+        ----------
+        label_counts : tensor of shape (n_labels,)
+            Weighted number of training samples that hold the label at each position.
+        n_samples : float
+            Weighted number of training samples.
+        """
+
+    def extra_repr(self) -> str:
+        """Show the parameters of the constructor, which are stored under their names."""
+        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+class PointwiseLoss(Loss):
+    r"""Sum over labels of a loss of each logit.
+
+    With soft target y the loss of a logit is
+    :math:`y\,\ell_1(z) + (1 - y)\,\ell_0(z)`. A subclass defines :meth:`negative`
+    (:math:`\ell_0`) and :meth:`positive` (:math:`\ell_1`). The rest follows, by autograd where it
+    is a derivative, and may be overridden by something faster.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import FlatHead, PointwiseLoss
+    >>> class SquaredHinge(PointwiseLoss):
+    ...     link = None
+    ...     def negative(self, logits):
+    ...         return (1 + logits).relu().square()
+    ...     def positive(self, logits, labels):
+    ...         return (1 - logits).relu().square()
+    >>> FlatHead(4, 10, multilabel=True, loss=SquaredHinge()).criterion
+    SquaredHinge()
+    """
+
+    link = "sigmoid"
+
+    @abstractmethod
+    def negative(self, logits: Tensor) -> Tensor:
+        """Loss of logits whose target is 0, elementwise."""
+
+    @abstractmethod
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        """Loss of logits whose target is 1, elementwise.
+
+        ``buffer[labels]`` of a buffer of shape (n_labels,) broadcasts against `logits`.
+        """
+
+    def negative_derivative(self, logits: Tensor) -> Tensor:
+        """Derivative of :meth:`negative`; may overwrite `logits`."""
+        return _derivatives(self.negative, logits)[1][0]
+
+    def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
+        """Loss of logits with these targets, less that with target 0."""
+        return targets * (self.positive(logits, labels) - self.negative(logits))
+
+    def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
+        """Value and derivative of :meth:`excess`."""
+        value, (slope,) = _derivatives(lambda z: self.excess(z, targets, labels), logits)
+        return value, slope
+
+    def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
+        """Loss of logits with dense targets, elementwise and differentiable."""
+        return self.negative(logits) + self.excess(logits, targets, labels)
+
+
+class BinaryCrossEntropy(PointwiseLoss):
+    r"""Binary cross-entropy of each label, :math:`\log(1 + e^z) - y z`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import BinaryCrossEntropy
+    >>> BinaryCrossEntropy()(torch.tensor([0.0, 2.0]), torch.tensor([0.5, 1.0]))
+    tensor([0.6931, 0.1269])
+    """
+
+    def negative(self, logits: Tensor) -> Tensor:
+        return F.softplus(logits)
+
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        return F.softplus(-logits)
+
+    def negative_derivative(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid_()
+
+    def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
+        return -(targets * logits)
+
+    def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
+        return -(targets * logits), -targets
+
+    def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+
+
+class AsymmetricLoss(PointwiseLoss):
+    r"""Asymmetric loss: easy negatives count for less than easy positives [1]_.
+
+    With :math:`p = \sigma(z)` and :math:`p_m = \max(p - m, 0)`, positives cost
+    :math:`-(1 - p)^{\gamma_+} \log p` and negatives :math:`-p_m^{\gamma_-} \log(1 - p_m)`.
+
+    Parameters
+    ----------
+    gamma_neg, gamma_pos : float, default=4.0 and 0.0
+        Exponents :math:`\gamma_-` and :math:`\gamma_+`: the larger, the less easy ones count.
+    clip : float, default=0.05
+        Probability m up to which a negative costs nothing.
+
+    References
+    ----------
+    .. [1] T. Ridnik et al. Asymmetric Loss for Multi-Label Classification. ICCV 2021.
+    """
+
+    def __init__(self, gamma_neg: float = 4.0, gamma_pos: float = 0.0, clip: float = 0.05) -> None:
+        super().__init__()
+        if not (gamma_neg >= 0 and gamma_pos >= 0 and 0 <= clip < 1):
+            raise ValueError(
+                "gamma_neg and gamma_pos must be at least 0 and clip in [0, 1), got "
+                f"gamma_neg={gamma_neg}, gamma_pos={gamma_pos}, clip={clip}"
+            )
+        self.gamma_neg, self.gamma_pos, self.clip = gamma_neg, gamma_pos, clip
+
+    def negative(self, logits: Tensor) -> Tensor:
+        if not self.clip:  # (1 - p) = sigmoid(-z) keeps its digits where p is almost 1
+            return F.softplus(logits) * (-self.gamma_neg * F.softplus(-logits)).exp()
+        # Above zero, so that a power below one has a finite derivative.
+        shifted = (logits.sigmoid() - self.clip).clamp_min(1e-8)
+        return -shifted.pow(self.gamma_neg) * (-shifted).log1p()
+
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        return F.softplus(-logits) * (-self.gamma_pos * F.softplus(logits)).exp()
+
+
+class FocalLoss(AsymmetricLoss):
+    r"""Focal loss: easy labels count for less, whether positive or negative [1]_.
+
+    Positives cost :math:`-\alpha (1 - p)^\gamma \log p` and negatives
+    :math:`-(1 - \alpha)\, p^\gamma \log(1 - p)`.
+
+    Parameters
+    ----------
+    gamma : float, default=2.0
+        Exponent: the larger, the less easy labels count.
+    alpha : float or None, default=0.25
+        Weight of positives, between 0 and 1. None: no weights.
+
+    References
+    ----------
+    .. [1] T.-Y. Lin et al. Focal Loss for Dense Object Detection. ICCV 2017.
+    """
+
+    def __init__(self, gamma: float = 2.0, alpha: float | None = 0.25) -> None:
+        super().__init__(gamma, gamma, 0.0)
+        if alpha is not None and not 0 <= alpha <= 1:
+            raise ValueError(f"alpha must be None or in [0, 1], got {alpha}")
+        self.gamma, self.alpha = gamma, alpha
+
+    def negative(self, logits: Tensor) -> Tensor:
+        weight = 1.0 if self.alpha is None else 1 - self.alpha
+        return weight * super().negative(logits)
+
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        weight = 1.0 if self.alpha is None else self.alpha
+        return weight * super().positive(logits, labels)
+
+
+class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
+    r"""Binary cross-entropy, unbiased where true labels are missing at random.
+
+    A true label l is annotated with its propensity
+    :math:`p_l = 1 / (1 + C (N_l + b)^{-a})`, with :math:`C = (\log N - 1)(b + 1)^a`, estimated from
+    N training samples of which :math:`N_l` hold l [1]_. An annotated label then costs
+    :math:`\frac{1}{p_l} \log(1 + e^{-z}) + (1 - \frac{1}{p_l}) \log(1 + e^z)`, and any other
+    :math:`\log(1 + e^z)`: in expectation this is the cross-entropy of the true labels.
+
+    Parameters
+    ----------
+    a, b : float, default=0.55 and 1.5
+        As in :func:`sklearn_xlc.metrics.propensities`.
+
+    Notes
+    -----
+    The loss of an annotated label, :math:`\log(1 + e^z) - z / p_l`, falls without bound as z grows:
+    a network that learns its training samples by heart gets ever larger logits for rare labels.
+    Few epochs, dropout or `early_stopping` prevent that.
+
+    References
+    ----------
+    .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
+       Tagging, Ranking & Other Missing Label Applications. KDD 2016.
+    """
+
+    per_label = True
+    inverse: Tensor
+
+    def __init__(self, a: float = 0.55, b: float = 1.5) -> None:
+        super().__init__()
+        if not (a > 0 and b > 0):
+            raise ValueError(f"a and b must be above 0, got a={a} and b={b}")
+        self.a, self.b = a, b
+        self.register_buffer("inverse", torch.empty(0))  # inverse propensities
+
+    def fit(self, label_counts: Tensor, n_samples: float) -> None:
+        """Estimate the propensity of each label."""
+        if n_samples < 3:
+            raise ValueError(
+                f"propensities have no meaning with fewer than 3 samples, got {n_samples:g}; use "
+                "loss='bce'"
+            )
+        scale = (math.log(n_samples) - 1) * (self.b + 1) ** self.a
+        self.inverse = (1 + scale * (label_counts + self.b).pow(-self.a)).to(self.inverse)
+
+    def _factors(self, labels: Labels) -> Tensor:
+        if not len(self.inverse):
+            raise RuntimeError("propensities are unknown: call fit(label_counts, n_samples) first")
+        return self.inverse[labels]
+
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        return F.softplus(logits) - self._factors(labels) * logits
+
+    def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
+        return super().excess(logits, targets * self._factors(labels), labels)
+
+    def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
+        return super().correction(logits, targets * self._factors(labels), labels)
+
+    def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
+        return super().forward(logits, targets * self._factors(labels), labels)
+
+
+class RowwiseLoss(Loss):
+    r"""Sum over the positives of a row of a function of two numbers.
+
+    The *surprise* of label k is :math:`\log \sum_j e^{z_j} - z_k`, minus its log probability. Its
+    *margin* is :math:`\log \sum_{j \notin S} e^{z_j} - z_k`, where S are the row's positives: by
+    how much the labels that the row does not have beat it. A positive of soft target y counts y
+    times. A subclass defines :meth:`value`.
+
+    Attributes
+    ----------
+    reduction : {"sum", "mean"}
+        Whether the loss of a row is the sum over its positives, or their mean.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.heads import FlatHead, RowwiseLoss
+    >>> class PolyLoss(RowwiseLoss):
+    ...     def value(self, surprise, margin):
+    ...         return surprise + (1 - (-surprise).exp())
+    >>> FlatHead(4, 10, multilabel=False, loss=PolyLoss()).criterion
+    PolyLoss()
+    """
+
+    link = "softmax"
+    needs_normaliser = True
+    tasks: ClassVar[tuple[str, ...]] = ("multi-class", "multi-label")
+    reduction: str = "sum"
+
+    @abstractmethod
+    def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
+        """Loss of each positive, of shape (n_positives,)."""
+
+    def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
+        """Derivatives of :meth:`value` by surprise and by margin."""
+        return _derivatives(self.value, surprise, margin)[1]
+
+    def share(self, weights: Tensor, rows: Tensor, targets: Tensor) -> Tensor:
+        """Weight of each positive in the loss, from the weights of all rows."""
+        if self.reduction == "sum":
+            return weights[rows] * targets
+        mass = torch.zeros_like(weights).index_add(0, rows, targets)
+        return weights[rows] * targets / mass[rows]
+
+
+class SoftmaxCrossEntropy(RowwiseLoss):
+    r"""Cross-entropy of one label a row, or of soft targets that share it.
+
+    Its value is the surprise. Heads that have no margins to offer (all but those with one output a
+    label) take this loss and its subclasses.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import SoftmaxCrossEntropy
+    >>> SoftmaxCrossEntropy().value(torch.tensor([0.25]))
+    tensor([0.2500])
+    """
+
+    tasks = ("multi-class",)
+
+    def value(self, surprise: Tensor, margin: Tensor | None = None) -> Tensor:
+        return surprise
+
+
+class PickAllLabels(RowwiseLoss):
+    r"""Softmax cross-entropy of every label of a row [1]_.
+
+    Parameters
+    ----------
+    competition : float, default=1.0
+        Share of the loss in which all labels compete, those of the same row included, as in [1]_:
+        the surprise. In the rest a label competes only with itself and with the labels that the row
+        does not have.
+    reduction : {"sum", "mean"}, default="sum"
+        Whether the loss of a row is the sum over its labels, as in [1]_, or their mean.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Equation 2.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.heads import PickAllLabels
+    >>> PickAllLabels(reduction="mean")
+    PickAllLabels(competition=1.0, reduction='mean')
+    """
+
+    def __init__(self, competition: float = 1.0, reduction: str = "sum") -> None:
+        super().__init__()
+        if not 0 <= competition <= 1:
+            raise ValueError(f"competition must be in [0, 1], got {competition}")
+        if reduction not in ("sum", "mean"):
+            raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
+        self.competition, self.reduction = competition, reduction
+
+    def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
+        return self.competition * surprise + (1 - self.competition) * F.softplus(margin)
+
+    def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
+        by_surprise = torch.full_like(surprise, self.competition)
+        return by_surprise, (1 - self.competition) * margin.sigmoid()
+
+
+#: Losses by the name under which every estimator knows them.
+LOSSES: dict[str, type[Loss]] = {
+    "asymmetric": AsymmetricLoss,
+    "bce": BinaryCrossEntropy,
+    "ce": SoftmaxCrossEntropy,
+    "focal": FocalLoss,
+    "pick_all_labels": PickAllLabels,
+    "propensity_bce": PropensityBinaryCrossEntropy,
+}
+
+
+def resolve_loss(
+    loss: str | Loss,
+    multilabel: bool,
+    *,
+    accepts: Callable[[type[Loss]], bool],
+    names: Collection[str] = (),
+    where: str = "this head",
+) -> Loss:
+    """Loss of a name, or a copy of a loss, if it is of a kind that is accepted.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        "auto" is "bce" for multi-label targets and "ce" otherwise.
+    multilabel : bool
+        Whether targets are multi-label.
+    accepts : callable
+        Whether a type of Loss is accepted.
+    names : collection of str, default=()
+        More names to be listed in the message.
+    where : str, default="this head"
+        What the message says to be using the loss.
+
+    Returns
+    -------
+    Loss
+
+    Raises
+    ------
+    ValueError
+        If the loss is unknown or not accepted; the message lists the names that are.
+    """
+    name = ("bce" if multilabel else "ce") if isinstance(loss, str) and loss == "auto" else loss
+    kind = LOSSES.get(name) if isinstance(name, str) else type(name)
+    if kind is not None and issubclass(kind, Loss) and accepts(kind):
+        return copy.deepcopy(name) if isinstance(name, Loss) else kind()
+    known = sorted({"auto", *names, *(name for name, kind in LOSSES.items() if accepts(kind))})
+    task = "multi-label" if multilabel else "multi-class"
+    raise ValueError(
+        f"loss={loss!r} is not defined for {where} with {task} y; use one of {known}, or an object "
+        "of their kind"
+    )
+
+
+def _derivatives(
+    function: Callable[..., Tensor], *arguments: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Value of an elementwise function, and its derivative by each argument."""
+    with torch.enable_grad():
+        variables = [argument.detach().requires_grad_() for argument in arguments]
+        value = function(*variables)
+        slopes: Any = torch.autograd.grad(value.sum(), variables, materialize_grads=True)
+    return value.detach(), slopes

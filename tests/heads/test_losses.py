@@ -1,0 +1,474 @@
+"""Every loss through every head that takes it, against dense definitions and autograd.
+
+The definitions below are written from the papers, label by label, and share no code with the
+package.
+"""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+from sklearn_xlc.batches import Bags, Targets
+from sklearn_xlc.heads import (
+    AsymmetricLoss,
+    BinaryCrossEntropy,
+    CascadeHead,
+    ETFHead,
+    FlatHead,
+    FocalLoss,
+    FourierHead,
+    Head,
+    MIMLHead,
+    PickAllLabels,
+    PointwiseLoss,
+    ProductHead,
+    PropensityBinaryCrossEntropy,
+    RowwiseLoss,
+    SamplingHead,
+    SoftmaxCrossEntropy,
+    chunked,
+    fourier,
+)
+from sklearn_xlc.heads.losses import LOSSES, resolve_loss
+from sklearn_xlc.metrics import propensities
+
+N_ROWS, N_FEATURES, N_LABELS = 4, 5, 9
+LABELS = Targets(torch.tensor([0, 2, 2, 5, 6]), torch.tensor([3, 8, 0, 4, 7, 8]))
+CLASSES = Targets(torch.arange(5), torch.tensor([8, 0, 3, 3]))
+WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
+#: Rows of a label matrix that the propensities are estimated from, and their number.
+COUNTS, N_SAMPLES = torch.tensor([9.0, 3, 1, 4, 0, 2, 7, 5, 1]), 12.0
+
+
+class Hinge(PointwiseLoss):
+    """Squared hinge: a loss of a user's own, of values only."""
+
+    link = None
+
+    def negative(self, logits):
+        return (1 + logits).relu().square()
+
+    def positive(self, logits, labels):
+        return (1 - logits).relu().square()
+
+
+class Poly(RowwiseLoss):
+    """A row-wise loss of a user's own, of both arguments and values only."""
+
+    def value(self, surprise, margin):
+        return surprise - (-surprise).exp() + 0.3 * margin.sigmoid()
+
+
+class FocalSoftmax(SoftmaxCrossEntropy):
+    """A loss of one label a row of a user's own."""
+
+    def value(self, surprise, margin=None):
+        return (1 - (-surprise).exp()).square() * surprise
+
+
+# --- definitions -----------------------------------------------------------------------------
+
+
+def bce(z, y, label):
+    return -y * z.sigmoid().log() - (1 - y) * (-z).sigmoid().log()
+
+
+def asymmetric(gamma_neg, gamma_pos, clip, weights=(1.0, 1.0)):
+    def definition(z, y, label):
+        p = z.sigmoid()
+        shifted = (p - clip).clamp(min=0)
+        positive = -((1 - p) ** gamma_pos) * p.log()
+        negative = -(shifted**gamma_neg) * (1 - shifted).log()
+        return weights[0] * y * positive + weights[1] * (1 - y) * negative
+
+    return definition
+
+
+def propensity(z, y, label):
+    p = 1 / (1 + (math.log(N_SAMPLES) - 1) * 2.5**0.55 * (COUNTS[label].item() + 1.5) ** -0.55)
+    positive = -z.sigmoid().log() / p - (1 - 1 / p) * (-z).sigmoid().log()
+    return y * positive - (1 - y) * (-z).sigmoid().log()
+
+
+def hinge(z, y, label):
+    return y * (1 - z).clamp(min=0) ** 2 + (1 - y) * (1 + z).clamp(min=0) ** 2
+
+
+def pick_all(competition):
+    def definition(surprise, margin):
+        return competition * surprise + (1 - competition) * (1 + margin.exp()).log()
+
+    return definition
+
+
+POINTWISE = {
+    "bce": ("bce", bce),
+    "asymmetric": ("asymmetric", asymmetric(4.0, 0.0, 0.05)),
+    "asymmetric-low": (AsymmetricLoss(0.5, 1.5, 0.2), asymmetric(0.5, 1.5, 0.2)),
+    "asymmetric-unclipped": (AsymmetricLoss(2.0, 1.0, 0.0), asymmetric(2.0, 1.0, 0.0)),
+    "focal": ("focal", asymmetric(2.0, 2.0, 0.0, (0.25, 0.75))),
+    "focal-plain": (FocalLoss(0.5, alpha=None), asymmetric(0.5, 0.5, 0.0)),
+    "propensity": ("propensity_bce", propensity),
+    "hinge": (Hinge(), hinge),
+}
+ROWWISE = {
+    "pick-all": ("pick_all_labels", pick_all(1.0)),
+    "pick-all-mean": (PickAllLabels(reduction="mean"), pick_all(1.0)),
+    "pick-all-half": (PickAllLabels(0.5, "mean"), pick_all(0.5)),
+    "pick-all-apart": (PickAllLabels(0.0), pick_all(0.0)),
+    "poly": (Poly(), lambda s, m: s - (-s).exp() + 0.3 / (1 + (-m).exp())),
+}
+SOFTMAX = {
+    "ce": ("ce", lambda surprise, margin: surprise),
+    "focal-softmax": (FocalSoftmax(), lambda s, m: (1 - (-s).exp()) ** 2 * s),
+}
+
+
+def definition(criterion, value, logits, targets, weight):
+    """Loss of a batch of logits, label by label."""
+    total = torch.zeros((), dtype=torch.float64)
+    for row, z in enumerate(logits):
+        part = slice(*targets.indptr[row : row + 2].tolist())
+        ids = targets.ids[part].tolist()
+        values = [1.0] * len(ids) if targets.values is None else targets.values[part].tolist()
+        soft = dict(zip(ids, values))
+        if isinstance(criterion, PointwiseLoss):
+            loss = sum(value(z[k], soft.get(k, 0.0), k) for k in range(len(z)))
+        else:
+            rest = z[[k for k in range(len(z)) if k not in soft]].exp().sum().log()
+            terms = [y * value(z.exp().sum().log() - z[k], rest - z[k]) for k, y in soft.items()]
+            loss = sum(terms) / (max(1e-9, sum(values)) if criterion.reduction == "mean" else 1.0)
+        total = total + weight[row] * loss
+    return total / weight.sum()
+
+
+# --- heads: how to make one, and its dense logits ------------------------------------------------
+
+
+def flat(multilabel, loss, **params):
+    return FlatHead(N_FEATURES, N_LABELS, multilabel, loss=loss, **params)
+
+
+def fourier_head(multilabel, loss, **params):
+    return FourierHead(N_FEATURES, N_LABELS, multilabel, 2, 2, method="chunk", loss=loss, **params)
+
+
+def etf(multilabel, loss, **params):
+    params = {"feature_dim": N_LABELS, "feature_decay": 0.0, **params}
+    return ETFHead(N_FEATURES, N_LABELS, multilabel, loss=loss, **params)
+
+
+def miml(multilabel, loss, **params):
+    return MIMLHead(N_FEATURES, N_LABELS, multilabel, 2, loss=loss, **params)
+
+
+def product(multilabel, loss):
+    return ProductHead(N_FEATURES, N_LABELS, multilabel, (3, 3), loss)
+
+
+def cascade(multilabel, loss):
+    return CascadeHead(
+        N_FEATURES, N_LABELS, multilabel, (3, 3), embedding_dim=3, beam_width=3, loss=loss
+    )
+
+
+def sampling(multilabel, loss):
+    return SamplingHead(N_FEATURES, N_LABELS, multilabel, 3, loss, n_sampled_heads=3)
+
+
+CHUNKED = {"flat": flat, "fourier": fourier_head, "etf": etf}
+#: Of a head that has one logit a label: make it, and the losses of each task.
+CASES = [
+    (make, name, loss, True, soft)
+    for make, losses in [
+        *((make, POINTWISE | ROWWISE) for make in CHUNKED.values()),
+        (miml, POINTWISE),
+    ]
+    for name, loss in losses.items()
+    for soft in (False, True)
+] + [
+    (make, name, loss, False, soft)
+    for make, losses in [
+        *((make, SOFTMAX | ROWWISE) for make in CHUNKED.values()),
+        (miml, SOFTMAX),
+        (sampling, SOFTMAX),
+    ]
+    for name, loss in losses.items()
+    for soft in (False, True)
+]
+IDS = [f"{make.__name__}-{name}-{multi}-{soft}" for make, name, _, multi, soft in CASES]
+
+
+def make_targets(multilabel, soft):
+    """Positives; soft ones of a class share a sample between two classes."""
+    if multilabel:
+        values = torch.tensor([0.3, 1.0, 0.8, 0.05, 0.6, 0.9], dtype=torch.float64)
+        return Targets(LABELS.indptr, LABELS.ids, values) if soft else LABELS
+    if not soft:
+        return CLASSES
+    ids = torch.tensor([2, 8, 0, 5, 3, 4, 3])
+    values = torch.tensor([0.3, 0.7, 0.5, 0.5, 1.0, 0.2, 0.8], dtype=torch.float64)
+    return Targets(torch.tensor([0, 2, 4, 5, 7]), ids, values)
+
+
+def ready(make, loss, multilabel, **params):
+    """A head with random weights and known label counts, and features that need a gradient."""
+    torch.manual_seed(0)
+    head = make(multilabel, loss, **params).double()
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    head.criterion.fit(COUNTS.double(), N_SAMPLES)
+    return head, torch.randn(N_ROWS, N_FEATURES, dtype=torch.float64, requires_grad=True)
+
+
+def inputs_of(head, features):
+    """What a head reads; bags of one instance have the logits of their instance."""
+    if not isinstance(head, MIMLHead):
+        return features
+    return Bags(features, torch.arange(N_ROWS + 1), features)
+
+
+def dense_logits(head, features):
+    if isinstance(head, MIMLHead):
+        return head.instance_logits(inputs_of(head, features), slice(0, N_LABELS))
+    if isinstance(head, SamplingHead):
+        return features @ head.weight.view(-1, N_FEATURES)[:N_LABELS].T
+    inputs = head.inputs(features)
+    return torch.cat([head.logits(inputs, chunk) for chunk in head.chunks()], dim=1)
+
+
+@pytest.fixture(params=[2, 4096], ids=["chunks", "whole"])
+def chunk(request, monkeypatch):
+    for module in (chunked, fourier):
+        monkeypatch.setattr(module, "CHUNK", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("make, name, loss, multilabel, soft", CASES, ids=IDS)
+def test_every_loss_in_every_head(monkeypatch, chunk, make, name, loss, multilabel, soft):
+    """Equal to its definition; gradients by numbers; fused, chunked and recomputed alike."""
+    loss, value = loss
+    params = {"memory_limit": 1} if chunk == 2 and make is not sampling else {}
+    head, features = ready(make, loss, multilabel, **params)
+    monkeypatch.setattr(type(head), "forward", type(head).loss, raising=False)
+    targets = make_targets(multilabel, soft)
+    inputs = inputs_of(head, features)
+    result = head.loss(inputs, targets, WEIGHT)
+    expected = definition(head.criterion, value, dense_logits(head, features), targets, WEIGHT)
+    torch.testing.assert_close(result, expected)
+    variables = [features, *head.parameters()]
+    ours = torch.autograd.grad(result, variables)
+    theirs = torch.autograd.grad(expected, variables, materialize_grads=True)
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one.to_dense(), other)
+    with torch.no_grad():
+        torch.testing.assert_close(head.loss(inputs, targets, WEIGHT), result)
+    check_fused(head, inputs, targets, dict(zip(map(id, variables), ours)))
+    if chunk == 2:
+        assert gradcheck(lambda x: head.loss(inputs_of(head, x), targets, WEIGHT), (features,))
+
+
+def check_fused(head, inputs, targets, gradients):
+    """Gradients that `update` is given, chunk by chunk, are those of the unfused loss."""
+    seen = {id(p): torch.zeros_like(p) for p in head.fused_parameters()}
+
+    def update(parameter, rows, gradient):
+        seen[id(parameter)][rows] += gradient
+
+    head.loss(inputs, targets, WEIGHT, update)
+    for key, total in seen.items():
+        torch.testing.assert_close(total, gradients[key])
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("name", [name for name in POINTWISE if name != "propensity"])
+def test_nodes_of_a_cascade_and_digits_of_a_product(name, soft):
+    """Every node or digit is scored like a label; here the beam holds all of them."""
+    loss, value = POINTWISE[name]
+    targets = make_targets(True, soft)
+    head, features = ready(cascade, loss, True)
+    first = head.first(features)
+    query = torch.cat([head.queries[0](features), torch.ones(N_ROWS, 1).double()], dim=1)
+    second = query @ head.tables[0].view(N_LABELS, -1).T
+    expected = sum(
+        definition(head.criterion, value, logits, digits(targets, size, "max"), WEIGHT)
+        for logits, size in ((first, 3), (second, 1))
+    )
+    torch.testing.assert_close(head.loss(features, targets, WEIGHT), expected)
+    head, features = ready(product, loss, False)
+    targets = make_targets(False, soft)
+    parts = head.linear(features).split(3, dim=1)
+    expected = sum(
+        definition(head.criterion, value, part, digits(targets, size, "sum"), WEIGHT)
+        for part, size in zip(parts, (3, 1))
+    )
+    torch.testing.assert_close(head.loss(features, targets, WEIGHT), expected / 6)
+    assert gradcheck(lambda x: head.loss(x, targets, WEIGHT), (features,))
+
+
+def digits(targets, size, join):
+    """Targets of the nodes of `size` labels (of the last digit: modulo 3, if they add up)."""
+    rows = [{} for _ in range(N_ROWS)]
+    for row, label, y in zip(targets.rows, targets.ids, targets.values_like(WEIGHT)):
+        node = int(label) // size % (3 if join == "sum" else 99)
+        before = rows[row].get(node, 0.0)
+        rows[row][node] = before + float(y) if join == "sum" else max(before, float(y))
+    indptr = torch.as_tensor(np.cumsum([0, *map(len, rows)]))
+    ids = torch.tensor([node for row in rows for node in row])
+    values = torch.tensor([y for row in rows for y in row.values()], dtype=torch.float64)
+    return Targets(indptr, ids, values)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("name", SOFTMAX)
+@pytest.mark.parametrize("make", [product, cascade])
+def test_classes_of_digits(make, name, soft):
+    """The surprise of a class is the sum of those of its digits."""
+    loss, value = SOFTMAX[name]
+    head, features = ready(make, loss, False)
+    targets = make_targets(False, soft)
+    scores = head.scores(features)  # log-probabilities: each class exists
+    with torch.no_grad():
+        expected = definition(head.criterion, value, scores.detach(), targets, WEIGHT)
+        torch.testing.assert_close(head.loss(features, targets, WEIGHT), expected)
+    if make is product:
+        assert gradcheck(lambda x: head.loss(x, targets, WEIGHT), (features,))
+
+
+# --- single losses -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_derivatives_and_forms_agree(name):
+    criterion = LOSSES.get(POINTWISE[name][0], None) if name in LOSSES else None
+    criterion = criterion() if criterion else POINTWISE[name][0]
+    criterion = resolve_loss(criterion, True, accepts=lambda kind: True)
+    criterion.fit(torch.tensor([5.0, 2.0]).double(), N_SAMPLES)
+    z = torch.randn(30, 2, dtype=torch.float64) * 3
+    y, labels = torch.rand(30, 2, dtype=torch.float64), slice(0, 2)
+    logits = z.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(criterion.negative(logits).sum(), logits)
+    torch.testing.assert_close(criterion.negative_derivative(z.clone()), slope)
+    excess, slope = criterion.correction(z, y, labels)
+    mixed = y * criterion.positive(z, labels) + (1 - y) * criterion.negative(z)
+    torch.testing.assert_close(excess, mixed - criterion.negative(z))
+    torch.testing.assert_close(criterion(z, y, labels), mixed)
+    value = criterion(logits, y, labels) - criterion.negative(logits)
+    torch.testing.assert_close(slope, torch.autograd.grad(value.sum(), logits)[0])
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extreme_logits_stay_finite(name, dtype):
+    criterion = POINTWISE[name][0]
+    criterion = resolve_loss(criterion, True, accepts=lambda kind: True).to(dtype)
+    criterion.fit(torch.tensor([5.0]), N_SAMPLES)
+    z = torch.tensor([[-1e3], [-200.0], [-90.0], [0.0], [17.0], [90.0], [1e3]], dtype=dtype)
+    for y in (torch.zeros_like(z), torch.ones_like(z)):
+        logits = z.clone().requires_grad_()
+        value = criterion(logits, y)
+        value.sum().backward()
+        assert value.isfinite().all()
+        assert logits.grad.isfinite().all()
+    assert criterion.negative_derivative(z.clone()).isfinite().all()
+
+
+def test_propensities_are_those_of_the_metrics():
+    Y = np.zeros((int(N_SAMPLES), N_LABELS), dtype=int)
+    for label, count in enumerate(COUNTS.int().tolist()):
+        Y[:count, label] = 1
+    criterion = PropensityBinaryCrossEntropy(a=0.6, b=2.6).double()
+    criterion.fit(COUNTS.double(), N_SAMPLES)
+    np.testing.assert_allclose(1 / criterion.inverse, propensities(Y, a=0.6, b=2.6), rtol=1e-12)
+
+
+def test_propensities_make_the_loss_unbiased():
+    """Over all ways in which true labels go missing, the mean is the loss of the true labels."""
+    criterion = PropensityBinaryCrossEntropy().double()
+    criterion.fit(COUNTS.double(), N_SAMPLES)
+    z = torch.randn(N_LABELS, dtype=torch.float64)
+    seen, unseen = criterion(z, torch.ones_like(z)), criterion(z, torch.zeros_like(z))
+    p = 1 / criterion.inverse
+    torch.testing.assert_close(p * seen + (1 - p) * unseen, F.softplus(-z))
+
+
+def test_propensities_need_counts():
+    head = FlatHead(N_FEATURES, N_LABELS, True, loss="propensity_bce")
+    with pytest.raises(RuntimeError, match="propensities are unknown: call fit"):
+        head.loss(torch.zeros(N_ROWS, N_FEATURES), LABELS)
+    with pytest.raises(ValueError, match="fewer than 3 samples, got 2"):
+        head.criterion.fit(COUNTS, 2.0)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: AsymmetricLoss(gamma_neg=-1), "gamma_neg=-1, gamma_pos=0.0, clip=0.05"),
+        (lambda: AsymmetricLoss(clip=1.0), r"clip in \[0, 1\)"),
+        (lambda: FocalLoss(alpha=2.0), r"alpha must be None or in \[0, 1\], got 2.0"),
+        (lambda: PropensityBinaryCrossEntropy(a=0), "a and b must be above 0, got a=0"),
+        (lambda: PickAllLabels(competition=1.5), r"competition must be in \[0, 1\], got 1.5"),
+        (lambda: PickAllLabels(reduction="max"), "reduction must be 'sum' or 'mean', got 'max'"),
+    ],
+)
+def test_bad_parameters(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# --- which head takes which loss ------------------------------------------------------------------
+
+
+REFUSED = [
+    (FlatHead, "ce", True, "use one of .'asymmetric', 'auto', 'bce', 'focal', 'pick_all_labels',"),
+    (FlatHead, "bce", False, "with multi-class y; use one of .'auto', 'ce', 'pick_all_labels'.,"),
+    (FlatHead, "hinge", True, "loss='hinge' is not defined for FlatHead with multi-label y"),
+    (CascadeHead, "propensity_bce", True, "use one of .'asymmetric', 'auto', 'bce', 'focal'.,"),
+    (CascadeHead, "pick_all_labels", True, "is not defined for CascadeHead"),
+    (CascadeHead, BinaryCrossEntropy(), False, r"loss=BinaryCrossEntropy\(\) is not defined for C"),
+    (ProductHead, Poly(), False, "use one of .'asymmetric', 'auto', 'bce', 'ce', 'focal', 'joint_"),
+    (ProductHead, "arcface", False, "loss='arcface' is not defined"),
+    (SamplingHead, "pick_all_labels", False, "use one of .'arcface', 'auto', 'ce'.,"),
+    (MIMLHead, PickAllLabels(), True, "use one of .'asymmetric', 'auto', 'bce', 'focal', 'propens"),
+    (MIMLHead, Hinge(), False, "with multi-class y; use one of .'auto', 'ce'.,"),
+    (Head, 3, True, "loss=3 is not defined"),
+]
+
+
+@pytest.mark.parametrize("kind, loss, multilabel, message", REFUSED)
+def test_losses_that_make_no_sense_are_refused(kind, loss, multilabel, message):
+    with pytest.raises(ValueError, match=message):
+        kind.resolve_loss(loss, multilabel)
+
+
+def test_a_loss_is_copied_and_shows_its_parameters():
+    given = PropensityBinaryCrossEntropy(a=0.5)
+    head = FlatHead(N_FEATURES, N_LABELS, True, loss=given)
+    head.criterion.fit(COUNTS, N_SAMPLES)
+    assert not len(given.inverse)
+    assert repr(given) == "PropensityBinaryCrossEntropy(a=0.5, b=1.5)"
+    assert (
+        repr(copy.deepcopy(PickAllLabels(0.5))) == "PickAllLabels(competition=0.5, reduction='sum')"
+    )
+    assert repr(Hinge()) == "Hinge()"
+    assert "inverse" in "".join(head.state_dict())
+
+
+@pytest.mark.parametrize("make", [flat, etf, fourier_head])
+def test_the_link_is_that_of_the_loss(make):
+    assert ready(make, "asymmetric", True)[0].link == "sigmoid"
+    assert ready(make, Hinge(), True)[0].link is None
+    head, features = ready(make, "pick_all_labels", True)
+    assert head.link == "exp"
+    scores = head.scores(features)
+    torch.testing.assert_close(scores, dense_logits(head, features).log_softmax(1))
+    torch.testing.assert_close(head.probabilities(scores).sum(1), torch.ones(N_ROWS).double())
+    best, ids = head.topk(features, 4)
+    torch.testing.assert_close(best, scores.gather(1, ids))
+    with pytest.raises(ValueError, match="defines no probabilities: its link is None"):
+        ready(make, Hinge(), True)[0].probabilities(scores)
