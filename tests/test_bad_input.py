@@ -11,6 +11,7 @@ from torch import nn
 
 from _factories import with_value
 from sklearn_xlc import MultiHeadClassifier, config_context
+from sklearn_xlc.heads import FlatHead, FocalLoss
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 4))
@@ -27,6 +28,7 @@ PARAMETERS = {
     "head_lengths": [3, "equal"],
     "label_order": ["sorted", None],
     "loss": ["mse", None],
+    "head": [3, "flat"],
     "n_groups": [0, 1.5],
     "embedding_dim": [0, 1.5],
     "beam_width": [0, 1.5],
@@ -76,10 +78,22 @@ TOGETHER = [
     # parameters, y, what the message says
     ({"algorithm": "product"}, Y, "algorithm='product' needs exactly one label a row.*'cascade'"),
     ({"algorithm": "sampling"}, Y, "algorithm='sampling' needs exactly one label a row.*'flat'"),
+    ({"head": FlatHead, "algorithm": "flat"}, y, "head=.*FlatHead.*takes the place of.*'flat'"),
+    (
+        {"head": FlatHead, "loss": "ce"},
+        y,
+        "leave both at 'auto', got algorithm='auto' and loss='ce",
+    ),
+    ({"algorithm": "flat", "loss": FocalLoss()}, y, r"loss=FocalLoss\(gamma=2.0.*'ce', 'pick_all"),
+    ({"algorithm": "cascade", "loss": "propensity_bce"}, Y, "loss='propensity_bce' is not defined"),
     ({"algorithm": "flat", "loss": "bce"}, y, "loss='bce' is not defined.*multi-class.*'ce'"),
     ({"algorithm": "flat", "loss": "ce"}, Y, "loss='ce' is not defined.*multi-label.*'bce'"),
     ({"algorithm": "cascade", "loss": "arcface"}, y, "loss='arcface'.*algorithm='cascade'"),
-    ({"algorithm": "product", "loss": "arcface"}, y, "loss='arcface'.*'bce', 'ce', 'focal', 'joint_ce'"),
+    (
+        {"algorithm": "product", "loss": "arcface"},
+        y,
+        "loss='arcface'.*'bce', 'ce', 'focal', 'joint_ce'",
+    ),
     ({"algorithm": "sampling", "loss": "joint_ce"}, y, "loss='joint_ce'.*'arcface', 'auto', 'ce'"),
     ({"algorithm": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*algorithm='flat'"),
     ({"algorithm": "product", "loss": "bce", "n_groups": 2}, y, "n_groups=2 needs.*loss='ce'"),
