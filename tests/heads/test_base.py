@@ -1,10 +1,10 @@
-"""Targets, row weights, ties, and the merging of chunks."""
+"""Row weights, ties, and the merging of chunks."""
 
 import numpy as np
 import pytest
 import torch
 
-from sklearn_xlc.batches import Bags, Targets
+from sklearn_xlc.batches import Bags
 from sklearn_xlc.heads import (
     CascadeHead,
     FlatHead,
@@ -16,12 +16,6 @@ from sklearn_xlc.heads import (
     row_weights,
     topk_by_position,
 )
-
-
-def test_rows_of_positives_with_empty_rows():
-    targets = Targets(torch.tensor([0, 2, 2, 3]), torch.tensor([4, 1, 0]))
-    assert targets.rows.tolist() == [0, 0, 2]
-    assert len(targets) == 3
 
 
 def test_row_weights_sum_to_one():
