@@ -276,7 +276,8 @@ def test_gradient(monkeypatch, mask, attention, form, memory_limit):
         return torch.func.functional_call(head, dict(zip(names, tensors)), (moved, targets, WEIGHT))
 
     tensors = [p.detach().clone().requires_grad_() for p in parameters]
-    assert gradcheck(call, (bags.features, *tensors))
+    # Every entry of the whole; chunks give the same gradient (see the next test).
+    assert gradcheck(call, (bags.features, *tensors), fast_mode=memory_limit == 1)
 
 
 @masks
