@@ -270,11 +270,11 @@ class Mean(nn.Module):
     "encoder, message",
     [
         (lambda n: n, "encoder must be a torch.nn.Module or a function .*it returned int"),
-        (nn.Linear(7, 3), r"encoder cannot read 2 row\(s\) of 4 columns.*2x4 and 7x3"),
-        (nn.Embedding(3, 3), r"encoder cannot read 2 row\(s\) of 4 columns"),
-        (nn.Flatten(0), r"shape \(n_rows, n_outputs\), but for 2 row\(s\) .* shape \(8,\)"),
-        (nn.Unflatten(1, (2, 2)), r"shape \(n_rows, n_outputs\).* shape \(2, 2, 2\)"),
-        (Mean(), r"shape \(n_rows, n_outputs\), but for 2 row\(s\) .* shape \(1, 4\)"),
+        (nn.Linear(7, 3), r"encoder cannot read 2 sample\(s\) of 4 columns.*2x4 and 7x3"),
+        (nn.Embedding(3, 3), r"encoder cannot read 2 sample\(s\) of 4 columns"),
+        (nn.Flatten(0), r"shape \(n_samples, n_outputs\), but for 2 sample\(s\) .* shape \(8,\)"),
+        (nn.Unflatten(1, (2, 2)), r"shape \(n_samples, n_outputs\).* shape \(2, 2, 2\)"),
+        (Mean(), r"shape \(n_samples, n_outputs\), but for 2 sample\(s\) .* shape \(1, 4\)"),
         (Pair(), "encoder must return a tensor of features.* it returned tuple"),
     ],
 )

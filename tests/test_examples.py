@@ -77,6 +77,18 @@ def test_in_two_epochs(two_epochs, name):
     run(f"plot_{name}")
 
 
+def test_text_in(no_matplotlib, capsys):
+    shown = run("plot_text_in")
+    names = shown["names"]
+    assert names[shown["before"]] != "device.n.01" == names[shown["after"]]
+    assert "animal.n.01" in capsys.readouterr().out
+    learnt = precision_at_k(shown["Y_test"], shown["labels"], k=3)
+    constant = np.sort(np.asarray(shown["Y_test"].mean(axis=0)).ravel())[-3:].mean()
+    assert learnt > 2.5 * constant
+    words, _, letters = shown["search"].cv_results_["mean_test_score"]
+    assert letters > words > 1.5 * constant
+
+
 @pytest.mark.slow
 def test_text_grid_search(no_matplotlib):
     search = run("plot_text_grid_search")["search"]

@@ -1,8 +1,20 @@
-"""What travels from data to a network: samples, CSR rows, targets, bags."""
+"""Batches: samples in every form an encoder may read, their labels, and how they are cut."""
 
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch
+from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
-__all__ = ["Bags", "Batch", "BatchIterator", "Rows", "SparseRows", "Targets", "make_batch"]
+__all__ = [
+    "Bags",
+    "Batch",
+    "BatchIterator",
+    "Columns",
+    "Rows",
+    "SparseRows",
+    "Targets",
+    "collate",
+    "make_batch",
+    "to_device",
+]

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sklearn_xlc.batches.samples import to_device
+
 
 @dataclass
 class Bags:
@@ -18,7 +20,7 @@ class Bags:
 
     Parameters
     ----------
-    instances : tensor of shape (n_instances, n_columns), or CSR batch of as many
+    instances : tensor of shape (n_instances, n_columns), SparseRows, or others of as many
         Inputs of the encoder.
     indptr : tensor of shape (n_bags + 1,), int64
         Bag i owns the instances ``indptr[i], ..., indptr[i + 1] - 1``, at least one.
@@ -38,11 +40,11 @@ class Bags:
         features = None if self.features is None else self.features.to(target)
         if isinstance(target, torch.dtype):
             return replace(self, features=features)
-        return Bags(self.instances.to(target), self.indptr.to(target), features)
+        return Bags(to_device(self.instances, target), self.indptr.to(target), features)
 
     @property
     def owner(self) -> Tensor:
         """Bag of each instance, of shape (n_instances,)."""
         numbers = torch.arange(len(self), device=self.indptr.device)
-        n_instances = len(self.instances)
+        n_instances = len(self.instances if self.features is None else self.features)
         return torch.repeat_interleave(numbers, self.indptr.diff(), output_size=n_instances)

@@ -1,9 +1,9 @@
-"""Cutting batches from arrays: rows stay sparse, labels stay ragged, nothing is collated by row."""
+"""Cutting batches from arrays: sparse rows stay sparse, labels stay ragged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sklearn_xlc._csr import joined_ranges
 from sklearn_xlc.batches.bags import Bags
-from sklearn_xlc.batches.sparse_rows import SparseRows
+from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.targets import Targets
 
 
@@ -20,18 +21,22 @@ from sklearn_xlc.batches.targets import Targets
 class Rows:
     """Samples with, where they are known, their labels and weights.
 
-    A sample is a row of X or, with `bags`, several: they travel together.
-
     Parameters
     ----------
-    X : CSR matrix or ndarray of shape (n_samples, n_features), or of (n_instances, n_features)
-    Y : CSR matrix of shape (n_samples, n_labels), or None
-        Indicator of the places of the labels.
-    sample_weight : ndarray of shape (n_samples,), or None
-    sparse : bool
-        Whether batches of X are handed on as :class:`~sklearn_xlc.batches.SparseRows`, or dense.
-    bags : ndarray of shape (n_samples + 1,), or None
-        Sample i owns the rows ``bags[i], ..., bags[i + 1] - 1`` of X, at least one.
+    X : CSR matrix or ndarray of shape (n_samples, n_features), ndarray of str, or Columns
+        Samples. With `bags` these are the instances, of shape (n_instances, ...).
+    Y : CSR matrix of shape (n_samples, n_labels), default=None
+        Indicator of the positions of the labels.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Weights in the loss.
+    sparse : bool, default=False
+        Whether rows of numbers reach `collate` as CSR, rather than dense. A dense X is converted
+        here, once, and not in every batch.
+    bags : ndarray of shape (n_samples + 1,), default=None
+        Sample i is the bag of instances ``X[bags[i]:bags[i + 1]]``, at least one.
+    collate : callable, default=None
+        Makes the inputs of the encoder from the samples of a batch. None:
+        :func:`~sklearn_xlc.batches.collate`.
     """
 
     X: Any
@@ -39,43 +44,66 @@ class Rows:
     sample_weight: np.ndarray | None = None
     sparse: bool = False
     bags: np.ndarray | None = None
+    collate: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sparse and not (sp.issparse(self.X) and self.X.format == "csr"):
+            self.X = sp.csr_matrix(self.X)
 
     def __len__(self) -> int:
         return self.X.shape[0] if self.bags is None else len(self.bags) - 1
 
     def take(self, index: np.ndarray | slice) -> Rows:
         """Samples of `index`."""
-        rows, bags = index, None
+        instances, bags = index, None
         if self.bags is not None:
-            rows, bags = _rows_of_bags(self.bags, index)
-        return Rows(
-            self.X[rows],
-            None if self.Y is None else self.Y[index],
-            None if self.sample_weight is None else self.sample_weight[index],
-            self.sparse,
-            bags,
+            instances, bags = _instances_of_bags(self.bags, index)
+        return replace(
+            self,
+            X=self.X[instances],
+            Y=None if self.Y is None else self.Y[index],
+            sample_weight=None if self.sample_weight is None else self.sample_weight[index],
+            bags=bags,
         )
+
+    def samples(self) -> Any:
+        """X in the form that `collate` reads: CSR, ndarray, list of str or dict of arrays."""
+        if isinstance(self.X, Columns):
+            return self.X.arrays
+        if sp.issparse(self.X):
+            return self.X if self.sparse else self.X.toarray()
+        return self.X.tolist() if self.X.dtype == object else self.X
 
 
 @dataclass
 class Batch:
-    """What a training step sees: inputs, targets, weights."""
+    """A training step's inputs, targets and weights.
 
-    inputs: Tensor | SparseRows | Bags
+    Parameters
+    ----------
+    inputs : Tensor, SparseRows, Bags, or what the encoder's `collate` returns
+    targets : Targets or None
+    sample_weight : tensor of shape (n_samples,) or None
+    n_samples : int
+    """
+
+    inputs: Any
     targets: Targets | None
     sample_weight: Tensor | None
+    n_samples: int
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return self.n_samples
 
     def to(self, device: torch.device) -> Batch:
         """Copy to `device`."""
         if device.type == "cpu":
             return self
         return Batch(
-            self.inputs.to(device),
+            to_device(self.inputs, device),
             None if self.targets is None else self.targets.to(device),
             None if self.sample_weight is None else self.sample_weight.to(device),
+            self.n_samples,
         )
 
 
@@ -85,10 +113,13 @@ class BatchIterator:
     Parameters
     ----------
     rows : Rows
+        Samples to cut.
     batch_size : int
+        Samples a batch; the last batch may have fewer.
     rng : numpy Generator or None
-        Shuffles the rows anew in every pass; None keeps their order.
+        Shuffles the samples anew in every pass; None keeps their order.
     device : torch.device
+        Where the batches go.
     """
 
     def __init__(
@@ -113,8 +144,8 @@ class BatchIterator:
 
 
 def make_batch(rows: Rows) -> Batch:
-    """Tensors of a few rows."""
-    inputs: Any = _sparse_inputs(rows.X) if rows.sparse else _dense_inputs(rows.X)
+    """Tensors of a few samples."""
+    inputs = (rows.collate or collate)(rows.samples())
     if rows.bags is not None:
         inputs = Bags(inputs, torch.from_numpy(rows.bags.astype(np.int64)))
     targets = None
@@ -123,35 +154,12 @@ def make_batch(rows: Rows) -> Batch:
         values = torch.from_numpy(rows.Y.data) if rows.Y.dtype.kind == "f" else None
         targets = Targets(indptr, torch.from_numpy(rows.Y.indices.astype(np.int64)), values)
     weight = None if rows.sample_weight is None else torch.from_numpy(rows.sample_weight)
-    return Batch(inputs, targets, weight)
+    return Batch(inputs, targets, weight, len(rows))
 
 
-def _rows_of_bags(bags: np.ndarray, index: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the bags of `index`, bag after bag, and the pointers of these bags into them."""
-    starts, sizes = bags[:-1][index], np.diff(bags)[index]
-    pointers = np.concatenate([[0], np.cumsum(sizes)])
-    return np.repeat(starts - pointers[:-1], sizes) + np.arange(pointers[-1]), pointers
-
-
-def _dense_inputs(X: Any) -> Tensor:
-    dense = X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
-    # A slice still is the caller's array: it may be read-only, and no encoder may write to it.
-    return torch.from_numpy(dense if dense.flags.owndata else dense.copy())
-
-
-def _sparse_inputs(X: Any) -> SparseRows:
-    X = sp.csr_matrix(X)
-    columns, position = np.unique(X.indices, return_inverse=True)
-    compact = sp.csr_matrix((X.data, position, X.indptr), shape=(X.shape[0], len(columns)))
-    transposed = compact.T.tocsr()
-    as_tensor = torch.from_numpy
-    return SparseRows(
-        indptr=as_tensor(X.indptr.astype(np.int64)),
-        indices=as_tensor(X.indices.astype(np.int64)),
-        data=as_tensor(X.data),
-        columns=as_tensor(columns.astype(np.int64)),
-        t_indptr=as_tensor(transposed.indptr.astype(np.int64)),
-        t_indices=as_tensor(transposed.indices.astype(np.int64)),
-        t_data=as_tensor(transposed.data),
-        n_features=X.shape[1],
-    )
+def _instances_of_bags(
+    bags: np.ndarray, index: np.ndarray | slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Instances of the bags of `index`, bag after bag, and the pointers of these bags into them."""
+    sizes = np.diff(bags)[index]
+    return joined_ranges(bags[:-1][index], sizes), np.concatenate([[0], np.cumsum(sizes)])

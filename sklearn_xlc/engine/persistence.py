@@ -28,7 +28,7 @@ def save_module(module: nn.Module) -> dict[str, Any]:
     return {"version": 1, "skeleton": copy.deepcopy(module, memo), "weights": weights}
 
 
-def load_module(saved: dict[str, Any]) -> nn.Module:
+def load_module(saved: dict[str, Any]) -> Any:
     """Module of a state made by :func:`save_module`, in evaluation mode, on the CPU."""
     if saved["version"] != 1:
         raise ValueError(

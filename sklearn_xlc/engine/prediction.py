@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -14,11 +15,11 @@ from sklearn.utils import check_scalar
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._compat import validate_data
 from sklearn_xlc._config import get_config
-from sklearn_xlc._csr import canonical
 from sklearn_xlc.batches import BatchIterator, Rows
+from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.validation import validate_X
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import DTYPES, numpy_dtype
 
@@ -38,13 +39,15 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     #: Score above which a label is predicted.
     _score_cut: float = 0.0
 
-    def _features(self, X: Any) -> Iterator[tuple[slice, torch.Tensor]]:
+    def _features(self, X: Any) -> Iterator[tuple[slice, Any]]:
         """Features of validated samples (rows of an array, or :class:`Rows`), batch by batch."""
         net = self.net_
         rows = X if isinstance(X, Rows) else Rows(X)
-        X = rows.X.astype(numpy_dtype(net.module_), copy=False)
-        rows = Rows(X, sparse=self._sparse_inputs, bags=rows.bags)
-        batch_size = max(1, PREDICT_BATCH * len(rows) // max(1, X.shape[0]))
+        if rows.X.dtype != object:
+            rows = replace(rows, X=rows.X.astype(numpy_dtype(net.module_), copy=False))
+        n_instances = max(1, rows.X.shape[0])
+        rows = inputs_for(net.module_.encoder, rows, self._sparse_inputs)
+        batch_size = max(1, PREDICT_BATCH * len(rows) // n_instances)
         start = 0
         for batch in BatchIterator(rows, batch_size, None, torch.device(net.device)):
             stop = start + len(batch)
@@ -53,7 +56,7 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
-        return canonical(validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False))
+        return validate_X(self, X, DTYPES, reset=False)
 
     def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Label ids and scores of validated rows, both (n_samples, k)."""

@@ -66,10 +66,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
         up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
-        features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
-        copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
-        batches as :class:`~sklearn_xlc.batches.SparseRows`. None: a multilayer perceptron.
+        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
+        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
+        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
+        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
         rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the

@@ -15,8 +15,10 @@ from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
-from sklearn_xlc.engine.fitting import SMALL_DATA, BaseXLCClassifier, _Data
+from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.net import SMALL_DATA
+from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.groups._counts import (
@@ -88,10 +90,10 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
         up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
-        features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
-        copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
-        batches as :class:`~sklearn_xlc.batches.SparseRows`. None: a multilayer perceptron.
+        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
+        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
+        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
+        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
         rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
@@ -346,7 +348,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         sample_weight: Any,
         code: LabelCode | None,
         reset: bool = True,
-    ) -> _Data:
+    ) -> TrainingData:
         X, groups = X
         X = self._validate_X(X, reset)
         y_of_bags, counts = split_counts(y)
@@ -356,7 +358,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         if sample_weight is not None:
             like = X if isinstance(sample_weight, Real) else sample_weight
             sample_weight = _check_sample_weight(
-                sample_weight, like, dtype=X.dtype, ensure_non_negative=True
+                sample_weight, like, dtype=model_dtype(X), ensure_non_negative=True
             )
             sample_weight = bags.per_group(sample_weight, "sample_weight")
         code = code or code_of(y, checked)
@@ -368,9 +370,11 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             counts = bags.per_group(counts, "y")
             check = check_group_counts if self._counts else cap_counts
             Y = repeat_labels(check(counts, bags))
-        return self._placed(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
+        return self._training_data(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
 
-    def _start(self, data: _Data, train: Rows | None, rng: np.random.RandomState) -> EncoderHead:
+    def _start(
+        self, data: TrainingData, train: Rows | None, rng: np.random.RandomState
+    ) -> EncoderHead:
         rows = data.rows if train is None else train
         self._bag_size = rows.X.shape[0] / len(rows)
         module = super()._start(data, train, rng)
@@ -382,6 +386,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     def _learn_embeddings(self, rows: Rows, seed: int) -> np.ndarray:
         """Label embeddings of bags, of shape (n_labels, n_features)."""
+        check_numbers(rows.X, "attention other than attention=None")
         n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
         self._check_dense(n_labels, n_features, rows.X.dtype, "attention=None")
         if isinstance(self.attention, str):
@@ -423,9 +428,6 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
-
-    def _dropout(self, rows: Rows) -> float:
-        return super()._dropout(Rows(rows.X, sparse=rows.sparse))
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
-from sklearn_xlc.engine.fitting import BaseXLCClassifier, _Data
+from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import (
     CascadeHead,
     FlatHead,
@@ -115,10 +116,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
         up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of rows, a tensor of shape (n_rows, n_features_in), into
-        features (n_rows, n_outputs); or a function of `n_features_in` that makes one. It is
-        copied, never changed. A module with an attribute ``accepts_sparse = True`` is given sparse
-        batches as :class:`~sklearn_xlc.batches.SparseRows`. None: a multilayer perceptron.
+        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
+        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
+        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
+        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
         rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
@@ -373,10 +374,12 @@ class MultiHeadClassifier(BaseXLCClassifier):
             )
         return lengths
 
-    def _order_labels(self, data: _Data, rng: np.random.RandomState) -> np.ndarray | None:
+    def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
         if isinstance(self.label_order, str) and self.label_order == "given":
             return None
         rows = data.rows
+        if isinstance(self.label_order, str) and self.label_order == "clustered":
+            check_numbers(rows.X, "label_order='clustered'")
         lengths = self._lengths(data.code)
         try:
             return label_order(

@@ -1,4 +1,4 @@
-"""Training engine: one optimiser, a skorch net, callbacks."""
+"""Training: a skorch net, its optimiser, callbacks."""
 
 from sklearn_xlc.training.callbacks import (
     CollapseMonitor,

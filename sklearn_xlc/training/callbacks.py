@@ -12,11 +12,13 @@ import torch
 from skorch.callbacks import Callback
 
 from sklearn_xlc.batches import BatchIterator, Rows
+from sklearn_xlc.encoders import accepted_forms
 from sklearn_xlc.metrics import neural_collapse
+from sklearn_xlc.training.devices import numpy_dtype
 
 
 def copied(callbacks: Any) -> list[Any]:
-    """Copies of the caller's callbacks, which training changes; refuses what is none."""
+    """Deep copies of the user's callbacks; raises TypeError for entries that are not callbacks."""
     for entry in callbacks or []:
         callback = entry[-1] if isinstance(entry, tuple) and entry else entry
         kind = callback if isinstance(callback, type) else type(callback)
@@ -42,13 +44,13 @@ class CosineSchedule(Callback):
         self.n_steps, self.warmup = n_steps, warmup
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Begin, or go on where a loaded checkpoint ended."""
+        """Start at step 0, or after the steps of a loaded checkpoint."""
         self.step_ = sum(row["train_batch_count"] for row in net.history)
 
     def on_batch_begin(
         self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any
     ) -> None:
-        """Scale the rates for the step to come."""
+        """Scale each group's peak rate for the next step."""
         if not training:
             return
         n_warmup = max(1, round(self.warmup * self.n_steps))
@@ -62,13 +64,13 @@ class CosineSchedule(Callback):
         self.step_ += 1
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Put the rates back, for a training that goes on."""
+        """Restore the learning rates, for `partial_fit`."""
         for group in net.optimizer_.param_groups:
             group["lr"] = group["peak_lr"]
 
 
 class WeightAveraging(Callback):
-    """Keep an average of the weights and put it in place when training ends.
+    """Average the weights, and replace them by the average when training ends.
 
     Parameters
     ----------
@@ -101,21 +103,21 @@ class WeightAveraging(Callback):
     def on_batch_end(
         self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any
     ) -> None:
-        """Take in a step (ema)."""
+        """Update the moving average (ema)."""
         if training and self.method == "ema":
             self.count_ += 1
-            # The average of few steps must not lean on the first.
+            # A plain mean at first, so that the initial weights do not dominate.
             self._include(net, max(1 - self.decay, 1 / self.count_))
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Take in an epoch (swa)."""
+        """Update the mean over epochs (swa)."""
         self.epoch_ += 1
         if self.method == "swa" and self.epoch_ > 0.75 * self.max_epochs:
             self.count_ += 1
             self._include(net, 1 / self.count_)
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Use the average."""
+        """Load the average into the module."""
         if self.average_:
             net.module_.load_state_dict(self.average_)
             self.average_ = {}
@@ -124,15 +126,15 @@ class WeightAveraging(Callback):
 class CollapseMonitor(Callback):
     """Record the measures of neural collapse after every epoch.
 
-    They go into the history of the net, as ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3`` and
-    ``ncm_2``, ``ncm_3``, ... for every number of labels that rows have. ``nc2_weights`` and ``nc3``
-    are those of :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`, and NaN for other classifiers.
-    The rows are not saved with a model.
+    The history of the net receives ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3`` and ``ncm_2``,
+    ``ncm_3``, ... for every number of labels that samples have. ``nc2_weights`` and ``nc3`` are
+    NaN but for :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. The samples are not saved with a
+    model.
 
     Parameters
     ----------
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Rows to watch, such as some of the training rows.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), or list of str
+        Samples to watch, such as some of the training samples.
     y : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_labels)
         Their labels: integer class ids from 0 on, or an indicator.
 
@@ -162,16 +164,16 @@ class CollapseMonitor(Callback):
         return {"X": None, "y": None}
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Measure; a monitor that was saved and loaded has nothing to measure on."""
+        """Measure, unless the monitor was loaded from a file, which holds no samples."""
         if self.X is None:
             return
-        head = net.module_.head
+        head, encoder = net.module_.head, net.module_.encoder
         parameter = next(net.module_.parameters())
-        is_sparse = sp.issparse(self.X)
-        X = self.X.tocsr() if is_sparse else np.asarray(self.X)
-        dtype = torch.empty(0, dtype=parameter.dtype).numpy().dtype
-        accepts = is_sparse and getattr(net.module_.encoder, "accepts_sparse", False)
-        rows = Rows(X.astype(dtype, copy=False), sparse=accepts)
+        X = self.X.tocsr() if sp.issparse(self.X) else np.asarray(self.X)
+        is_text = X.dtype.kind in "UO"
+        X = X.astype(object if is_text else numpy_dtype(net.module_), copy=False)
+        sparse = sp.issparse(X) and "csr" in accepted_forms(encoder)
+        rows = Rows(X, sparse=sparse, collate=getattr(encoder, "collate", None))
         inputs = getattr(head, "inputs", lambda features: features)
         with torch.inference_mode():
             batches = BatchIterator(rows, net.batch_size, None, parameter.device)

@@ -16,10 +16,18 @@ TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch
 
 
 def numpy_dtype(module: nn.Module) -> np.dtype:
+    """NumPy type of the parameters of a module."""
     return np.dtype(str(next(module.parameters()).dtype).removeprefix("torch."))
 
 
 def resolve_device(device: Any) -> str:
+    """Name of the device to use now; a missing GPU is warned of and replaced by the CPU.
+
+    Raises
+    ------
+    ValueError
+        If `device` is neither "auto" nor a torch device of this machine.
+    """
     if str(device) == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -39,7 +47,7 @@ def resolve_device(device: Any) -> str:
 
 @contextlib.contextmanager
 def seeded(rng: np.random.RandomState) -> Iterator[None]:
-    """Seed torch for a block and give the caller's generator back as it was."""
+    """Seed torch for a block; the caller's generator is restored after it."""
     with torch.random.fork_rng():
         torch.manual_seed(rng.randint(2**31 - 1))
         yield

@@ -12,13 +12,10 @@ from skorch import NeuralNet
 from skorch.callbacks import EarlyStopping
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
+from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows
 from sklearn_xlc.heads import Head
-from sklearn_xlc.training.optimizer import RULES, RowOptimizer
-
-#: Rate of row-wise Adagrad on the input layer, relative to Adam's on the rest: 0.1 where Adam has
-#: 0.002. Its first step moves an entry by its rate, but later ones shrink with the row's history.
-INPUT_RATE = 50.0
+from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.parameter_groups import parameter_groups
 
 
 class EncoderHead(nn.Module):
@@ -27,7 +24,7 @@ class EncoderHead(nn.Module):
     Parameters
     ----------
     encoder : Module
-        Maps a batch of inputs to features of shape (n_rows, n_features).
+        Maps a batch of inputs to features of shape (n_samples, n_features).
     head : Head
         Owns the output space.
     """
@@ -36,7 +33,7 @@ class EncoderHead(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def forward(self, inputs: Tensor | SparseRows | Bags) -> Any:
+    def forward(self, inputs: Any) -> Any:
         """Features of the inputs; of bags, those of their instances, beside them."""
         if isinstance(inputs, Bags):
             return replace(inputs, features=self.encoder(inputs.instances))
@@ -44,22 +41,51 @@ class EncoderHead(nn.Module):
 
 
 class XLCNet(NeuralNet):
-    """skorch net over ragged batches; loops, callbacks, history and checkpoints stay skorch's.
+    """skorch net that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
+
+    A classifier builds one in `fit` and keeps it as ``net_``. Loops, callbacks, history and
+    checkpoints are skorch's; the net brings its own batches, optimiser and training step.
 
     Parameters
     ----------
     module : EncoderHead
-        Built already, so that skorch never makes a second copy.
+        Module to train, in place: skorch makes no copy of it.
     rng : numpy Generator
-        Order of the training rows.
-    validation : Rows or None
-        Rows held out for `valid_loss`.
-    precision : {"float32", "bfloat16"}
-        "bfloat16" runs the encoder under autocast; the head knows its own precision.
-    optimizer_rule : str
-        Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
+        Order of the training samples.
+    validation : Rows, default=None
+        Samples held out for ``valid_loss``.
+    precision : {"float32", "bfloat16"}, default="float32"
+        "bfloat16" runs the encoder under autocast; the head has a precision of its own.
+    optimizer_rule : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
+        Update rule of each kind of parameter, see
+        :data:`~sklearn_xlc.training.optimizer.RULES`.
     **kwargs
-        See :class:`skorch.NeuralNet`.
+        Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
+        `device`, `callbacks` and ``optimizer__weight_decay``.
+
+    Attributes
+    ----------
+    module_ : EncoderHead
+        The module.
+    optimizer_ : RowOptimizer
+        Optimiser, whose groups hold their peak rates as ``peak_lr``.
+    history : skorch.history.History
+        A row for each epoch, with ``train_loss`` and, given `validation`, ``valid_loss``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from sklearn_xlc.batches import Rows
+    >>> from sklearn_xlc.encoders import MLPEncoder
+    >>> from sklearn_xlc.heads import FlatHead
+    >>> from sklearn_xlc.training import EncoderHead, XLCNet
+    >>> rows = Rows(np.eye(6, dtype=np.float32), sp.csr_matrix(np.eye(6)))
+    >>> module = EncoderHead(MLPEncoder(6, (4,), sparse=False), FlatHead(4, 6, multilabel=False))
+    >>> rng = np.random.default_rng(0)
+    >>> net = XLCNet(module, rng=rng, max_epochs=3, verbose=0, callbacks__print_log=None)
+    >>> len(net.fit(rows).history)
+    3
     """
 
     def __init__(
@@ -85,35 +111,15 @@ class XLCNet(NeuralNet):
         return self
 
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:  # noqa: D102
-        encoder, head = self.module_.encoder, self.module_.head
-        fused = head.fused_parameters()
-        rows = head.row_parameters()
-        inputs: list[nn.Parameter] = getattr(encoder, "row_parameters", list)()
-        special = {*fused, *rows, *inputs}
-        dense_rule, input_rule = RULES[self.optimizer_rule]
-        lr, decay = self.lr, self._kwargs_decay()
-        input_lr = lr * INPUT_RATE if input_rule != dense_rule else lr
-        plain = [p for p in self.module_.parameters() if p not in special]
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in plain if p.ndim > 1], "rule": dense_rule, "weight_decay": decay},
-            {"params": [p for p in plain if p.ndim <= 1], "rule": dense_rule},
-            {"params": rows, "rule": dense_rule, "weight_decay": decay},
-            {"params": inputs, "rule": input_rule, "lr": input_lr, "weight_decay": decay},
-            {
-                "params": [p for p in fused if p.ndim > 1],
-                "rule": dense_rule,
-                "fused": True,
-                "weight_decay": decay,
-            },
-            {"params": [p for p in fused if p.ndim <= 1], "rule": dense_rule, "fused": True},
-        ]
-        self.optimizer_ = RowOptimizer([g for g in groups if g["params"]], lr=lr)
+        decay = self.get_params_for("optimizer").get("weight_decay", 0.0)
+        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay)
+        self.optimizer_ = RowOptimizer(groups, lr=self.lr)
         for group in self.optimizer_.param_groups:
             group["peak_lr"] = group["lr"]
         return self
 
     def partial_fit(self, X: Rows, y: Any = None, classes: Any = None, **fit_params: Any) -> XLCNet:
-        """Train; other than in skorch, only early stopping ends it quietly, not an interrupt."""
+        """Train. Unlike in skorch an interrupt is raised, unless it is that of early stopping."""
         if not self.initialized_:
             self.initialize()
         self.notify("on_train_begin", X=X, y=y)
@@ -126,22 +132,22 @@ class XLCNet(NeuralNet):
         return self
 
     def _stopped_early(self) -> bool:
-        """Whether the last interrupt was skorch's way of stopping early."""
+        """Whether the last interrupt was raised by skorch to stop early."""
         rules = [callback for _, callback in self.callbacks_ if isinstance(callback, EarlyStopping)]
         return any(rule.misses_ == rule.patience for rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
-        """Run the epochs that are left: a checkpoint that was loaded has some behind it."""
+        """Run the remaining epochs: all of them, or those after a loaded checkpoint."""
         done = len(self.history)
         if done:
-            # The epochs to come must not draw the orders and dropout masks of those behind.
+            # Remaining epochs must not repeat the orders and dropout masks of finished ones.
             self.rng = np.random.default_rng(self.rng.integers(2**31, size=done + 1)[-1])
             torch.manual_seed(int(self.rng.integers(2**31)))
-        left = max(0, self.max_epochs - done)
-        return super().fit_loop(X, y, epochs=left, **kwargs)
+        remaining = max(0, self.max_epochs - done)
+        return super().fit_loop(X, y, epochs=remaining, **kwargs)
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
-        """Begin an epoch, unless the last one went wrong."""
+        """Begin an epoch; raise if the last one diverged."""
         self.check_loss()
         super().on_epoch_begin(net, **kwargs)
 
@@ -184,7 +190,7 @@ class XLCNet(NeuralNet):
             return self.module_(batch.inputs).to(_dtype(self.module_))
 
     def check_loss(self) -> None:
-        """Refuse a last loss that is infinite or not a number."""
+        """Raise if the last training loss is not finite."""
         loss = float(self.history[-1, "train_loss"]) if self.history else 0.0
         if not np.isfinite(loss):
             raise ValueError(
@@ -195,9 +201,6 @@ class XLCNet(NeuralNet):
     def _loss(self, batch: Batch, update: Any = None) -> Tensor:
         features = self.infer(batch).to(_dtype(self.module_))
         return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
-
-    def _kwargs_decay(self) -> float:
-        return self.get_params_for("optimizer").get("weight_decay", 0.0)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision == "float32":

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sklearn_xlc.batches import BatchIterator, Rows, make_batch
+from sklearn_xlc.batches import BatchIterator, Columns, Rows, make_batch
 
 CPU = torch.device("cpu")
 
@@ -41,7 +41,7 @@ def test_batches_in_order_are_the_rows(batch_size, as_csr, sparse):
     batches = list(BatchIterator(rows, batch_size, None, CPU))
     assert len(batches) == len(BatchIterator(rows, batch_size, None, CPU)) == -(-23 // batch_size)
     assert {len(batch) for batch in batches[:-1]} <= {batch_size}
-    X = rows.X.toarray() if as_csr else rows.X
+    X = rows.X.toarray() if sp.issparse(rows.X) else rows.X
     np.testing.assert_array_equal(np.concatenate([densify(batch) for batch in batches]), X)
     found = np.concatenate([targets(batch) for batch in batches])
     np.testing.assert_array_equal(found, rows.Y.toarray())
@@ -70,18 +70,6 @@ def test_shuffled_batches_hold_every_row_once_with_its_labels_and_weight(sparse)
     again = BatchIterator(rows, 5, np.random.default_rng(0), CPU)
     first = np.concatenate([densify(batch)[:, 0] for batch in again])
     np.testing.assert_array_equal(first, orders[0])
-
-
-def test_a_sparse_batch_carries_its_transpose():
-    X = sp.random(6, 30, 0.1, format="csr", random_state=0)
-    rows = make_batch(Rows(X, sparse=True)).inputs
-    np.testing.assert_array_equal(rows.columns, np.unique(X.indices))
-    parts = (rows.t_data.numpy(), rows.t_indices.numpy(), rows.t_indptr.numpy())
-    transposed = sp.csr_matrix(parts, shape=(len(rows.columns), 6)).toarray()
-    np.testing.assert_array_equal(transposed, X.toarray().T[rows.columns])
-    assert {t.dtype for t in (rows.indptr, rows.indices, rows.columns, rows.t_indices)} == {
-        torch.int64
-    }
 
 
 @pytest.mark.parametrize("make", [sp.csr_matrix, sp.csr_array, sp.csc_matrix])
@@ -129,3 +117,41 @@ def test_batches_move():
     moved = batch.to(torch.device("meta"))
     tensors = [moved.inputs.data, moved.targets.ids, moved.sample_weight]
     assert all(tensor.is_meta for tensor in tensors)
+
+
+def test_mostly_empty_rows_become_csr_once():
+    rows = Rows(np.eye(9), sparse=True)
+    assert sp.issparse(rows.X)
+    assert rows.take(slice(2, 5)).X.shape == (3, 9)
+    assert Rows(rows.X, sparse=True).X is rows.X
+    assert isinstance(Rows(np.eye(9)).X, np.ndarray)
+
+
+@pytest.mark.parametrize(
+    "X, seen",
+    [
+        (np.array(["a", "b", "c"], dtype=object), ["c", "a"]),
+        (Columns({"n": [1, 2, 3]}), {"n": np.array([3, 1])}),
+    ],
+    ids=["text", "mapping"],
+)
+def test_other_samples_reach_the_encoder_s_collate(X, seen):
+    def keep(samples):
+        return samples
+
+    batch = make_batch(Rows(X, collate=keep).take(np.array([2, 0])))
+    assert batch.inputs == seen if isinstance(seen, list) else list(batch.inputs) == ["n"]
+    assert len(batch) == 2
+    if isinstance(seen, dict):
+        np.testing.assert_array_equal(batch.inputs["n"], seen["n"])
+
+
+def test_bags_are_taken_whole():
+    rows = Rows(np.arange(6.0)[:, None], bags=np.array([0, 1, 4, 6]))
+    assert len(rows) == 3
+    part = rows.take(np.array([2, 0]))
+    np.testing.assert_array_equal(part.X[:, 0], [4, 5, 0])
+    np.testing.assert_array_equal(part.bags, [0, 2, 3])
+    batch = make_batch(part)
+    assert len(batch) == len(batch.inputs) == 2
+    assert batch.inputs.owner.tolist() == [0, 0, 1]

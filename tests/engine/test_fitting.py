@@ -18,8 +18,6 @@ from torch import nn
 from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows, SparseRows, make_batch
-from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.fitting import frequency, output_width
 
 N_LABELS = 9
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
@@ -245,6 +243,15 @@ def test_early_stopping_keeps_the_best_epoch():
     assert int(np.argmin(valid_loss)) == clf.n_iter_ - 1 - 2
 
 
+@pytest.mark.parametrize("label_order", ["given", "random"])
+@pytest.mark.parametrize("density", [0.05, 0.5])
+def test_the_held_out_loss_is_that_of_the_labels(label_order, density):
+    X, y = np.tile(make_X(density), (4, 1)), np.tile(make_y(False), 4)
+    clf = quick(early_stopping=True, max_epochs=100, label_order=label_order)
+    clf.fit(X, y)  # held-out samples have copies among the others
+    assert clf.net_.history[-1, "valid_loss"] < 0.3 < np.log(N_LABELS)
+
+
 @pytest.mark.parametrize("method", ["swa", "ema"])
 def test_average_weights(method):
     X, y = make_X(0.5), make_y(False)
@@ -348,7 +355,7 @@ def make_encoder(n_features):
 class Recorder(nn.Linear):
     """A linear layer on sparse rows that remembers what it was given."""
 
-    accepts_sparse = True
+    accepts = ("dense", "csr")
 
     def forward(self, rows):
         self.seen = type(rows)
@@ -441,20 +448,3 @@ def test_nothing_of_the_size_of_rows_times_labels_is_allocated():
     command = [sys.executable, "-c", MEASURE]
     grown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert int(grown) * 1024 < 200e6
-
-
-def test_frequency():
-    Y = sp.csr_matrix([[1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 0, 0]])
-    X = np.zeros((4, 1))
-    np.testing.assert_allclose(frequency(Rows(X, Y)), [0.75, 0.5, 1e-6], rtol=1e-6)
-    weight = np.array([1.0, 0.0, 3.0, 0.0])
-    np.testing.assert_allclose(frequency(Rows(X, Y, weight)), [0.25, 0.75, 1e-6], rtol=1e-6)
-
-
-def test_output_width():
-    rows = Rows(np.zeros((3, 4), dtype=np.float32))
-    assert output_width(nn.Linear(4, 6), rows) == 6
-    assert output_width(MLPEncoder(4, (5, 2)), rows) == 2
-    assert output_width(nn.Linear(4, 6), Rows(np.zeros((1, 4)))) == 6
-    with pytest.raises(ValueError, match=r"encoder cannot read 2 row\(s\) of 4 columns"):
-        output_width(nn.Linear(5, 6), rows)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from _factories import QUICK
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.engine.fitting import RARE
+from sklearn_xlc.engine.building import RARE
 from sklearn_xlc.engine.prediction import best_f1_cut
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
 

@@ -9,9 +9,8 @@ from torch import nn
 
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.heads import CascadeHead, FlatHead
+from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead, XLCNet
-from sklearn_xlc.training.net import INPUT_RATE
 
 
 def make_rows(n_rows=20):
@@ -53,41 +52,14 @@ def test_fit_records_every_epoch():
     assert net.module_ is net.module  # never a second copy
 
 
-def groups_of(net):
-    net.initialize()
-    return {
-        id(p): {key: group[key] for key in ("rule", "fused", "weight_decay", "lr")}
-        for group in net.optimizer_.param_groups
-        for p in group["params"]
+def test_groups_keep_their_peak_rates():
+    net = make_net(optimizer__weight_decay=0.1).initialize()
+    groups = net.optimizer_.param_groups
+    assert {id(p) for group in groups for p in group["params"]} == {
+        id(p) for p in net.module_.parameters()
     }
-
-
-@pytest.mark.parametrize("rule", ["adam", "mixed", "adagrad", "sgd"])
-def test_every_parameter_is_in_one_group(rule):
-    for head in (FlatHead(4, 5, False), CascadeHead(4, 5, True, (3, 2), 4)):
-        net = make_net(head, MLPEncoder(6, (4,)), optimizer_rule=rule, optimizer__weight_decay=0.1)
-        groups = groups_of(net)
-        assert len(groups) == sum(len(g["params"]) for g in net.optimizer_.param_groups)
-        assert set(groups) == {id(p) for p in net.module_.parameters()}
-        for p in net.module_.parameters():
-            assert groups[id(p)]["weight_decay"] == (0.1 if p.ndim > 1 else 0.0)
-
-
-def test_mixed_is_adam_with_row_wise_adagrad_for_a_sparse_input_layer():
-    head = CascadeHead(4, 5, True, (3, 2), 4)
-    net = make_net(head, MLPEncoder(6, (4,), sparse=True), optimizer_rule="mixed")
-    groups = groups_of(net)
-    module = net.module_
-    for p in module.parameters():
-        sparse = p is module.encoder.input.weight
-        assert groups[id(p)]["rule"] == ("adagrad" if sparse else "adam")
-        assert groups[id(p)]["lr"] == pytest.approx(0.01 * (INPUT_RATE if sparse else 1))
-    flat = make_net(
-        FlatHead(4, 5, False), MLPEncoder(6, (4,), sparse=False), optimizer_rule="mixed"
-    )
-    groups = groups_of(flat)
-    assert groups[id(flat.module_.encoder.input.weight)]["rule"] == "adam"
-    assert groups[id(flat.module_.head.weight)]["fused"]
+    assert all(group["peak_lr"] == group["lr"] == 0.01 for group in groups)
+    assert {group["weight_decay"] for group in groups} == {0.0, 0.1}
 
 
 def test_a_fused_head_trains_as_an_ordinary_one():

@@ -1,8 +1,8 @@
-"""Encoders: modules that turn a batch of rows into features of shape (batch, n_outputs)."""
+"""A multilayer perceptron whose first layer reads CSR rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.encoders._base import Encoder
 
 
 class _SparseLinear(torch.autograd.Function):
@@ -29,24 +30,24 @@ class _SparseLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        rows = ctx.rows
-        # d(rows @ W)/dW = rows' @ grad: one bag a column, summing the rows that hold it.
+        by_column = ctx.rows.transpose
+        # d(rows @ W)/dW = rows' @ grad: one bag a column, summing the samples that hold it.
         grad = F.embedding_bag(
-            rows.t_indices,
+            by_column.indices,
             grad_outputs[0].contiguous(),
-            rows.t_indptr,
+            by_column.indptr,
             mode="sum",
-            per_sample_weights=rows.t_data,
+            per_sample_weights=by_column.data,
             include_last_offset=True,
         )
         sparse = torch.sparse_coo_tensor(
-            rows.columns[None].long(), grad, ctx.shape, is_coalesced=True, check_invariants=False
+            by_column.columns[None], grad, ctx.shape, is_coalesced=True, check_invariants=False
         )
         return sparse, None
 
 
 class InputLinear(nn.Module):
-    """Linear layer whose input is dense or :class:`SparseRows`.
+    """Linear layer whose input is dense or :class:`~sklearn_xlc.batches.SparseRows`.
 
     The weight is stored as (n_features, n_outputs), one row a column of X, so that a sparse
     batch reads and updates only the rows of the columns it holds.
@@ -71,17 +72,17 @@ class InputLinear(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
-        """Map rows to outputs of shape (n_rows, n_outputs)."""
+        """Map a batch to outputs of shape (n_samples, n_outputs)."""
         if isinstance(rows, SparseRows):
             return _SparseLinear.apply(self.weight, rows) + self.bias
         return torch.addmm(self.bias, rows, self.weight)
 
 
-class MLPEncoder(nn.Module):
+class MLPEncoder(Encoder):
     """Multilayer perceptron that reads CSR rows without densifying them.
 
     Each layer is linear, layer normalisation, ReLU, dropout. Layer normalisation works on one
-    row at a time, so it composes with sample weights; with the row-wise Adagrad of the input
+    sample at a time, so it composes with sample weights; with the row-wise Adagrad of the input
     layer it was worth more than any added width (see the documentation of the engine).
 
     Parameters
@@ -98,8 +99,8 @@ class MLPEncoder(nn.Module):
 
     Attributes
     ----------
-    accepts_sparse : bool
-        True: sparse batches arrive as :class:`SparseRows`.
+    accepts : tuple
+        ``("dense", "csr")``: sparse batches arrive as :class:`~sklearn_xlc.batches.SparseRows`.
     n_outputs : int
         Number of features.
 
@@ -111,7 +112,7 @@ class MLPEncoder(nn.Module):
     torch.Size([3, 8])
     """
 
-    accepts_sparse = True
+    accepts: Collection[str] = ("dense", "csr")
 
     def __init__(
         self,
@@ -132,11 +133,11 @@ class MLPEncoder(nn.Module):
         self.n_outputs, self.sparse = width, sparse
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """Parameters whose gradient touches few rows a batch and arrives as a sparse tensor."""
+        """The input layer's table, where batches are sparse."""
         return [self.input.weight] if self.sparse else []
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
-        """Features of shape (n_rows, n_outputs)."""
+        """Features of shape (n_samples, n_outputs)."""
         return self.layers(self.input(rows))
 
 

@@ -1,0 +1,106 @@
+"""An encoder of strings: hashed words and phrases, no vectorizer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from zlib import crc32
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._csr import unit_rows
+from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.encoders.mlp import MLPEncoder
+
+_WORD = re.compile(r"\w+")
+
+
+def words(text: str) -> list[str]:
+    """Words of a text, in lower case: letters, digits and underscores."""
+    return _WORD.findall(text.lower())
+
+
+class TextEncoder(MLPEncoder):
+    """Multilayer perceptron over hashed tokens: strings in, without a vectorizer.
+
+    The tokens of a text, and phrases of several, are hashed to the rows of a table, whose weighted
+    sum is the first hidden layer. A token counts ``1 + log(occurrences)``, and the weights of a
+    text have norm one. There is no vocabulary: nothing is learnt from the texts before training,
+    and `partial_fit` takes texts with new words. Pass the class, or a `functools.partial` of it, as
+    `encoder`, so that its weights are drawn under the `random_state` of the classifier.
+
+    Parameters
+    ----------
+    n_buckets : int, default=2**18
+        Rows of the table. Tokens that share a row cannot be told apart.
+    hidden_layer_sizes : sequence of int, default=(256,)
+        Widths of the hidden layers, at least one.
+    dropout : float, default=0.5
+        Share of the features dropped while training.
+    ngram_range : pair of int, default=(1, 1)
+        Least and largest number of tokens of a phrase; ``(1, 2)`` adds pairs of neighbours.
+    tokenizer : callable, default=None
+        Turns a text into a list of tokens (str). None: words in lower case. A classifier that is
+        to be saved needs a function that can be pickled.
+
+    Attributes
+    ----------
+    accepts : tuple
+        ``("text",)``.
+    n_outputs : int
+        Number of features.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.encoders import TextEncoder
+    >>> texts = ["a body of salt water", "an animal that barks", "a stream of water"] * 10
+    >>> y = ["water", "animal", "water"] * 10
+    >>> encoder = partial(TextEncoder, hidden_layer_sizes=(16,), ngram_range=(1, 2))
+    >>> clf = MultiHeadClassifier(encoder=encoder, max_epochs=20, random_state=0).fit(texts, y)
+    >>> clf.predict(["salt water", "an animal"]).tolist()
+    ['water', 'animal']
+    """
+
+    accepts = ("text",)
+
+    def __init__(
+        self,
+        n_buckets: int = 2**18,
+        hidden_layer_sizes: Sequence[int] = (256,),
+        dropout: float = 0.5,
+        ngram_range: tuple[int, int] = (1, 1),
+        tokenizer: Callable[[str], Iterable[str]] | None = None,
+    ) -> None:
+        if not 1 <= ngram_range[0] <= ngram_range[1]:
+            raise ValueError(
+                f"ngram_range must be two numbers of tokens, the lesser first, got {ngram_range}"
+            )
+        super().__init__(n_buckets, hidden_layer_sizes, dropout)
+        self.n_buckets, self.ngram_range = n_buckets, ngram_range
+        self.tokenizer = words if tokenizer is None else tokenizer
+
+    def collate(self, samples: Sequence[str]) -> SparseRows:
+        """CSR rows of hashed tokens, of shape (n_samples, n_buckets)."""
+        rows = [self._buckets(text) for text in samples]
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        indices = np.fromiter((bucket for row in rows for bucket in row), np.int64, indptr[-1])
+        counts = sp.csr_matrix(
+            (np.ones(len(indices)), indices, indptr), shape=(len(rows), self.n_buckets)
+        )
+        counts.sum_duplicates()
+        counts.data = 1 + np.log(counts.data)
+        dtype = str(self.input.weight.dtype).removeprefix("torch.")
+        return SparseRows.from_csr(unit_rows(counts).astype(dtype))
+
+    def _buckets(self, text: str) -> list[int]:
+        """Row of the table of each token and phrase of a text."""
+        tokens = list(self.tokenizer(text))
+        least, largest = self.ngram_range
+        phrases = tokens if least == 1 else []
+        for size in range(max(2, least), largest + 1):
+            phrases = phrases + [" ".join(run) for run in zip(*(tokens[i:] for i in range(size)))]
+        # CRC-32 is the same in every process and on every machine, other than `hash`.
+        return [crc32(phrase.encode()) % self.n_buckets for phrase in phrases]

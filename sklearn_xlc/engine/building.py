@@ -1,0 +1,112 @@
+"""Building encoders, and what a head learns of the data before training."""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_scalar
+from torch import nn
+
+from sklearn_xlc._csr import is_mostly_zeros
+from sklearn_xlc.batches import Rows, make_batch
+from sklearn_xlc.encoders import MLPEncoder, accepted_forms
+from sklearn_xlc.engine.validation import model_dtype
+from sklearn_xlc.training.devices import TORCH_DTYPES
+
+#: Label frequencies are not taken to be below this when a head starts from them.
+RARE = 1e-6
+
+
+def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -> MLPEncoder:
+    """Perceptron with checked layer sizes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `sizes` are not positive integers, at least one.
+    """
+    sizes = np.atleast_1d(sizes).tolist()
+    if not sizes:
+        raise ValueError("hidden_layer_sizes is empty; give at least one width")
+    for size in sizes:
+        check_scalar(size, "hidden_layer_sizes", Integral, min_val=1)
+    return MLPEncoder(n_features, sizes, dropout, sparse)
+
+
+def user_encoder(encoder: Any, X: Any) -> nn.Module:
+    """Copy of the user's module, or what the user's function makes for the columns of X.
+
+    Raises
+    ------
+    TypeError
+        If the function does not return a module.
+    """
+    if isinstance(encoder, nn.Module):
+        return copy.deepcopy(encoder)
+    made = encoder(*X.shape[1:])  # strings and mappings have no columns
+    if not isinstance(made, nn.Module):
+        raise TypeError(
+            "encoder must be a torch.nn.Module or a function of n_features that returns one, but "
+            f"it returned {type(made).__name__}"
+        )
+    return made
+
+
+def reads_sparse(encoder: Any, X: Any) -> bool:
+    """Whether an encoder, or the encoders of a class, are given X as CSR: by its zeros alone."""
+    accepts = accepted_forms(encoder)
+    if "csr" not in accepts or X.dtype == object:
+        return False
+    return "dense" not in accepts or is_mostly_zeros(X)
+
+
+def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
+    """Samples, without labels, that batches for an encoder are cut from."""
+    collate = getattr(encoder, "collate", None)
+    return Rows(rows.X, sparse=sparse, bags=rows.bags, collate=collate)
+
+
+def output_width(encoder: nn.Module, rows: Rows) -> int:
+    """Number of features, as the encoder says or as seen on two samples.
+
+    Raises
+    ------
+    ValueError
+        If the encoder raises RuntimeError on two samples, or does not return (2, n_outputs).
+    """
+    if hasattr(encoder, "n_outputs"):
+        return int(encoder.n_outputs)  # type: ignore[arg-type]
+    encoder.to(TORCH_DTYPES[model_dtype(rows.X)]).eval()
+    X = rows.X[:2]
+    batch = make_batch(Rows(X, sparse=rows.sparse, collate=rows.collate))
+    shape = f" of {X.shape[1]} columns" if len(X.shape) > 1 else ""
+    try:
+        with torch.no_grad():
+            features = encoder(batch.inputs)
+    except RuntimeError as error:
+        raise ValueError(f"encoder cannot read {len(batch)} sample(s){shape}: {error}") from error
+    is_tensor = isinstance(features, torch.Tensor)
+    if not is_tensor or features.ndim != 2 or len(features) != len(batch):
+        got = f"shape {tuple(features.shape)}" if is_tensor else type(features).__name__
+        raise ValueError(
+            "encoder must return a tensor of features of shape (n_samples, n_outputs), but for "
+            f"{len(batch)} sample(s) it returned {got}"
+        )
+    return features.shape[1]
+
+
+def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
+    """Weighted share of the samples that hold each label, of shape (n_labels,)."""
+    weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    share = Y.T.astype(np.float64) @ (weight / weight.sum())
+    return torch.from_numpy(np.maximum(share, RARE))
+
+
+def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
+    """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
+    weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    return torch.from_numpy(Y.T.astype(np.float64) @ weight), float(weight.sum())

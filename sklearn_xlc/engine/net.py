@@ -1,0 +1,108 @@
+"""The net of a classifier: parameters of training, and what "auto" makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from skorch.callbacks import EarlyStopping, ProgressBar
+
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
+from sklearn_xlc.training.devices import resolve_device
+
+#: Up to this many samples the whole data is one batch, and nothing random (dropout) is needed.
+SMALL_DATA = 1000
+
+
+class TrainingMixin:
+    """Builds and takes over the net; the parameters are those that all classifiers share."""
+
+    dropout: Any
+    batch_size: Any
+    max_epochs: Any
+    early_stopping: bool
+    n_iter_no_change: int
+    average_weights: str | None
+    precision: str
+    optimizer: str
+    learning_rate: float
+    weight_decay: float
+    callbacks: Any
+    device: Any
+    warm_start: bool
+    verbose: Any
+    net_: XLCNet
+    loss_curve_: list[float]
+    n_iter_: int
+    t_: int
+
+    #: Share of hidden units that "auto" drops on samples that are mostly zeros.
+    _sparse_dropout = 0.7
+
+    def _dropout(self, n_samples: int, sparse: bool) -> float:
+        if self.dropout != "auto":
+            return float(self.dropout)
+        if n_samples <= SMALL_DATA:
+            return 0.0
+        # Rare words are easily learnt by heart; dense columns all occur in every sample.
+        return self._sparse_dropout if sparse else 0.2
+
+    def _batch_size(self, n_samples: int) -> int:
+        if self.batch_size != "auto":
+            return int(self.batch_size)
+        return 256 if n_samples > SMALL_DATA else max(1, n_samples)
+
+    def _max_epochs(self, n_samples: int) -> int:
+        if self.max_epochs != "auto":
+            return int(self.max_epochs)
+        if n_samples <= SMALL_DATA:
+            return 200
+        return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))
+
+    def _make_net(
+        self,
+        module: EncoderHead,
+        n_samples: int,
+        validation: Rows | None,
+        rng: np.random.RandomState,
+        one_pass: bool = False,
+    ) -> XLCNet:
+        max_epochs = 1 if one_pass else self._max_epochs(n_samples)
+        batch_size = min(self._batch_size(n_samples), max(1, n_samples))
+        callbacks = copied(self.callbacks)
+        if not one_pass:
+            callbacks.append(CosineSchedule(max_epochs * -(-n_samples // batch_size)))
+            if self.early_stopping:
+                callbacks.append(EarlyStopping(patience=self.n_iter_no_change, load_best=True))
+            if self.average_weights:
+                callbacks.append(WeightAveraging(self.average_weights, max_epochs))
+        if self.verbose:
+            callbacks.append(ProgressBar())
+        return XLCNet(
+            module,
+            rng=np.random.default_rng(rng.randint(2**31 - 1)),
+            validation=validation if self.early_stopping else None,
+            precision=self.precision,
+            optimizer_rule=self.optimizer,
+            optimizer__weight_decay=self.weight_decay,
+            lr=self.learning_rate,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            device=resolve_device(self.device),
+            callbacks=callbacks,
+            callbacks__print_log=None,
+            verbose=0,
+        )
+
+    def _finish(self, net: XLCNet, keep_optimizer: bool = False) -> None:
+        net.check_loss()
+        losses = [float(row["train_loss"]) for row in net.history]
+        self.loss_curve_ = [*self.loss_curve_, *losses]
+        self._weights_borrowed = False
+        self.n_iter_ += len(losses)
+        self.t_ += sum(row["train_batch_count"] for row in net.history)
+        if not (keep_optimizer or self.warm_start):
+            net.optimizer_.state.clear()
+        net.validation = None
+        self.net_ = net

@@ -1,0 +1,147 @@
+"""Validation of X: rows of numbers, strings or a mapping of arrays, as the encoder reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._compat import validate_data
+from sklearn_xlc._csr import canonical
+from sklearn_xlc.batches import Columns, Rows
+from sklearn_xlc.encoders import MLPEncoder, accepted_forms
+from sklearn_xlc.encoders._base import FORMS
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.training.devices import TORCH_DTYPES
+
+_HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
+_REMEDY = {
+    "rows": "give X in that form, or pass an encoder that accepts rows of numbers",
+    "text": "vectorize the strings, for instance by a TfidfVectorizer in a Pipeline, or pass an "
+    "encoder that accepts text, such as sklearn_xlc.encoders.TextEncoder",
+    "mapping": "join the arrays into one, or pass an encoder that accepts mappings",
+}
+
+
+@dataclass
+class TrainingData:
+    """Validated training data.
+
+    Parameters
+    ----------
+    rows : Rows
+        Samples of positive weight, whose labels are ids.
+    code : LabelCode
+        Names of the labels.
+    """
+
+    rows: Rows
+    code: LabelCode
+
+
+def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
+    """Samples in the form that the encoder reads.
+
+    Parameters
+    ----------
+    estimator : BaseXLCClassifier
+        Says which encoder reads X (`reset`), or which form of X it was fitted on.
+    X : {array-like, sparse matrix, dataframe}, sequence of str, or mapping of arrays
+        Samples.
+    dtype : dtype or list of dtype
+        Types to keep, of rows of numbers; X of another type is converted to the first.
+    reset : bool
+        Whether the estimator takes form, columns and names from X, rather than checking them.
+
+    Returns
+    -------
+    {ndarray, CSR matrix} of shape (n_samples, n_features), ndarray of str, or Columns
+
+    Raises
+    ------
+    ValueError
+        If the encoder does not read such an X, or X is not valid.
+    """
+    if reset:
+        encoder = MLPEncoder if estimator.encoder is None else estimator.encoder
+        accepts = accepted_forms(encoder)
+        form = _form_of(X, accepts)
+        if form not in {"rows" if name in ("dense", "csr") else name for name in accepts}:
+            read = " or ".join(FORMS[name] for name in accepts)
+            raise ValueError(
+                f"X holds {_HELD[form]}, but the encoder reads {read}; {_REMEDY[form]}"
+            )
+        estimator._form = form
+    else:
+        form = _form_of(X, (estimator._form,))
+        if form != estimator._form:
+            raise ValueError(
+                f"X holds {_HELD[form]}, but held {_HELD[estimator._form]} in the first fit; give "
+                "the same form"
+            )
+    if form == "rows":
+        X = validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset)
+        return canonical(X)
+    if reset:  # an earlier fit may have seen columns
+        for name in ("n_features_in_", "feature_names_in_"):
+            vars(estimator).pop(name, None)
+    samples = _check_text(X) if form == "text" else _check_mapping(estimator, X, reset)
+    if not len(samples):
+        raise ValueError("X has 0 samples; at least 1 is required")
+    return samples
+
+
+def model_dtype(X: Any) -> np.dtype:
+    """Type of a model's parameters: that of rows of numbers, float32 for other samples."""
+    return X.dtype if X.dtype in TORCH_DTYPES else np.dtype(np.float32)
+
+
+def check_numbers(X: Any, what: str) -> None:
+    """Raise ValueError if validated samples are not rows of numbers, which `what` needs."""
+    if X.dtype == object:
+        raise ValueError(f"{what} is defined only where X holds rows of numbers")
+
+
+def _form_of(X: Any, accepts: Collection[str]) -> str:
+    """Which of "rows", "text" and "mapping" X is; a data frame is a mapping for whom reads such."""
+    if sp.issparse(X):  # one of them is a dict
+        return "rows"
+    if isinstance(X, Mapping):
+        return "mapping"
+    if _is_text(X):
+        return "text"
+    return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
+
+
+def _is_text(X: Any) -> bool:
+    """Whether X is one-dimensional and holds a string."""
+    if isinstance(X, str) or getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
+        return False
+    if isinstance(getattr(X, "dtype", None), np.dtype) and X.dtype.kind in "biufcSmMV":
+        return False
+    return hasattr(X, "__iter__") and any(isinstance(sample, str) for sample in X)
+
+
+def _check_text(X: Any) -> np.ndarray:
+    samples = np.empty(len(X), dtype=object)
+    samples[:] = list(X)
+    for i, sample in enumerate(samples):
+        if not isinstance(sample, str):
+            raise ValueError(
+                f"X holds strings, but X[{i}] is {sample!r} of type {type(sample).__name__}; give "
+                "one string a sample"
+            )
+    return samples
+
+
+def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
+    """Arrays by name: all of them in the first fit, then those of the same names."""
+    names = list(X.columns if hasattr(X, "columns") else X) if reset else estimator._names
+    missing = [name for name in names if name not in X]
+    if missing:
+        raise ValueError(f"X lacks arrays that it had in the first fit: {missing}")
+    estimator._names = names
+    return Columns({name: X[name] for name in names})

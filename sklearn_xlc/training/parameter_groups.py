@@ -1,0 +1,81 @@
+"""Update rule, learning rate and weight decay of every parameter of an encoder and a head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from sklearn_xlc.training.optimizer import RULES
+
+#: Rate of row-wise Adagrad on the input layer, relative to Adam's on the rest: 0.1 where Adam has
+#: 0.002. Its first step moves an entry by its rate, but later ones shrink with the row's history.
+INPUT_RATE = 50.0
+
+
+def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> list[dict]:
+    """Groups for :class:`~sklearn_xlc.training.RowOptimizer`.
+
+    Parameters
+    ----------
+    module : EncoderHead
+        Encoder and head; the encoder's `parameter_groups` take precedence over `lr` and
+        `weight_decay`.
+    rule : str
+        Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
+    lr, weight_decay : float
+        Peak rate, and decay of matrices; vectors do not decay.
+
+    Returns
+    -------
+    list of dict
+        Every parameter once; no group is empty.
+
+    Raises
+    ------
+    ValueError
+        If a group of the encoder holds a parameter twice, another module's, or an unknown option.
+    """
+    fused = set(module.head.fused_parameters())
+    rows = set(getattr(module.encoder, "row_parameters", list)())
+    own = _own_options(module.encoder)
+    dense_rule, input_rule = RULES[rule]
+    groups: dict[tuple, dict[str, Any]] = {}
+    for parameter in module.parameters():
+        is_input = parameter in rows
+        options: dict[str, Any] = {
+            "rule": input_rule if is_input else dense_rule,
+            "lr": lr * INPUT_RATE if is_input and input_rule != dense_rule else lr,
+            "weight_decay": weight_decay if parameter.ndim > 1 else 0.0,
+            "fused": parameter in fused,
+            **own.get(parameter, {}),
+        }
+        group = groups.setdefault(tuple(options.values()), {"params": [], **options})
+        group["params"].append(parameter)
+    return list(groups.values())
+
+
+def _own_options(encoder: nn.Module) -> dict[nn.Parameter, dict[str, float]]:
+    """Learning rate and weight decay that an encoder asks for, by parameter."""
+    parameters, own = set(encoder.parameters()), {}
+    for group in getattr(encoder, "parameter_groups", list)():
+        options = {name: value for name, value in group.items() if name != "params"}
+        if "params" not in group or not options or set(options) - {"lr", "weight_decay"}:
+            raise ValueError(
+                "a group of encoder.parameter_groups() must hold 'params' and 'lr', 'weight_decay' "
+                f"or both, got {sorted(group)}"
+            )
+        for name, value in options.items():
+            if not value >= 0:
+                raise ValueError(
+                    f"encoder.parameter_groups() asks for {name}={value}; it must not be negative"
+                )
+        for parameter in group["params"]:
+            if parameter not in parameters or parameter in own:
+                problem = "twice" if parameter in own else "that is not a parameter of the encoder"
+                raise ValueError(
+                    "encoder.parameter_groups() holds a tensor of shape "
+                    f"{tuple(parameter.shape)} {problem}"
+                )
+            own[parameter] = options
+    return own

@@ -1,0 +1,67 @@
+"""CSR batches: tensors of the matrix, and its transpose when asked for."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import SparseRows
+
+
+def make_csr(n_rows=6, n_columns=30, density=0.1, dtype=np.float64):
+    X = sp.random(n_rows, n_columns, density, format="lil", dtype=dtype, random_state=0)
+    X[2] = 0
+    return X.tocsr()
+
+
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.csr_array, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_from_csr(make, dtype):
+    X = make_csr(dtype=dtype)
+    rows = SparseRows.from_csr(make(X))
+    assert len(rows) == 6
+    assert rows.n_features == 30
+    assert rows.data.dtype == getattr(torch, np.dtype(dtype).name)
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(X, name))
+    assert rows.indptr.dtype == rows.indices.dtype == torch.int64
+
+
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.9])
+def test_transpose(density):
+    X = make_csr(density=density)
+    rows = SparseRows.from_csr(X)
+    transpose = rows.transpose
+    np.testing.assert_array_equal(transpose.columns, np.unique(X.indices))
+    parts = (transpose.data.numpy(), transpose.indices.numpy(), transpose.indptr.numpy())
+    by_column = sp.csr_matrix(parts, shape=(len(transpose.columns), 6))
+    np.testing.assert_array_equal(by_column.toarray(), X.toarray().T[transpose.columns])
+    assert by_column.has_sorted_indices  # samples ascend: sums have the order of a dense product
+    assert {t.dtype for t in transpose[:3]} == {torch.int64}
+    assert rows.transpose is transpose
+
+
+def test_copies_to_a_device():
+    moved = SparseRows.from_csr(make_csr()).to(torch.device("meta"))
+    assert all(t.is_meta for t in (moved.indptr, moved.indices, moved.data))
+    assert moved.n_features == 30
+
+
+def test_prediction_and_validation_never_build_the_transpose(monkeypatch):
+    X, y = make_csr(60, density=0.05), np.arange(60) % 3
+    built = []
+    transpose = SparseRows.transpose.func
+
+    def counted(rows):
+        built.append(len(rows))
+        return transpose(rows)
+
+    monkeypatch.setattr(SparseRows, "transpose", property(counted))
+    clf = MultiHeadClassifier(
+        hidden_layer_sizes=(4,), batch_size=15, max_epochs=2, early_stopping=True, random_state=0
+    ).fit(X, y)
+    assert sum(built) == 2 * 54  # once a step; never for held-out samples
+    built.clear()
+    clf.predict(X), clf.predict_topk(X, k=2), clf.transform(X), clf.decision_function(X)
+    assert not built

@@ -1,0 +1,56 @@
+"""What encoders say of themselves, and what is assumed of those that do not."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sklearn_xlc.encoders import Encoder, MLPEncoder, TextEncoder, accepted_forms
+
+
+def make_linear(n_features):
+    return nn.Linear(n_features, 3)
+
+
+def make_text(n_buckets=50):
+    return TextEncoder(n_buckets)
+
+
+make_text.accepts = "text"
+
+
+@pytest.mark.parametrize(
+    "encoder, forms",
+    [
+        (nn.Linear(2, 2), ("dense",)),
+        (make_linear, ("dense",)),
+        (Encoder, ("dense",)),
+        (MLPEncoder, ("dense", "csr")),
+        (MLPEncoder(3), ("dense", "csr")),
+        (TextEncoder, ("text",)),
+        (partial(partial(TextEncoder, dropout=0.1), n_buckets=9), ("text",)),
+        (make_text, ("text",)),
+    ],
+    ids=str,
+)
+def test_accepted_forms(encoder, forms):
+    assert accepted_forms(encoder) == forms
+
+
+@pytest.mark.parametrize("accepts", [("text", "images"), "bags", ()])
+def test_unknown_forms(accepts):
+    class Odd(Encoder):
+        pass
+
+    Odd.accepts = accepts
+    with pytest.raises(ValueError, match=r"encoder.accepts must name some of \['dense', 'csr',"):
+        accepted_forms(Odd)
+
+
+def test_defaults():
+    encoder = Encoder()
+    assert encoder.parameter_groups() == encoder.row_parameters() == []
+    assert not hasattr(encoder, "n_outputs")
+    assert torch.equal(encoder.collate(np.eye(2)), torch.eye(2, dtype=torch.float64))

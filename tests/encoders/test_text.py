@@ -1,0 +1,217 @@
+"""Strings in: hashed tokens, and everything that scikit-learn does with a list of texts."""
+
+import pickle
+import subprocess
+import sys
+from functools import partial
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+
+from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier
+from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders.text import words
+
+TEXTS = [
+    "a large body of water",
+    "a body of salt water",
+    "a small stream of water",
+    "an animal that barks",
+    "a small animal that purrs",
+    "a large animal with a trunk",
+] * 5
+KINDS = ["water", "water", "water", "animal", "animal", "animal"] * 5
+NEW = ["a stream of salt water", "an animal with fur"]
+SMALL = partial(TextEncoder, n_buckets=2**12, hidden_layer_sizes=(8,))
+
+
+def letters(text):
+    return list(text)
+
+
+def quick(encoder=SMALL, **params):
+    defaults = {"max_epochs": 20, "learning_rate": 0.02, "random_state": 0}
+    return MultiHeadClassifier(encoder=encoder, **{**defaults, **params})
+
+
+# --- tokens -----------------------------------------------------------------------------------
+
+
+def dense(encoder, texts):
+    rows = encoder.collate(texts)
+    out = np.zeros((len(rows), rows.n_features))
+    samples = np.repeat(np.arange(len(rows)), rows.indptr.diff())
+    out[samples, rows.indices] = rows.data
+    return out
+
+
+def test_words():
+    assert words("An Ångström, or 0.1 nm!") == ["an", "ångström", "or", "0", "1", "nm"]
+
+
+def test_values_are_logarithms_of_counts_with_norm_one():
+    encoder = TextEncoder(10_000, (4,))
+    rows = dense(encoder, ["to be or not to be", "", "be"])
+    log2 = 1 + np.log(2)
+    expected = np.array([log2, log2, 1, 1]) / np.sqrt(2 * log2**2 + 2)
+    np.testing.assert_allclose(sorted(rows[0][rows[0] > 0]), sorted(expected), rtol=1e-6)
+    assert not rows[1].any()
+    assert rows[2].sum() == rows[2].max() == 1
+    assert rows[0][rows[2].argmax()] == pytest.approx(expected[0])
+
+
+def test_tokens_are_hashed_alike_everywhere():
+    assert TextEncoder(1000, (4,))._buckets("to be") == [756, 925]
+    script = (
+        "from sklearn_xlc.encoders import TextEncoder as T; print(T(1000, (4,))._buckets('to be'))"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "[756, 925]\n"
+
+
+@pytest.mark.parametrize(
+    "ngram_range, phrases",
+    [
+        ((1, 1), ["a", "b", "c"]),
+        ((1, 2), ["a", "b", "c", "a b", "b c"]),
+        ((2, 3), ["a b", "b c", "a b c"]),
+        ((4, 5), []),
+    ],
+)
+def test_ngrams(ngram_range, phrases):
+    encoder = TextEncoder(1000, (4,), ngram_range=ngram_range)
+    alone = TextEncoder(1000, (4,), tokenizer=lambda text: [text])
+    assert encoder._buckets("a b c") == [alone._buckets(phrase)[0] for phrase in phrases]
+
+
+def test_a_tokenizer_of_the_user():
+    encoder = TextEncoder(1000, (4,), tokenizer=letters)
+    assert len(encoder._buckets("abc")) == 3
+
+
+@pytest.mark.parametrize("ngram_range", [(0, 1), (2, 1)])
+def test_ngram_range_is_checked(ngram_range):
+    with pytest.raises(ValueError, match="ngram_range must be two numbers of tokens.*got"):
+        TextEncoder(10, (4,), ngram_range=ngram_range)
+
+
+def test_the_gradient_of_the_table_is_row_sparse():
+    encoder = TextEncoder(1000, (4,))
+    encoder(encoder.collate(["to be", "be"])).sum().backward()
+    gradient = encoder.input.weight.grad
+    assert gradient.is_sparse
+    assert gradient._nnz() == 2
+    assert encoder.row_parameters() == [encoder.input.weight]
+
+
+# --- scikit-learn -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
+def test_list_of_str_in(algorithm):
+    clf = quick(algorithm=algorithm, max_epochs=40).fit(TEXTS, KINDS)
+    assert clf.predict(NEW).tolist() == ["water", "animal"]
+    assert clf.score(TEXTS, KINDS) == 1
+    assert not hasattr(clf, "n_features_in_")
+    assert clf.transform(NEW).shape == (2, 8)
+    assert clf.predict_topk(NEW, k=2)[0].shape == clf.predict_proba(NEW).shape == (2, 2)
+    assert clf.decision_function(NEW).dtype == np.float32
+    assert get_tags(clf).input_tags.string
+    assert not get_tags(clf).input_tags.two_d_array
+
+
+def test_every_sequence_of_strings():
+    clf = quick().fit(TEXTS, KINDS)
+    expected = clf.decision_function(TEXTS)
+    for make in (tuple, np.array, pd.Series, pl.Series, lambda t: np.array(t, dtype=object)):
+        np.testing.assert_array_equal(clf.decision_function(make(TEXTS)), expected)
+        again = quick().fit(make(TEXTS), KINDS)
+        np.testing.assert_array_equal(again.decision_function(TEXTS), expected)
+
+
+@pytest.mark.parametrize("encoder", [SMALL, partial(SMALL, tokenizer=letters), TextEncoder])
+def test_saved_and_cloned(encoder, tmp_path):
+    clf = clone(quick(encoder)).fit(TEXTS, KINDS)
+    expected = clf.decision_function(NEW)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).decision_function(NEW), expected)
+    joblib.dump(clf, tmp_path / "clf")
+    for mode in (None, "r"):
+        loaded = joblib.load(tmp_path / "clf", mmap_mode=mode)
+        np.testing.assert_array_equal(loaded.decision_function(NEW), expected)
+        loaded.partial_fit(TEXTS, KINDS)
+        assert not np.array_equal(loaded.decision_function(NEW), expected)
+        assert not hasattr(loaded, "n_features_in_")
+
+
+def test_partial_fit_takes_new_words():
+    clf = quick(max_epochs=1)
+    for _ in range(30):
+        clf.partial_fit(TEXTS, KINDS, classes=["animal", "fur", "water"])
+        clf.partial_fit(["soft thick hair"], ["fur"])
+    assert clf.predict(["thick hair", *NEW[:1]]).tolist() == ["fur", "water"]
+
+
+def test_early_stopping_and_weights():
+    clf = quick(early_stopping=True, max_epochs=50).fit(TEXTS, KINDS, sample_weight=np.ones(30))
+    assert clf.score(TEXTS, KINDS) == 1
+    weight = np.array([1.0, 1, 1, 0, 0, 0] * 5)
+    assert set(quick().fit(TEXTS, KINDS, weight).predict(TEXTS)) == {"water"}
+
+
+def test_warm_start_goes_on():
+    clf = quick(warm_start=True, max_epochs=2).fit(TEXTS, KINDS)
+    assert clf.fit(TEXTS, KINDS).n_iter_ == 4
+
+
+def test_multilabel_with_calibration():
+    Y = np.array([[kind == "water", kind == "animal"] for kind in KINDS], dtype=int)
+    clf = ETFNeuralCollapseClassifier(encoder=SMALL, max_epochs=30, random_state=0).fit(TEXTS, Y)
+    np.testing.assert_array_equal(clf.predict(TEXTS), Y)
+
+
+def test_auto_rules_count_samples():
+    many = TEXTS * 40
+    clf = quick(max_epochs="auto").fit(TEXTS, KINDS)
+    assert clf.n_iter_ == clf.t_ == 200
+    clf = quick(max_epochs=1).fit(many, KINDS * 40)
+    assert clf.t_ == -(-len(many) // 256)
+
+
+def test_pipeline_and_grid_search():
+    lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
+    model = Pipeline([("lower", lower), ("clf", quick(max_epochs=10))])
+    grid = {"clf__encoder": [SMALL, partial(SMALL, ngram_range=(1, 2))]}
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(TEXTS, KINDS)
+    assert search.score(TEXTS, KINDS) == 1
+    assert search.predict(NEW).tolist() == ["water", "animal"]
+    assert make_pipeline(quick()).fit(pd.Series(TEXTS), KINDS).predict(NEW).tolist() == [
+        "water",
+        "animal",
+    ]
+
+
+def test_the_seed_covers_the_weights():
+    torch.manual_seed(1)
+    first = quick().fit(TEXTS, KINDS).decision_function(NEW)
+    torch.manual_seed(2)
+    np.testing.assert_array_equal(quick().fit(TEXTS, KINDS).decision_function(NEW), first)
+
+
+def test_bags_of_texts():
+    groups = np.arange(30) // 3
+    y = np.array(KINDS)[::3]
+    membership = np.eye(10, dtype=int)[groups]
+    clf = MIMLClassifier(None, encoder=SMALL, max_epochs=40, learning_rate=0.02, random_state=0)
+    clf.fit(TEXTS, y, membership)
+    assert clf.predict(TEXTS, membership).tolist() == y.tolist()
+    with pytest.raises(ValueError, match="attention=None"):
+        clone(clf).set_params(attention="eagle").fit(TEXTS, y, membership)

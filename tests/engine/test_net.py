@@ -1,0 +1,55 @@
+"""The net of a classifier: what "auto" stands for, and what is kept of training."""
+
+import numpy as np
+import pytest
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.training import CosineSchedule, WeightAveraging
+
+
+@pytest.mark.parametrize(
+    "n_samples, sparse, dropout, batch_size, max_epochs",
+    [
+        (1, True, 0.0, 1, 200),
+        (1000, True, 0.0, 1000, 200),
+        (1001, True, 0.7, 256, 75),
+        (1001, False, 0.2, 256, 75),
+        (256 * 25, True, 0.7, 256, 12),
+        (10**6, True, 0.7, 256, 10),
+    ],
+)
+def test_auto_goes_by_the_number_of_samples(n_samples, sparse, dropout, batch_size, max_epochs):
+    clf = MultiHeadClassifier()
+    assert clf._dropout(n_samples, sparse) == dropout
+    assert clf._batch_size(n_samples) == batch_size
+    assert clf._max_epochs(n_samples) == max_epochs
+
+
+def test_numbers_are_taken_as_they_are():
+    clf = MultiHeadClassifier(dropout=0.1, batch_size=32, max_epochs=7)
+    assert clf._dropout(10, True) == clf._dropout(10**6, False) == 0.1
+    assert clf._batch_size(10**6) == 32
+    assert clf._max_epochs(10**6) == 7
+
+
+@pytest.mark.parametrize("one_pass", [False, True])
+def test_callbacks_of_the_parameters(one_pass):
+    clf = MultiHeadClassifier(average_weights="swa", batch_size=5, max_epochs=3)
+    clf.fit(np.eye(12), np.arange(12) % 3)
+    rng = np.random.RandomState(0)
+    net = clf._make_net(clf.net_.module_, 12, None, rng, one_pass=one_pass)
+    found = {type(callback): callback for callback in net.callbacks}
+    assert set(found) == (set() if one_pass else {CosineSchedule, WeightAveraging})
+    assert net.max_epochs == (1 if one_pass else 3)
+    if not one_pass:
+        assert found[CosineSchedule].n_steps == 9
+
+
+def test_training_adds_up():
+    clf = MultiHeadClassifier(batch_size=5, max_epochs=3, warm_start=True, random_state=0)
+    X, y = np.eye(12), np.arange(12) % 3
+    clf.fit(X, y)
+    assert (clf.n_iter_, clf.t_, len(clf.loss_curve_)) == (3, 9, 3)
+    clf.fit(X, y).partial_fit(X, y)
+    assert (clf.n_iter_, clf.t_, len(clf.loss_curve_)) == (7, 21, 7)
+    assert clf.net_.validation is None
