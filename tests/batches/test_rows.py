@@ -120,9 +120,13 @@ def test_batches_move():
 
 
 def test_mostly_empty_rows_become_csr_once():
-    rows = Rows(np.eye(9), sparse=True)
-    assert sp.issparse(rows.X)
-    assert rows.take(slice(2, 5)).X.shape == (3, 9)
+    X = np.where(np.random.default_rng(0).random((9, 7)) < 0.8, 0, 2.5)
+    X[2], X[3, 3] = 0, -0.0
+    rows, expected = Rows(X, sparse=True), sp.csr_matrix(X)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(rows.X, name), getattr(expected, name))
+    np.testing.assert_array_equal(Rows(np.asfortranarray(X), sparse=True).X.toarray(), X)
+    assert rows.take(slice(2, 5)).X.shape == (3, 7)
     assert Rows(rows.X, sparse=True).X is rows.X
     assert isinstance(Rows(np.eye(9)).X, np.ndarray)
 
