@@ -74,6 +74,10 @@ def config_context(*, dense_limit: int | None = None) -> Iterator[None]:
     dense_limit : int, default=None
         See :func:`set_config`.
 
+    Yields
+    ------
+    None
+
     Examples
     --------
     >>> import sklearn_xlc

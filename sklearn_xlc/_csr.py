@@ -175,6 +175,16 @@ def distinct_rows(matrix: Any) -> tuple[IntArray, IntArray]:
 def unit_rows(X: Any) -> Any:
     """Rows of Euclidean norm one; empty rows stay empty.
 
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_rows, n_columns)
+        Rows.
+
+    Returns
+    -------
+    {ndarray, csr_array} of shape (n_rows, n_columns)
+        A copy with scaled rows.
+
     Examples
     --------
     >>> import numpy as np

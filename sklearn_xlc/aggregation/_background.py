@@ -17,14 +17,29 @@ class Background:
 
     Samples are centred, and the inner product of x and z is ``x' (I - V' D V) z`` with a diagonal D
     of values in (0, 1): directions in which all samples vary count less.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,)
+        Mean of the samples.
+    directions : ndarray of shape (n_components, n_features)
+        Rows of ``D^(1/2) V``.
+    projections : ndarray of shape (n_samples, n_components)
+        Samples in these directions: ``X V' D^(1/2)``.
+    mean_projection : ndarray of shape (n_components,)
+        Mean of `projections`.
+    offsets : ndarray of shape (n_samples,)
+        Inner products of the samples with the mean.
+    mean_square : float
+        Inner product of the mean with itself.
     """
 
-    mean: FloatArray  # (n_features,)
-    directions: FloatArray  # (n_components, n_features): the rows of D^(1/2) V
-    projections: FloatArray  # (n_samples, n_components): X V' D^(1/2)
-    mean_projection: FloatArray  # (n_components,): the mean of `projections`
-    offsets: FloatArray  # (n_samples,): inner products of the samples with the mean
-    mean_square: float  # inner product of the mean with itself
+    mean: FloatArray
+    directions: FloatArray
+    projections: FloatArray
+    mean_projection: FloatArray
+    offsets: FloatArray
+    mean_square: float
 
     def vectors(self, sums: Any, weights: FloatArray, low_rank: FloatArray) -> FloatArray:
         """Label vectors in feature space, (n_labels, n_features), from sums over their samples."""

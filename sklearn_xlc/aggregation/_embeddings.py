@@ -25,11 +25,22 @@ class Embeddings:
 
     Without a background the vector of a label is its normalised sum; with one, mean and directions
     are discounted first. :meth:`block` does so for a range of labels.
+
+    Attributes
+    ----------
+    sums : {ndarray, csr_array} of shape (n_labels, n_features)
+        Weighted sums of samples.
+    weights : ndarray of shape (n_labels,)
+        Summed weights of the samples in each sum.
+    low_rank : ndarray of shape (n_labels, n_components) or None
+        The same sums over the projections of the background.
+    background : Background or None
+        What is discounted.
     """
 
-    sums: Any  # (n_labels, n_features), CSR or ndarray
-    weights: FloatArray  # (n_labels,): summed weights of the samples in each sum
-    low_rank: FloatArray | None  # (n_labels, n_components): sums of projections
+    sums: Any
+    weights: FloatArray
+    low_rank: FloatArray | None
     background: Background | None
 
     def block(self, first: int, last: int) -> FloatArray:

@@ -72,9 +72,9 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
-        Number of features.
+        Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X had names.
+        Names of the columns, where X had names.
 
     See Also
     --------

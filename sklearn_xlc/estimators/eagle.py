@@ -99,9 +99,9 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     classes_ : ndarray of shape (n_labels,)
         Distinct labels of a 1-D y, else the column numbers.
     n_features_in_ : int
-        Number of features.
+        Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X had names.
+        Names of the columns, where X had names.
 
     Notes
     -----

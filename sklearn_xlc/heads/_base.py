@@ -176,7 +176,7 @@ class Head(nn.Module, ABC):
 
 
 def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
-    """Weight of each row in the mean loss, of shape (n_rows,), summing to one.
+    """Weight of each row in the mean loss.
 
     Parameters
     ----------
@@ -188,6 +188,7 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
     Returns
     -------
     tensor of shape (n_rows,)
+        Weights that sum to one.
 
     Examples
     --------

@@ -33,8 +33,10 @@ class CascadeHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
     lengths : sequence of int
         Length of each head, two or more.
     embedding_dim : int, default=256

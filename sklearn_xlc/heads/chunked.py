@@ -30,8 +30,10 @@ class ChunkedHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
     memory_limit : int, default=2**30
         Bytes that temporary logits may take.
     loss : str or Loss, default="auto"

@@ -23,8 +23,10 @@ class ETFHead(ChunkedHead):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
     feature_dim : int, default=None
         Entries of h, which a linear layer makes of the features. None: h is the features.
     learned : bool, default=False

@@ -39,8 +39,10 @@ class FourierHead(ChunkedHead):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
     max_active : int
         Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
     n_slack : int, default=0

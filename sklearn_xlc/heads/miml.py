@@ -31,8 +31,10 @@ class MIMLHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
     n_concepts : int, default=5
         Units of each label.
     temperature : float, default=1.0

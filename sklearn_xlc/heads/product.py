@@ -28,8 +28,10 @@ class ProductHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`; `multilabel` must be False.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Must be False: a sample has exactly one label.
     lengths : sequence of int
         Length of each head.
     loss : str or Loss, default="auto"

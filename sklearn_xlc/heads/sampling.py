@@ -25,8 +25,10 @@ class SamplingHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels, multilabel
-        See :class:`~sklearn_xlc.heads.Head`; `multilabel` must be False.
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Must be False: a sample has exactly one label.
     length : int
         Labels in a sub-head.
     loss : str or Loss, default="auto"

@@ -1,0 +1,161 @@
+"""Docstrings: numpydoc's form, the parameters of the signature, one text for one parameter."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from numpydoc.docscrape import NumpyDocString
+from numpydoc.validate import validate
+
+import sklearn_xlc
+
+#: Codes of numpydoc that no object is asked to fulfil, and why.
+IGNORED = {
+    "GL01": "the summary begins right after the quotes",
+    "ES01": "an extended summary is given where there is more to say",
+    "SA01": "See Also is given where there is something to see",
+    "EX01": "doctests run where there is an example; a method is part of its class's example",
+    "SS05": 'it takes plurals for verbs: "Labels and scores", "Weights of the output layer"',
+    "RT02": "what is returned may have a name",
+}
+#: Codes that the methods of the inner rooms are excused of: torch, skorch or the base class of the
+#: room prescribe them, and one line beside the annotations says what they do.
+IGNORED_OF_INNER_METHODS = ("PR01", "RT01")
+INNER_ROOMS = ("aggregation", "batches", "encoders", "engine", "groups", "heads", "training")
+
+
+def documented(value, section="Parameters"):
+    """Names that a section describes: their types and texts, on one line each."""
+    found = {}
+    for names, kind, text in NumpyDocString(inspect.getdoc(value) or "")[section]:
+        names = [name.strip().lstrip("*") for name in names.split(",")]
+        # "margin, scale : float, default=0.5 and 64.0"
+        base, _, defaults = " ".join(kind.split()).partition(", default=")
+        defaults = defaults.split(" and ") if len(names) > 1 else [defaults]
+        defaults = defaults * len(names) if len(defaults) == 1 else defaults
+        for name, default in zip(names, defaults, strict=True):
+            kind = f"{base}, default={default}" if default else base
+            found[name] = (kind, " ".join(" ".join(text).split()))
+    return found
+
+
+def public_modules():
+    """The package and its rooms; modules of a room are private to it."""
+    names = [info.name for info in pkgutil.iter_modules(sklearn_xlc.__path__)]
+    yield sklearn_xlc
+    for name in names:
+        if not name.startswith("_") and name not in ("batches", "training"):
+            module = importlib.import_module(f"sklearn_xlc.{name}")
+            if hasattr(module, "__all__") or not hasattr(module, "__path__"):
+                yield module
+
+
+def public_objects():
+    """Names and objects: classes and functions, each once, and the public methods of classes."""
+    found = {}
+    for module in public_modules():
+        own = [name for name, value in vars(module).items() if is_own(value, module)]
+        for name in getattr(module, "__all__", own):
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                path = f"{value.__module__}.{value.__qualname__}"
+                if path in found or name.startswith("_"):
+                    continue
+                found[path] = value
+                if inspect.isclass(value):
+                    for method, function in vars(value).items():
+                        if (
+                            not method.startswith("_")
+                            and inspect.isfunction(function)
+                            and function.__doc__
+                        ):
+                            found[f"{path}.{method}"] = function
+    return found
+
+
+def is_own(value, module):
+    return getattr(value, "__module__", None) == module.__name__ and not value.__name__.startswith(
+        "_"
+    )
+
+
+OBJECTS = public_objects()
+ESTIMATORS = [getattr(sklearn_xlc, name) for name in sklearn_xlc.__all__ if name[0].isupper()]
+
+
+@pytest.mark.parametrize("path", OBJECTS)
+def test_numpydoc(path):
+    value, ignored = OBJECTS[path], set(IGNORED)
+    if path.split(".")[1] in INNER_ROOMS and "." in value.__qualname__:
+        ignored.update(IGNORED_OF_INNER_METHODS)
+    if dataclasses.is_dataclass(value):
+        # Results are read, not made: their fields are attributes.
+        fields = {field.name for field in dataclasses.fields(value)}
+        names = {*documented(value), *documented(value, "Attributes")}
+        assert fields <= names, f"not documented: {fields - names}"
+        ignored.add("PR01")
+    if list(inspect.signature(value).parameters) == ["args", "kwargs"]:
+        ignored.add("PR01")  # a class without an __init__ of its own
+    errors = [error for error in validate(path)["errors"] if error[0] not in ignored]
+    assert not errors, "\n".join(f"{code} {message}" for code, message in errors)
+
+
+@pytest.mark.parametrize("path", OBJECTS)
+def test_defaults_are_those_of_the_signature(path):
+    value = OBJECTS[path]
+    parameters = inspect.signature(value).parameters
+    for name, (kind, _) in documented(value).items():
+        default = parameters[name].default if name in parameters else inspect.Parameter.empty
+        stated = re.search(r"default=(.+)$", kind)
+        if default is inspect.Parameter.empty:
+            assert stated is None, f"{name} has no default, the docstring says {stated[1]}"
+        else:
+            assert stated is not None, f"{name}: the docstring has no default={default!r}"
+            assert eval(stated[1], {"numpy": np, "np": np}) == default, (
+                f"{name}: default={stated[1]}, not {default!r}"
+            )
+
+
+#: Names whose text differs, and why.
+OWN_TEXT = {
+    "Parameters": {
+        "output": "each names the output layers that it has",
+        "threshold": "the probabilities of a sample add up to one in one of them",
+        "loss": "each names the losses that its head has of its own",
+        "dropout": 'the "auto" of pick-all-labels is higher',
+        "batch_size": "bags, not samples",
+        "max_epochs": "bags, not samples",
+        "early_stopping": "bags, not samples",
+        "validation_fraction": "each names what it holds out samples for",
+        "precision": "one head multiplies at half precision, too",
+        "memory_limit": "each names what it makes in blocks",
+        "random_state": "each names what it draws",
+        "warm_start": "label embeddings go on, too",
+        "temperature": "of an iteration, of a decision, of attention",
+        "multiplicity": "of an assignment, of a loss",
+    },
+    "Attributes": {
+        "classes_": "of `estimator_`, of a 1-D y",
+        "threshold_": "of one label, of a share",
+        "label_embeddings_": "one follows the format of X, the other may be None",
+    },
+}
+
+
+def texts_of(section):
+    """Texts of the parameters that several estimators have: name -> text -> estimators."""
+    texts = defaultdict(lambda: defaultdict(list))
+    for estimator in ESTIMATORS:
+        for name, text in documented(estimator, section).items():
+            texts[name][text].append(estimator.__name__)
+    return {name: dict(found) for name, found in texts.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("section", ["Parameters", "Attributes"])
+def test_one_name_has_one_text_in_every_estimator(section):
+    assert texts_of(section).keys() == OWN_TEXT[section].keys()
