@@ -21,7 +21,8 @@ class Targets:
     ids : tensor of shape (n_positives,), int64
         Positions of the positive labels, unique within a row.
     values : tensor of shape (n_positives,), default=None
-        Soft targets above 0 and up to 1, one for each positive. None: all are 1.
+        Soft targets above 0 and up to 1, one for each positive; or counts of labels, for a head
+        that reads them (:class:`~sklearn_xlc.heads.MIMLHead`). None: all are 1.
     """
 
     indptr: Tensor

@@ -24,7 +24,6 @@ from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.groups._counts import (
     cap_counts,
     check_group_counts,
-    repeat_labels,
     split_counts,
 )
 from sklearn_xlc.heads import Head, Loss, MIMLHead
@@ -367,9 +366,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         if reset:
             self._counts = counts is not None and self.multiplicity == "top"
         if counts is not None:
-            counts = bags.per_group(counts, "y")
             check = check_group_counts if self._counts else cap_counts
-            Y = repeat_labels(check(counts, bags))
+            Y = check(bags.per_group(counts, "y"), bags).astype(model_dtype(X))
         return self._training_data(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
 
     def _start(
@@ -397,12 +395,10 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
                 eagle.set_params(n_iter=0, n_components=0)
         else:
             eagle = clone(self.attention)
-        counts = rows.Y.astype(np.int64)
-        counts.sum_duplicates()
         n_samples = rows.X.shape[0]
         assert rows.bags is not None
         groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)
-        embeddings = eagle.fit(rows.X, counts, groups).label_embeddings_
+        embeddings = eagle.fit(rows.X, rows.Y, groups).label_embeddings_
         embeddings = embeddings.toarray() if sp.issparse(embeddings) else embeddings
         return np.ascontiguousarray(embeddings, dtype=rows.X.dtype)
 

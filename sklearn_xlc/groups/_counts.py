@@ -30,14 +30,6 @@ def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
     return (indicator if sp.issparse(y) else indicator.toarray()), counts
 
 
-def repeat_labels(counts: sp.csr_matrix) -> sp.csr_matrix:
-    """Indicator that stores an entry as often as `counts` says: ragged lists with repetitions."""
-    indptr = np.concatenate([[0], np.cumsum(counts.data)])[counts.indptr]
-    indices = np.repeat(counts.indices, counts.data)
-    ones = np.ones(len(indices), dtype=np.int8)
-    return sp.csr_matrix((ones, indices, indptr), shape=counts.shape)
-
-
 def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
     """Raise if a label occurs in a group more often than the group has samples."""
     wrong = np.flatnonzero(counts.data > _sizes(counts, groups))

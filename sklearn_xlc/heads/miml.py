@@ -44,7 +44,7 @@ class MIMLHead(Head):
         have a bias after pooling). "select" adds its logarithm, but only to decide which instance
         counts: the logit stays that of the instance.
     counts : bool, default=False
-        Whether a target that names a label c times says that it holds in exactly c instances.
+        Whether the target c of a label says that it holds in exactly c instances.
     memory_limit : int, default=2**30
         Bytes that the logits of a batch may take, about; more labels than fit are computed in
         chunks, and twice.
@@ -210,11 +210,6 @@ class MIMLHead(Head):
         criterion, counts = cast(PointwiseLoss, self.criterion), self._target_counts(targets, chunk)
         if not self.counts:
             return criterion(self._bag_logits(bags, chunk), counts.clamp(max=1), chunk).sum(1)
-        if targets.values is not None:
-            raise ValueError(
-                "counts=True reads in how many instances a label holds, and cannot read soft "
-                "targets; use counts=False"
-            )
         keys, values = self._keys_and_values(bags, chunk)
         # Exactly c instances hold a label: the c-th in rank does, the next one does not.
         order = sort_segments(keys, bags.owner)
@@ -233,11 +228,11 @@ class MIMLHead(Head):
         return logits.logsumexp(1), logits[at]
 
     def _target_counts(self, targets: Targets, chunk: slice) -> Tensor:
-        """How often each bag names each label of a chunk, or its target: (n_bags, chunk)."""
+        """Target of each label of a chunk for each bag, of shape (n_bags, chunk)."""
         counts = self.weight.new_zeros(len(targets), chunk.stop - chunk.start)
         inside = (targets.ids >= chunk.start) & (targets.ids < chunk.stop)
         at = (targets.rows[inside], targets.ids[inside] - chunk.start)
-        return counts.index_put_(at, targets.values_like(counts)[inside], accumulate=True)
+        return counts.index_put_(at, targets.values_like(counts)[inside])
 
     def _chunks(self, bags: Bags) -> list[slice]:
         """Slices of labels whose concepts fit the memory limit, with what is made of them."""

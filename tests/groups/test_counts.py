@@ -8,7 +8,6 @@ from sklearn_xlc.groups import check_groups
 from sklearn_xlc.groups._counts import (
     cap_counts,
     check_group_counts,
-    repeat_labels,
     split_counts,
 )
 
@@ -46,14 +45,6 @@ def test_no_counts(value):
     y = np.array([[2.0, 0.0], [0.0, value]])
     with pytest.raises(ValueError, match=f"y must hold counts .*got {float(value)} in row 1"):
         split_counts(y)
-
-
-def test_labels_repeated_as_often_as_they_count():
-    counts = sp.csr_matrix([[0, 3, 1], [0, 0, 0], [2, 0, 0]])
-    repeated = repeat_labels(counts)
-    np.testing.assert_array_equal(repeated.indices, [1, 1, 1, 2, 0, 0])
-    np.testing.assert_array_equal(repeated.indptr, [0, 4, 4, 6])
-    np.testing.assert_array_equal(repeated.toarray(), counts.toarray())
 
 
 def test_more_samples_with_a_label_than_the_group_has_are_refused():

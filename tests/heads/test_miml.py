@@ -20,8 +20,11 @@ attentions = pytest.mark.parametrize("attention", [False, True])
 
 
 def make_targets(lists):
-    indptr = np.cumsum([0, *map(len, lists)])
-    return Targets(torch.as_tensor(indptr), torch.as_tensor(np.concatenate(lists).astype(int)))
+    """Labels of lists, with the number of their repetitions if there are any."""
+    distinct = [np.unique(np.array(labels, int), return_counts=True) for labels in lists]
+    ids, counts = (torch.as_tensor(np.concatenate(part)) for part in zip(*distinct))
+    indptr = torch.as_tensor(np.cumsum([0, *(len(labels) for labels, _ in distinct)]))
+    return Targets(indptr, ids, None if (counts == 1).all() else counts.double())
 
 
 def make(mask="select", attention=True, multilabel=True, sizes=SIZES, **params):
