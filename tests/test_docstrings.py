@@ -49,7 +49,7 @@ def public_modules():
     names = [info.name for info in pkgutil.iter_modules(sklearn_xlc.__path__)]
     yield sklearn_xlc
     for name in names:
-        if not name.startswith("_") and name not in ("batches", "training"):
+        if not name.startswith("_"):
             module = importlib.import_module(f"sklearn_xlc.{name}")
             if hasattr(module, "__all__") or not hasattr(module, "__path__"):
                 yield module

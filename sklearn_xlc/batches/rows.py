@@ -82,9 +82,13 @@ class Batch:
     Parameters
     ----------
     inputs : Tensor, SparseRows, Bags, or what the encoder's `collate` returns
+        What the encoder reads.
     targets : Targets or None
+        Positions of the labels, where they are known.
     sample_weight : tensor of shape (n_samples,) or None
+        Weights in the loss.
     n_samples : int
+        Number of samples.
     """
 
     inputs: Any
@@ -144,7 +148,18 @@ class BatchIterator:
 
 
 def make_batch(rows: Rows) -> Batch:
-    """Tensors of a few samples."""
+    """Tensors of a few samples.
+
+    Parameters
+    ----------
+    rows : Rows
+        Samples of one batch.
+
+    Returns
+    -------
+    Batch
+        Inputs, targets and weights on the CPU.
+    """
     inputs = (rows.collate or collate)(rows.samples())
     if rows.bags is not None:
         inputs = Bags(inputs, torch.from_numpy(rows.bags.astype(np.int64)))

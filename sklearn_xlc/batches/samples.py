@@ -110,7 +110,21 @@ def _as_float32(values: Any) -> Any:
 
 
 def to_device(inputs: Any, device: torch.device) -> Any:
-    """Copy what `collate` returned to a device: tensors, objects with `to`, containers of such."""
+    """Copy what `collate` returned to a device.
+
+    Parameters
+    ----------
+    inputs : object
+        Tensors, objects with a method `to`, and mappings, lists and tuples of such; anything else
+        stays where it is.
+    device : torch.device
+        Where the copies go.
+
+    Returns
+    -------
+    object
+        Copies, in the same containers.
+    """
     if hasattr(inputs, "to"):
         return inputs.to(device)
     if isinstance(inputs, Mapping):

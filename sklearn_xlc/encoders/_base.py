@@ -119,6 +119,7 @@ def accepted_forms(encoder: Any) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
+        Some of "dense", "csr", "text" and "mapping".
 
     Raises
     ------

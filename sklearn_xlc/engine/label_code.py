@@ -22,11 +22,12 @@ class LabelCode:
     classes : ndarray of shape (n_labels,)
         Distinct labels (multi-class), or the column numbers of the indicator (multi-label).
     multilabel : bool
+        Whether a sample may have any number of labels, or exactly one.
     sparse_output : bool
         Whether `fit` saw a sparse indicator, so that `predict` returns one.
     dtype : dtype
         Type of the indicator.
-    positions : ndarray of shape (n_labels,) or None
+    positions : ndarray of shape (n_labels,), default=None
         Position in the head of each label; None: label i has position i.
     """
 

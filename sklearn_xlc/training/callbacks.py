@@ -18,7 +18,23 @@ from sklearn_xlc.training.devices import numpy_dtype
 
 
 def copied(callbacks: Any) -> list[Any]:
-    """Deep copies of the user's callbacks; raises TypeError for entries that are not callbacks."""
+    """Deep copies of the user's callbacks.
+
+    Parameters
+    ----------
+    callbacks : list of skorch callbacks or of (name, callback) pairs, or None
+        Callbacks as the user gave them.
+
+    Returns
+    -------
+    list
+        One copy an entry.
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a callback.
+    """
     for entry in callbacks or []:
         callback = entry[-1] if isinstance(entry, tuple) and entry else entry
         kind = callback if isinstance(callback, type) else type(callback)

@@ -41,7 +41,7 @@ class EncoderHead(nn.Module):
 
 
 class XLCNet(NeuralNet):
-    """skorch net that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
+    """Net of skorch that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
 
     A classifier builds one in `fit` and keeps it as ``net_``. Loops, callbacks, history and
     checkpoints are skorch's; the net brings its own batches, optimiser and training step.
