@@ -40,9 +40,9 @@ class MIMLHead(Head):
     temperature : float, default=1.0
         Positive divisor of the cosines in the attention, :math:`1 / \tau` in [2]_.
     mask : {"select", "multiply"}, default="select"
-        What the attention does. "multiply" is [2]_: it multiplies the logits (after a ReLU; labels
+        How the attention acts. "multiply" is [2]_: it multiplies the logits (after a ReLU; labels
         have a bias after pooling). "select" adds its logarithm, but only to decide which instance
-        counts: the logit stays that of the instance.
+        counts: its logit is not masked.
     counts : bool, default=False
         Whether the target c of a label says that it holds in exactly c instances.
     memory_limit : int, default=2**30
@@ -187,7 +187,7 @@ class MIMLHead(Head):
             return affinity - mean.log()[owner]
 
     def _keys_and_values(self, bags: Bags, chunk: slice) -> tuple[Tensor, Tensor]:
-        """By what instances are ranked for each label, and their logits for the bag."""
+        """Keys that rank instances for each label, and their logits for the bag."""
         logits, log_mask = self.instance_logits(bags, chunk), self.log_mask(bags, chunk)
         if self.bias is None:
             return logits.detach() if log_mask is None else logits.detach() + log_mask, logits
