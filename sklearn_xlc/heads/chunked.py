@@ -105,11 +105,6 @@ class ChunkedHead(Head):
         starts = range(0, self.n_labels, size)
         return [slice(start, min(start + size, self.n_labels)) for start in starts]
 
-    def prior_logits(self, frequency: Tensor) -> Tensor:
-        """Logits that predict label frequencies, under the link of the loss."""
-        prior = frequency.clamp(1e-7, 1 - 1e-3)
-        return prior.log() if self.criterion.needs_normaliser else torch.logit(prior)
-
     def loss(
         self,
         features: Tensor,

@@ -113,9 +113,9 @@ class ETFHead(ChunkedHead):
         """Start at the share that each label has of all labels, or at its frequency."""
         if self.bias is not None:
             shared = self.criterion.needs_normaliser
-            start = (frequency / frequency.sum()).log() if shared else self.prior_logits(frequency)
+            start = frequency / frequency.sum() if shared else frequency
             with torch.no_grad():
-                self.bias.copy_(start)
+                self.bias.copy_(start.log() if shared else self.criterion.prior(frequency))
 
     def inputs(self, features: Tensor) -> Tensor:
         """What the classifier reads: h, of shape (n_rows, feature_dim)."""

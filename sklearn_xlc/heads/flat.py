@@ -74,7 +74,7 @@ class FlatHead(ChunkedHead):
     def set_prior(self, frequency: Tensor) -> None:
         if self.bias is not None:
             with torch.no_grad():
-                self.bias.copy_(self.prior_logits(frequency))
+                self.bias.copy_(self.criterion.prior(frequency))
 
     def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)

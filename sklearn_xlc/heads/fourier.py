@@ -131,7 +131,7 @@ class FourierHead(ChunkedHead):
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the mean number of labels a row; with slack, at the frequency of each label."""
-        target = self.prior_logits(frequency)
+        target = self.criterion.prior(frequency)
         constant = target.mean()
         if not self.n_slack and not self.criterion.needs_normaliser:
             constant = torch.logit((frequency.sum() / self.n_labels).clamp(1e-7, 1 - 1e-3))

@@ -93,10 +93,9 @@ class ProductHead(Head):
             marginal = frequency.new_zeros(length).index_add(
                 0, digits[:, h].to(frequency.device), frequency
             )
-            marginals.append(marginal.clamp(1e-7, 1 - 1e-3))
-        prior = torch.cat(marginals).repeat(self.n_groups)
+            marginals.append(marginal)
         with torch.no_grad():
-            start = prior.log() if self.criterion.needs_normaliser else torch.logit(prior)
+            start = self.criterion.prior(torch.cat(marginals)).repeat(self.n_groups)
             self.linear.bias[: len(start)] = start
 
     def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -397,6 +397,23 @@ def test_propensities_make_the_loss_unbiased():
     torch.testing.assert_close(p * seen + (1 - p) * unseen, F.softplus(-z))
 
 
+def test_heads_start_at_the_prior_of_the_loss():
+    frequency = torch.rand(N_LABELS, dtype=torch.float64) * 0.2 + 0.01
+    for loss in ("propensity_bce", "focal", "pick_all_labels"):
+        for make in (flat, etf):
+            head, _ = ready(make, loss, True)
+            if make is etf:
+                torch.nn.init.zeros_(head.projection.bias)
+            head.set_prior(frequency)
+            p = head.probabilities(head.scores(torch.zeros(1, N_FEATURES, dtype=torch.float64)))
+            expected = frequency
+            if loss == "propensity_bce":  # a true label is seen with its propensity
+                expected = (frequency * head.criterion.inverse).clamp(max=1 - 1e-3)
+            elif loss == "pick_all_labels":
+                expected = frequency / frequency.sum()
+            torch.testing.assert_close(p[0], expected)
+
+
 def test_propensities_need_counts():
     head = FlatHead(N_FEATURES, N_LABELS, True, loss="propensity_bce")
     with pytest.raises(RuntimeError, match="propensities are unknown: call fit"):
