@@ -15,7 +15,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._config import get_config
+from sklearn_xlc._checks import check_dense_size
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.label_code import LabelCode
@@ -261,13 +261,7 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return out
 
     def _check_dense(self, n_rows: int, n_columns: int, dtype: np.dtype, remedy: str) -> None:
-        size, limit = n_rows * n_columns * dtype.itemsize, get_config()["dense_limit"]
-        if size > limit:
-            raise MemoryError(
-                f"a dense result of shape ({n_rows}, {n_columns}) takes {size:,} bytes, more than "
-                f"dense_limit={limit:,}; use {remedy}, or raise the limit with "
-                "sklearn_xlc.set_config(dense_limit=...)"
-            )
+        check_dense_size((n_rows, n_columns), dtype, remedy)
 
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)
