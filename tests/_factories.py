@@ -60,6 +60,24 @@ def quick(name, **params):
     return clone(CLASSIFIERS[name]).set_params(**{**QUICK, **params})
 
 
+# --- checks -----------------------------------------------------------------------------------
+
+#: Checks that scikit-learn runs on its own estimators only.
+SKLEARN_CHECKS = [
+    "check_dataframe_column_names_consistency",
+    "check_get_feature_names_out_error",
+    "check_global_output_transform_pandas",
+    "check_global_set_output_transform_polars",
+    "check_inplace_ensure_writeable",
+    "check_n_features_in_after_fitting",
+    "check_param_validation",
+    "check_set_output_transform",
+    "check_set_output_transform_pandas",
+    "check_set_output_transform_polars",
+    "check_transformer_get_feature_names_out",
+    "check_transformer_get_feature_names_out_pandas",
+]
+
 # --- data -------------------------------------------------------------------------------------
 
 #: Labels of `make_learnable`.

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from _factories import make_groups
 from sklearn_xlc.aggregation import (
     aggregation,
     assign_labels,
@@ -16,17 +17,6 @@ from sklearn_xlc.aggregation import (
 )
 
 SETTINGS = settings(derandomize=True, max_examples=40, deadline=None)
-
-
-def problem(seed, n_rows=24, n_groups=7, n_labels=6):
-    rng = np.random.default_rng(seed)
-    X = unit_rows(rng.normal(size=(n_rows, 5)))
-    X[rng.integers(n_rows)] = 0
-    membership = (rng.random((n_rows, n_groups)) < 0.25).astype(int)
-    labels = rng.integers(1, 4, size=(n_groups, n_labels)) * (
-        rng.random((n_groups, n_labels)) < 0.4
-    )
-    return X, membership, labels
 
 
 def brute(scores, membership, labels, counts):
@@ -41,7 +31,7 @@ def brute(scores, membership, labels, counts):
 @SETTINGS
 @given(st.integers(0, 10**6), st.booleans())
 def test_every_group_gives_each_label_to_its_best_rows(seed, counts):
-    X, membership, labels = problem(seed)
+    X, membership, labels = make_groups(seed, 24, 7, 6, most=3)
     data = aggregation(membership, labels)
     embeddings = learn_embeddings(X, data, n_iter=3)
     # Rounding is cut off, so that rows that tie in theory tie in the enumeration as well.
@@ -147,7 +137,7 @@ def test_quantile_shares_with_rows_as_similar(rng, quantile):
 
 @pytest.mark.parametrize("sharing", [{}, {"quantile": 0.5}, {"use_counts": True}, {"totals": 9.0}])
 def test_same_in_any_block_storage_and_number_of_jobs(sharing):
-    X, membership, labels = problem(2, n_rows=60, n_groups=15, n_labels=9)
+    X, membership, labels = make_groups(2, 60, 15, 9, most=3)
     if "totals" in sharing:
         sharing = {"totals": np.full(9, sharing["totals"])}
     data = aggregation(membership, labels)

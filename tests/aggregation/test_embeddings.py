@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from joblib import parallel_config
 from sklearn.preprocessing import normalize
 
+from _factories import make_groups
 from sklearn_xlc.aggregation import _products as products
 from sklearn_xlc.aggregation import (
     aggregation,
@@ -42,18 +43,6 @@ def grlr(X, membership, group_labels, n_iter, step):
     return np.array(embeddings)
 
 
-def problem(seed, n_rows=20, n_features=5, n_groups=6, n_labels=7):
-    """Rows in any number of groups, empty rows, empty groups, labels without a group."""
-    rng = np.random.default_rng(seed)
-    X = unit_rows(rng.normal(size=(n_rows, n_features)) + 0.5)
-    X[rng.integers(n_rows)] = 0
-    membership = (rng.random((n_rows, n_groups)) < 0.3).astype(int)
-    membership[:, rng.integers(n_groups)] = 0
-    labels = (rng.random((n_groups, n_labels)) < 0.4).astype(int)
-    labels[:, rng.integers(n_labels)] = 0
-    return X, membership, labels
-
-
 def dense(embeddings):
     return embeddings.block(0, len(embeddings.weights))
 
@@ -73,7 +62,7 @@ def variants(X):
 @SETTINGS
 @given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 1.0]))
 def test_algorithm_1(seed, n_iter, step):
-    X, membership, labels = problem(seed)
+    X, membership, labels = make_groups(seed)
     data = aggregation(membership, labels)
     found = learn_embeddings(X, data, n_iter=n_iter, step_size=step)
     np.testing.assert_allclose(dense(found), grlr(X, membership, labels, n_iter, step), atol=1e-12)
@@ -103,7 +92,7 @@ def test_groups_of_one_are_parabels_embedding(rng, n_iter):
 @SETTINGS
 @given(st.integers(0, 10**6))
 def test_the_objective_does_not_fall(seed):
-    X, membership, labels = problem(seed)
+    X, membership, labels = make_groups(seed)
     X[~X.any(axis=1)] = np.eye(5)[0]
     data = aggregation(membership, labels)
 
@@ -120,7 +109,7 @@ def test_the_objective_does_not_fall(seed):
 
 @pytest.mark.parametrize("number", range(4))
 def test_result_is_the_same_in_any_block_and_any_number_of_jobs(number):
-    X, membership, labels = problem(3, n_rows=60, n_groups=15, n_labels=12)
+    X, membership, labels = make_groups(3, n_rows=60, n_groups=15, n_labels=12)
     data = aggregation(membership, labels)
     for rows in (X, sp.csr_array(X)):
         settings = variants(rows)[number]
@@ -131,7 +120,7 @@ def test_result_is_the_same_in_any_block_and_any_number_of_jobs(number):
 
 
 def test_joblib_backend_of_the_context(monkeypatch):
-    X, membership, labels = problem(5)
+    X, membership, labels = make_groups(5)
     data = aggregation(membership, labels)
     expected = dense(learn_embeddings(X, data, memory_limit=1))
     with parallel_config("sequential"):
@@ -140,7 +129,7 @@ def test_joblib_backend_of_the_context(monkeypatch):
 
 
 def test_labels_in_pieces(monkeypatch):
-    X, membership, labels = problem(4)
+    X, membership, labels = make_groups(4)
     data = aggregation(membership, labels)
     for rows in (X, sp.csr_array(X)):
         for kwargs in variants(rows):
@@ -155,7 +144,7 @@ def test_labels_in_pieces(monkeypatch):
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dense_equals_sparse(number, dtype):
-    X, membership, labels = problem(8)
+    X, membership, labels = make_groups(8)
     X = X.astype(dtype)
     data = aggregation(membership, labels)
     settings = variants(X)[number]
@@ -166,7 +155,7 @@ def test_dense_equals_sparse(number, dtype):
 
 @pytest.mark.parametrize("number", range(4))
 def test_order_of_rows_and_groups_and_rotation(number, rng):
-    X, membership, labels = problem(9)
+    X, membership, labels = make_groups(9)
     labels *= rng.integers(1, 4, size=labels.shape)
     expected = dense(learn_embeddings(X, aggregation(membership, labels), **variants(X)[number]))
     rows, groups = rng.permutation(20), rng.permutation(6)
@@ -277,7 +266,7 @@ def test_expected_samples_of_groups_of_one_are_the_groups(rng):
 
 
 def test_unit_length(rng):
-    X, membership, labels = problem(1)
+    X, membership, labels = make_groups(1)
     for kwargs in variants(X):
         lengths = np.linalg.norm(
             dense(learn_embeddings(X, aggregation(membership, labels), **kwargs)), axis=1

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from _factories import make_groups
 from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.aggregation._pairs import make_pairs
 from sklearn_xlc.groups import check_groups
@@ -13,19 +14,10 @@ from sklearn_xlc.groups import check_groups
 SETTINGS = settings(derandomize=True, max_examples=60, deadline=None)
 
 
-def random_data(seed, n_rows=8, n_groups=4, n_labels=5):
-    rng = np.random.default_rng(seed)
-    membership = (rng.random((n_rows, n_groups)) < 0.4).astype(int)
-    labels = rng.integers(0, 4, size=(n_groups, n_labels)) * (
-        rng.random((n_groups, n_labels)) < 0.5
-    )
-    return membership, labels
-
-
 @SETTINGS
 @given(st.integers(0, 10**6))
 def test_pairs_are_all_candidates_in_order(seed):
-    membership, labels = random_data(seed)
+    _, membership, labels = make_groups(seed, 8, 4, 5, most=3)
     expected = [
         (row, label, group, labels[group, label])
         for label in range(5)
@@ -53,7 +45,7 @@ def test_pairs_are_all_candidates_in_order(seed):
 @SETTINGS
 @given(st.integers(0, 10**6))
 def test_sums_over_labels_and_segments(seed):
-    membership, labels = random_data(seed)
+    _, membership, labels = make_groups(seed, 8, 4, 5, most=3)
     data = aggregation(membership, labels)
     pairs = make_pairs(data, 0, 5)
     values = np.random.default_rng(seed).normal(size=len(pairs.samples))
@@ -87,7 +79,7 @@ def test_nothing_at_all():
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csc_array, sp.coo_matrix, lambda a: a.tolist()])
 def test_any_container(make):
-    membership, labels = random_data(3)
+    _, membership, labels = make_groups(3, 8, 4, 5, most=3)
     expected = aggregation(membership, labels)
     data = aggregation(make(membership), make(labels))
     for name in ("samples", "indptr"):

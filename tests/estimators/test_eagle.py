@@ -15,27 +15,13 @@ from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sklearn_xlc
+from _factories import SKLEARN_CHECKS
 from sklearn_xlc.aggregation import aggregation, expected_samples
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 
 PAPER = EAGLETransformer(contrast=None, random_state=0)
 DEFAULT = EAGLETransformer(random_state=0)
 BOTH = pytest.mark.parametrize("eagle", [PAPER, DEFAULT], ids=["paper", "default"])
-#: Checks that scikit-learn runs on its own estimators only.
-MORE_CHECKS = [
-    "check_dataframe_column_names_consistency",
-    "check_get_feature_names_out_error",
-    "check_global_output_transform_pandas",
-    "check_global_set_output_transform_polars",
-    "check_inplace_ensure_writeable",
-    "check_n_features_in_after_fitting",
-    "check_param_validation",
-    "check_set_output_transform",
-    "check_set_output_transform_pandas",
-    "check_set_output_transform_polars",
-    "check_transformer_get_feature_names_out",
-    "check_transformer_get_feature_names_out_pandas",
-]
 
 
 @parametrize_with_checks(
@@ -51,7 +37,7 @@ def test_scikit_learn_checks(estimator, check):
 
 # The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
-@pytest.mark.parametrize("name", MORE_CHECKS)
+@pytest.mark.parametrize("name", SKLEARN_CHECKS)
 def test_checks_that_scikit_learn_keeps_for_itself(name):
     getattr(estimator_checks, name)("EAGLETransformer", EAGLETransformer())
 

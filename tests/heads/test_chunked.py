@@ -3,8 +3,8 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
+from _factories import plain_loss
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads import ChunkedHead, chunked
 
@@ -45,11 +45,8 @@ def features():
 
 
 def definition(head, inputs, targets):
-    logits, truth = inputs * head.scale, torch.zeros(3, N_LABELS, dtype=torch.float64)
-    truth[targets.rows, targets.ids] = 1.0
-    if head.multilabel:
-        return F.binary_cross_entropy_with_logits(logits, truth, reduction="sum") / 3
-    return -(truth * logits.log_softmax(1)).sum() / 3
+    weight = torch.ones(3, dtype=torch.float64)
+    return plain_loss(inputs * head.scale, targets, weight, head.multilabel)
 
 
 @pytest.mark.parametrize("kind", [Scaled, WithPenalty])

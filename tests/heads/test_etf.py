@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch.autograd import gradcheck
 
+from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads import ETFHead, PickAllLabels, chunked
@@ -16,9 +17,6 @@ from sklearn_xlc.metrics import neural_collapse
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 6
-TARGETS = Targets(torch.tensor([0, 2, 2, 5, 6]), torch.tensor([3, 10, 0, 4, 7, 10]))
-MULTICLASS = Targets(torch.arange(5), torch.tensor([10, 0, 3, 3]))
-WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
 FORMS = {
     "implicit": {"feature_dim": N_LABELS},
     "minimal": {"feature_dim": N_LABELS - 1},
@@ -81,7 +79,7 @@ def test_logits_are_products_with_the_frame(monkeypatch, form, chunk):
 def test_implicit_form_needs_no_matrix_and_no_parameters():
     head, features = make(feature_dim=N_LABELS, with_bias=False)
     assert head.is_implicit
-    head.loss(features, TARGETS).backward()
+    head.loss(features, SEVERAL).backward()
     assert not head._tables
     np.testing.assert_allclose(head.classifier(features), simplex_etf(N_LABELS, N_LABELS))
     assert {name for name, _ in head.named_parameters()} == {"projection.weight", "projection.bias"}
@@ -99,15 +97,15 @@ def test_loss_is_its_definition_and_its_gradient_is_right(
     monkeypatch.setattr(ETFHead, "forward", ETFHead.loss)  # for functional_call
     criterion = PickAllLabels(competition, "mean" if mean else "sum")
     head, features = make(**FORMS[form], feature_decay=decay, loss=criterion)
-    loss = head.loss(features, TARGETS, WEIGHT)
-    torch.testing.assert_close(loss, definition(head, features, TARGETS, WEIGHT))
+    loss = head.loss(features, SEVERAL, ROW_WEIGHT)
+    torch.testing.assert_close(loss, definition(head, features, SEVERAL, ROW_WEIGHT))
     with torch.no_grad():
-        torch.testing.assert_close(head.loss(features, TARGETS, WEIGHT), loss)
+        torch.testing.assert_close(head.loss(features, SEVERAL, ROW_WEIGHT), loss)
     names, parameters = zip(*head.named_parameters())
 
     def call(features, *tensors):
         given = dict(zip(names, tensors))
-        return torch.func.functional_call(head, given, (features, TARGETS, WEIGHT))
+        return torch.func.functional_call(head, given, (features, SEVERAL, ROW_WEIGHT))
 
     tensors = [p.detach().clone().requires_grad_() for p in parameters]
     assert gradcheck(call, (features, *tensors), fast_mode=chunk == 3)
@@ -118,7 +116,7 @@ def test_memory_limit_changes_nothing(monkeypatch, memory_limit):
     monkeypatch.setattr(chunked, "CHUNK", 4)
     head, features = make(feature_dim=N_LABELS, memory_limit=memory_limit)
     torch.testing.assert_close(
-        head.loss(features, TARGETS, WEIGHT), definition(head, features, TARGETS, WEIGHT)
+        head.loss(features, SEVERAL, ROW_WEIGHT), definition(head, features, SEVERAL, ROW_WEIGHT)
     )
 
 
@@ -126,17 +124,15 @@ def test_one_label_a_row_is_the_softmax_cross_entropy():
     for mean in (False, True):
         criterion = PickAllLabels(reduction="mean" if mean else "sum")
         head, features = make(multilabel=False, feature_dim=N_LABELS, loss=criterion)
-        expected = torch.nn.functional.cross_entropy(
-            explicit_logits(head, features), MULTICLASS.ids
-        )
-        torch.testing.assert_close(head.loss(features, MULTICLASS), expected)
+        expected = torch.nn.functional.cross_entropy(explicit_logits(head, features), ONE_EACH.ids)
+        torch.testing.assert_close(head.loss(features, ONE_EACH), expected)
 
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_rows_without_labels_do_not_matter(mean):
     criterion = PickAllLabels(reduction="mean" if mean else "sum")
     head, features = make(feature_dim=N_LABELS, loss=criterion)
-    head.loss(features, TARGETS).backward()
+    head.loss(features, SEVERAL).backward()
     assert not features.grad[1].any()
     assert features.grad[0].any()
 
@@ -162,7 +158,7 @@ def test_fused_step_equals_the_unfused_step(monkeypatch):
         optimizer = RowOptimizer([group, rest], lr=0.1)
         for _ in range(3):
             optimizer.zero_grad()
-            head.loss(features, TARGETS, None, optimizer.update if fused else None).backward()
+            head.loss(features, SEVERAL, None, optimizer.update if fused else None).backward()
             optimizer.step()
         results.append([p.detach().clone() for p in head.parameters()])
     for one, other in zip(*results):

@@ -3,16 +3,12 @@
 import pytest
 import torch
 from torch.autograd import gradcheck
-from torch.nn import functional as F
 
-from sklearn_xlc.batches import Targets
+from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
 from sklearn_xlc.heads import FlatHead, chunked
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4
-MULTILABEL = Targets(torch.tensor([0, 2, 2, 5, 6]), torch.tensor([3, 10, 0, 4, 7, 10]))
-MULTICLASS = Targets(torch.arange(5), torch.tensor([10, 0, 3, 3]))
-WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
 
 
 def make(multilabel, dtype=torch.float64, **kwargs):
@@ -21,25 +17,19 @@ def make(multilabel, dtype=torch.float64, **kwargs):
     if head.bias is not None:
         torch.nn.init.normal_(head.bias)
     features = torch.randn(4, N_FEATURES, dtype=dtype, requires_grad=True)
-    return head, features, MULTILABEL if multilabel else MULTICLASS
+    return head, features, SEVERAL if multilabel else ONE_EACH
 
 
 def definition(head, features, targets, weight):
     logits = features @ head.weight.T + head.bias
-    indicator = torch.zeros_like(logits)
-    indicator[targets.rows, targets.ids] = 1.0
-    if head.multilabel:
-        rows = F.binary_cross_entropy_with_logits(logits, indicator, reduction="none").sum(1)
-    else:
-        rows = -(indicator * logits.log_softmax(1)).sum(1)
-    return (weight * rows).sum() / weight.sum()
+    return plain_loss(logits, targets, weight, head.multilabel)
 
 
 @pytest.mark.parametrize("multilabel", [True, False])
 def test_plain_loss_equals_its_definition_and_gradients_are_right(multilabel):
     head, features, targets = make(multilabel)
-    loss = head.loss(features, targets, WEIGHT)
-    torch.testing.assert_close(loss, definition(head, features, targets, WEIGHT))
+    loss = head.loss(features, targets, ROW_WEIGHT)
+    torch.testing.assert_close(loss, definition(head, features, targets, ROW_WEIGHT))
     assert gradcheck(lambda x, w, b: functional(head, x, w, b, targets), (features, *tensors(head)))
 
 
@@ -49,7 +39,7 @@ def tensors(head):
 
 def functional(head, features, weight, bias, targets):
     parameters = {"weight": weight, "bias": bias}
-    return torch.func.functional_call(head, parameters, (features, targets, WEIGHT))
+    return torch.func.functional_call(head, parameters, (features, targets, ROW_WEIGHT))
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +54,7 @@ def loss_as_forward(monkeypatch):
 def test_fused_loss_equals_the_plain_one(monkeypatch, multilabel, memory_limit, chunk):
     monkeypatch.setattr(chunked, "CHUNK", chunk)
     head, features, targets = make(multilabel, memory_limit=memory_limit)
-    head.loss(features, targets, WEIGHT).backward()
+    head.loss(features, targets, ROW_WEIGHT).backward()
     expected = {id(p): p.grad for p in head.parameters()}
     feature_gradient, features.grad = features.grad, None
 
@@ -73,9 +63,9 @@ def test_fused_loss_equals_the_plain_one(monkeypatch, multilabel, memory_limit, 
     def update(parameter, rows, gradient):
         seen[id(parameter)][rows] += gradient
 
-    loss = head.loss(features, targets, WEIGHT, update)
+    loss = head.loss(features, targets, ROW_WEIGHT, update)
     loss.backward()
-    torch.testing.assert_close(loss, definition(head, features, targets, WEIGHT))
+    torch.testing.assert_close(loss, definition(head, features, targets, ROW_WEIGHT))
     torch.testing.assert_close(features.grad, feature_gradient)
     for key, gradient in expected.items():
         torch.testing.assert_close(seen[key], gradient)
@@ -137,13 +127,13 @@ def test_bottleneck_without_biases_is_a_product_of_two_matrices(multilabel):
     inputs = features @ head.projection.weight.T + head.projection.bias
     expected = inputs @ head.weight.T
     torch.testing.assert_close(head.scores(features), expected)
-    head.loss(features, targets, WEIGHT).backward()
+    head.loss(features, targets, ROW_WEIGHT).backward()
     ours = [features.grad.clone(), *(p.grad.clone() for p in head.parameters())]
     head.zero_grad()
     features.grad = None
     head.bias = torch.zeros(N_LABELS, dtype=torch.float64)
     head.projection, linear = torch.nn.Identity(), head.projection
-    definition(head, linear(features), targets, WEIGHT).backward()
+    definition(head, linear(features), targets, ROW_WEIGHT).backward()
     theirs = [features.grad, head.weight.grad, linear.weight.grad, linear.bias.grad]
     for one, other in zip(ours, theirs):
         torch.testing.assert_close(one, other)

@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
-from torch.nn import functional as F
 
-from sklearn_xlc.batches import Targets
+from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
 from sklearn_xlc.geometry import fourier_adjoint, fourier_forward, fourier_matrix
 from sklearn_xlc.heads import FourierHead, chunked, fourier
 from sklearn_xlc.training import RowOptimizer
 
 N_FEATURES = 4
-TARGETS = Targets(torch.tensor([0, 2, 2, 5, 6]), torch.tensor([3, 10, 0, 4, 7, 10]))
-MULTICLASS = Targets(torch.arange(5), torch.tensor([10, 0, 3, 3]))
-WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
 
 
 def make(n_labels=11, max_active=2, n_slack=3, multilabel=True, **kwargs):
@@ -39,13 +35,7 @@ def definition(head, features, targets, weight):
     basis = torch.as_tensor(fourier_matrix(head.n_labels, head.max_active))
     logits = head.gain * coefficients[:, : head.width] @ basis.T
     logits = logits + coefficients[:, head.width :] @ head.slack.T
-    indicator = torch.zeros_like(logits)
-    indicator[targets.rows, targets.ids] = 1.0
-    if head.multilabel:
-        rows = F.binary_cross_entropy_with_logits(logits, indicator, reduction="none").sum(1)
-    else:
-        rows = -(indicator * logits.log_softmax(1)).sum(1)
-    return (weight * rows).sum() / weight.sum()
+    return plain_loss(logits, targets, weight, head.multilabel)
 
 
 @pytest.mark.parametrize(
@@ -76,17 +66,17 @@ def test_three_ways_agree_with_the_kernels(n_labels, max_active):
 def test_loss_is_its_definition_and_its_gradient_is_right(monkeypatch, method, multilabel, n_slack):
     monkeypatch.setattr(FourierHead, "forward", FourierHead.loss)  # for functional_call
     head, features = make(multilabel=multilabel, n_slack=n_slack, method=method)
-    targets = TARGETS if multilabel else MULTICLASS
-    loss = head.loss(features, targets, WEIGHT)
-    torch.testing.assert_close(loss, definition(head, features, targets, WEIGHT))
+    targets = SEVERAL if multilabel else ONE_EACH
+    loss = head.loss(features, targets, ROW_WEIGHT)
+    torch.testing.assert_close(loss, definition(head, features, targets, ROW_WEIGHT))
     with torch.no_grad():
-        torch.testing.assert_close(head.loss(features, targets, WEIGHT), loss)
+        torch.testing.assert_close(head.loss(features, targets, ROW_WEIGHT), loss)
     names = [name for name, p in head.named_parameters() if p.numel()]
     tensors = [dict(head.named_parameters())[n].detach().clone().requires_grad_() for n in names]
 
     def call(features, *parameters):
         return torch.func.functional_call(
-            head, dict(zip(names, parameters)), (features, targets, WEIGHT)
+            head, dict(zip(names, parameters)), (features, targets, ROW_WEIGHT)
         )
 
     assert gradcheck(call, (features, *tensors))
@@ -103,7 +93,7 @@ def test_fused_step_equals_the_unfused_step(method, rule):
         for _ in range(3):
             optimizer.zero_grad()
             update = optimizer.update if fused else None
-            head.loss(features, TARGETS, None, update).backward()
+            head.loss(features, SEVERAL, None, update).backward()
             optimizer.step()
         results.append([p.detach().clone() for p in head.parameters()])
     for one, other in zip(*results):
