@@ -38,7 +38,7 @@ from sklearn_xlc.engine.building import (
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.net import TrainingMixin
-from sklearn_xlc.engine.persistence import is_borrowed, load_module, save_module
+from sklearn_xlc.engine.persistence import PersistenceMixin
 from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
 from sklearn_xlc.heads import Head, Loss
@@ -46,7 +46,9 @@ from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype, seeded
 
 
-class BaseXLCClassifier(TrainingMixin, PredictionMixin, ClassifierMixin, BaseEstimator, ABC):
+class BaseXLCClassifier(
+    PersistenceMixin, TrainingMixin, PredictionMixin, ClassifierMixin, BaseEstimator, ABC
+):
     """Base of all classifiers: encoder, label code, training and prediction, but no head.
 
     A classifier of your own names its parameters, and builds its head in ``_build_head``; `fit`,
@@ -151,10 +153,10 @@ class BaseXLCClassifier(TrainingMixin, PredictionMixin, ClassifierMixin, BaseEst
             or a mapping of arrays, where the `encoder` accepts such.
         y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels)
-            Class labels of any type, or a 0/1 indicator of labels. Rows without any label and
-            columns without any row are allowed.
+            Class labels of any type, or a 0/1 indicator of labels. Samples without any label
+            and columns without any sample are allowed.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in the loss. Rows of weight zero are dropped first.
+            Weights of the samples in the loss. Samples of weight zero are dropped first.
 
         Returns
         -------
@@ -174,7 +176,7 @@ class BaseXLCClassifier(TrainingMixin, PredictionMixin, ClassifierMixin, BaseEst
             rng = check_random_state(self.random_state)
             train, validation = self._split(data, rng)
             with seeded(rng):
-                if going_on:  # a copy, so that an interrupt leaves the old one as it was
+                if going_on:  # a copy: an interrupt leaves the fitted module as it was
                     module = copy.deepcopy(self.net_.module_)
                 else:
                     module = self._start(data, train, rng)
@@ -206,7 +208,7 @@ class BaseXLCClassifier(TrainingMixin, PredictionMixin, ClassifierMixin, BaseEst
             All classes that will ever occur; needed in the first call with class labels. With an
             indicator its columns are the labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in the loss.
+            Weights of the samples in the loss.
 
         Returns
         -------
@@ -331,26 +333,6 @@ class BaseXLCClassifier(TrainingMixin, PredictionMixin, ClassifierMixin, BaseEst
         """Position of each label in the head."""
         check_is_fitted(self, "net_")
         return self._code.label_order
-
-    # --- persistence and tags -----------------------------------------------------------------
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "net_" in state:
-            net = state.pop("net_")
-            state["_saved_module"] = save_module(net.module_)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        saved = state.pop("_saved_module", None)
-        super().__setstate__(state)
-        if saved is not None:
-            self._code.classes = self.classes_
-            self._weights_borrowed = is_borrowed(saved)
-            module = load_module(saved)
-            rng = np.random.RandomState(0)
-            self.net_ = self._make_net(module, 0, None, rng, one_pass=True).initialize()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,6 +10,36 @@ import numpy as np
 import torch
 from torch import nn
 
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.training import XLCNet
+
+
+class PersistenceMixin:
+    """Pickles a classifier at the size of its parameters: without optimiser state, on the CPU."""
+
+    net_: XLCNet
+    classes_: np.ndarray
+    _code: LabelCode
+    _make_net: Any
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())  # type: ignore[call-overload]
+        if "net_" in state:
+            net = state.pop("net_")
+            state["_saved_module"] = save_module(net.module_)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        saved = state.pop("_saved_module", None)
+        super().__setstate__(state)  # type: ignore[misc]
+        if saved is not None:
+            self._code.classes = self.classes_
+            self._weights_borrowed = is_borrowed(saved)
+            rng = np.random.RandomState(0)
+            net = self._make_net(load_module(saved), 0, None, rng, one_pass=True)
+            self.net_ = net.initialize()
+
 
 def save_module(module: nn.Module) -> dict[str, Any]:
     """State of a module that pickles at the size of its parameters.

@@ -20,6 +20,7 @@ from sklearn.utils import get_tags
 from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc.encoders import TextEncoder
 from sklearn_xlc.encoders.text import words
+from sklearn_xlc.training import CollapseMonitor
 
 TEXTS = [
     "a large body of water",
@@ -176,6 +177,16 @@ def test_multilabel_with_calibration():
     Y = np.array([[kind == "water", kind == "animal"] for kind in KINDS], dtype=int)
     clf = ETFNeuralCollapseClassifier(encoder=SMALL, max_epochs=30, random_state=0).fit(TEXTS, Y)
     np.testing.assert_array_equal(clf.predict(TEXTS), Y)
+
+
+def test_collapse_of_texts_is_watched():
+    Y = np.array([[kind == "water", kind == "animal"] for kind in KINDS], dtype=int)
+    for given in (TEXTS, pd.Series(TEXTS)):
+        monitor = CollapseMonitor(given, Y)
+        clf = ETFNeuralCollapseClassifier(
+            encoder=SMALL, max_epochs=20, callbacks=[monitor], random_state=0
+        ).fit(TEXTS, Y)
+        assert clf.net_.history[-1, "nc1"] < clf.net_.history[0, "nc1"]
 
 
 def test_auto_rules_count_samples():
