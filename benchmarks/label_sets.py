@@ -4,7 +4,7 @@
 
 On the same 90% of the training rows and with the same encoder: a flat classifier trained by binary
 cross-entropy, whose one threshold is tuned on the other 10% for micro-F1, for example-F1 and for
-subset accuracy; and `ETFNeuralCollapseClassifier` with every decoder, "divergence" with nothing
+subset accuracy; and `ETFNeuralCollapseClassifier` with every decision, "divergence" with nothing
 tuned and with a temperature fitted on these 10%. Measured on the test rows.
 """
 
@@ -69,16 +69,16 @@ def measure_seed(data, seed):
         seconds = time.process_time() - start
         scores, test_scores = (classifier.decision_function(part) for part in (X_valid, X_test))
         ranking = {f"P@{k}": precision_at_k(Y_test, test_scores, k=k) for k in (1, 3, 5)}
-        most = getattr(classifier, "max_labels_", None)
+        most = getattr(classifier.decision_, "max_labels_", None)
         rules = rows_of(name, scores, test_scores, Y_valid.toarray().astype(int), truth, most)
         for rule, sets in rules:
             results.append({"rule": rule, "seed": seed, "fit_cpu_s": seconds, **ranking})
             results[-1] |= {key: float(measure(truth, sets)) for key, measure in CRITERIA.items()}
         if name == "etf":
-            for decoder in ("nearest", "seen"):
-                classifier = kind(decoder=decoder, device="cpu", random_state=seed).fit(X, Y)
+            for decision in ("nearest", "seen"):
+                classifier = kind(decision=decision, device="cpu", random_state=seed).fit(X, Y)
                 sets = classifier.predict(X_test)
-                results.append({"rule": f"ETF, {decoder}", "seed": seed, **ranking})
+                results.append({"rule": f"ETF, {decision}", "seed": seed, **ranking})
                 results[-1] |= {key: float(m(truth, sets)) for key, m in CRITERIA.items()}
     return results
 

@@ -147,8 +147,8 @@ def decoded(kind, data, seed, arguments):
     record["predict_cpu_s"], record["flops"], sets = {}, {}, {}
     rows = classifier._validate_fit(*data["train"], None, classifier._code, reset=False).rows
     for decoder in ("nearest", "seen", "divergence"):
-        classifier.set_params(decoder=decoder)
-        classifier._calibrate(rows, None, first=True)
+        classifier.set_params(decision=decoder)
+        classifier._fit_decision(rows, None, first=True)
         start = time.process_time()
         sets[decoder] = classifier.predict(X_test)
         record["predict_cpu_s"][decoder] = time.process_time() - start

@@ -42,8 +42,8 @@ print(
 
 common = {"hidden_layer_sizes": (512,), "max_epochs": 30, "random_state": 0}
 models = {
-    decoder: ETFNeuralCollapseClassifier(decoder=decoder, **common)
-    for decoder in ("divergence", "nearest", "seen")
+    decision: ETFNeuralCollapseClassifier(decision=decision, **common)
+    for decision in ("divergence", "nearest", "seen")
 }
 models["threshold 0.5"] = MultiHeadClassifier("flat", **common)
 images_score = {}
@@ -54,8 +54,8 @@ for name, model in models.items():
     print(f"{name:16} {images_score[name][0]:10.3f} {images_score[name][1]:13.3f}")
 
 # %%
-# "seen" can only name sets of the training data, so it never finds a new pair. The other decoders
-# search all sets, at the cost of one sort a row.
+# "seen" can only name sets of the training data, so it never finds a new pair. The others
+# search all sets, at the cost of one sort a sample.
 #
 # How sure is the choice? The second best set is not far behind where a decision is close.
 

@@ -60,7 +60,7 @@ def fit(output):
     classifier = ETFNeuralCollapseClassifier(
         output,
         encoder=encoder,
-        decoder="nearest",
+        decision="nearest",
         feature_decay=3e-3,
         fit_intercept=False,
         batch_size=64,

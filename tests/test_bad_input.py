@@ -37,6 +37,7 @@ PARAMETERS = {
     "margin": [-0.1, 3.2],
     "scale": [0, -1.0],
     "correction": ["yes", 2],
+    "decision": ["best", None, 0.5],
     "hidden_layer_sizes": [0, -1, 1.5, "big", None],
     "dropout": [-0.1, 1.0, "none"],
     "encoder": [3, "mlp"],

@@ -125,7 +125,6 @@ def test_defaults_are_those_of_the_signature(path):
 OWN_TEXT = {
     "Parameters": {
         "output": "each names the output layers that it has",
-        "threshold": "the probabilities of a sample add up to one in one of them",
         "loss": "each names the losses that its head has of its own",
         "dropout": 'the "auto" of pick-all-labels is higher',
         "batch_size": "bags, not samples",
@@ -136,12 +135,11 @@ OWN_TEXT = {
         "memory_limit": "each names what it makes in blocks",
         "random_state": "each names what it draws",
         "warm_start": "label embeddings go on, too",
-        "temperature": "of an iteration, of a decision, of attention",
+        "temperature": "of an iteration, of attention",
         "multiplicity": "of an assignment, of a loss",
     },
     "Attributes": {
         "classes_": "of `estimator_`, of a 1-D y",
-        "threshold_": "of one label, of a share",
         "label_embeddings_": "one follows the format of X, the other may be None",
     },
 }

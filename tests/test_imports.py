@@ -42,7 +42,6 @@ print("torch" in sys.modules)
 
 def test_rooms_without_a_network_leave_torch_alone():
     rooms = ["aggregation", "codes", "datasets", "decisions", "geometry", "groups", "metrics"]
-    rooms = [name for name in rooms if (PACKAGE / name).is_dir()]
     done = subprocess.run(
         [sys.executable, "-c", LOADING, *rooms], capture_output=True, text=True, check=True
     )

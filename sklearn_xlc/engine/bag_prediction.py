@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import accuracy_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._checks import check_y
@@ -46,6 +47,8 @@ def _documented(method: Method) -> Method:
 class BagPredictionMixin(PredictionMixin):
     """Predictions with one row per bag, from samples and the groups that they form."""
 
+    _has_features = False
+
     def _validate_predict(self, X: Any) -> Rows:
         if isinstance(X, Rows):
             return X
@@ -73,6 +76,11 @@ class BagPredictionMixin(PredictionMixin):
     @_documented
     def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
         return super().predict_proba(Grouped(X, groups))
+
+    @available_if(lambda self: self._compares_sets())
+    @_documented
+    def predict_label_set_scores(self, X: Any, groups: Any = None) -> np.ndarray:
+        return super().predict_label_set_scores(Grouped(X, groups))
 
     def score(self, X: Any, y: Any, groups: Any = None, *, sample_weight: Any = None) -> float:
         """Share of the bags whose class, or whole set of labels, is predicted.

@@ -26,6 +26,7 @@ from sklearn_xlc._compat import (
     _fit_context,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.decisions import Decision
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.engine.building import (
     default_encoder,
@@ -36,6 +37,7 @@ from sklearn_xlc.engine.building import (
     reads_sparse,
     user_encoder,
 )
+from sklearn_xlc.engine.deciding import DECISIONS
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.engine.persistence import PersistenceMixin
@@ -61,8 +63,8 @@ class BaseXLCClassifier(
       fitted attributes. ``code.n_labels`` and ``code.multilabel`` describe the labels.
     - ``_check_task(code, Y)`` raises ValueError for parameters that do not suit the labels.
     - ``_order_labels(data, rng)`` returns the position in the head of each label, or None.
-    - ``_calibrates()`` and ``_calibrate(train, held, first)`` hold samples out, and fit on them
-      how label sets are decided.
+    - ``_auto_decision(head)`` returns the :class:`~sklearn_xlc.decisions.Decision` that
+      ``decision="auto"`` stands for, as does no such parameter; `head` is None before it is built.
     - ``_has_probabilities()`` says whether `predict_proba` exists.
 
     See Also
@@ -104,6 +106,7 @@ class BaseXLCClassifier(
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "decision": [StrOptions({"auto", *DECISIONS}), Decision],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -125,16 +128,6 @@ class BaseXLCClassifier(
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         """Raise ValueError if parameters do not suit the labels, whose indicator is `Y`."""
-
-    def _calibrates(self) -> bool:
-        """Whether rows are held out to choose how label sets are decided on."""
-        return False
-
-    def _calibrate(self, train: Rows, held: Rows | None, first: bool) -> None:
-        """Choose that, from rows that the net was trained on, and from those held out.
-
-        `first` is false where `partial_fit` goes on with a classifier that has chosen before.
-        """
 
     def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
         """Position of each label in the head, or None to keep the given order."""
@@ -173,6 +166,7 @@ class BaseXLCClassifier(
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
+            self._check_decision(data.code, data.rows.Y)
             rng = check_random_state(self.random_state)
             train, validation = self._split(data, rng)
             with seeded(rng):
@@ -180,13 +174,14 @@ class BaseXLCClassifier(
                     module = copy.deepcopy(self.net_.module_)
                 else:
                     module = self._start(data, train, rng)
+                self._check_decision(data.code, data.rows.Y, module.head)
                 train = self._for_training(train, module)
                 if validation is not None:
                     validation = self._for_training(validation, module)
                 net = self._make_net(module, len(train), validation, rng)
                 net.fit(train)
             self._finish(net)
-            self._calibrate(train, validation, first=True)
+            self._fit_decision(train, validation, first=True)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -226,12 +221,14 @@ class BaseXLCClassifier(
             if not is_indicator(y) and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
+            self._check_decision(data.code, data.rows.Y)
             rng = check_random_state(self.random_state)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             with seeded(rng):
                 borrowed = getattr(self, "_weights_borrowed", False)
                 module = self._start(data, None, rng) if first else self.net_.module_
                 module = copy.deepcopy(module) if borrowed else module
+                self._check_decision(data.code, data.rows.Y, module.head)
                 rows = self._for_training(data.rows, module)
                 net = self._make_net(module, len(rows), None, rng, one_pass=True)
                 if not (first or borrowed):
@@ -239,7 +236,7 @@ class BaseXLCClassifier(
                     net.optimizer_ = self.net_.optimizer_
                 net.partial_fit(rows)
             self._finish(net, keep_optimizer=True)
-            self._calibrate(rows, None, first=first)
+            self._fit_decision(rows, None, first=first)
         return self
 
     def _validate_fit(
@@ -273,7 +270,7 @@ class BaseXLCClassifier(
         return TrainingData(rows, code)
 
     def _split(self, data: TrainingData, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        if not (self.early_stopping or (data.code.multilabel and self._calibrates())):
+        if not (self.early_stopping or self._holds_out(data.code)):
             return data.rows, None
         index = np.arange(len(data.rows))
         if np.ceil(self.validation_fraction * len(index)) >= len(index):

@@ -68,6 +68,18 @@ class LabelCode:
         moved.sort_indices()
         return moved
 
+    def from_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
+        """Indicator whose columns are ids, from one whose columns are positions in the head."""
+        if self.positions is None:
+            return Y
+        moved = sp.csr_matrix((Y.data, self._ids[Y.indices], Y.indptr), shape=Y.shape)
+        moved.sort_indices()
+        return moved
+
+    def by_label(self, columns: np.ndarray) -> np.ndarray:
+        """Columns in the order of the ids, from columns in the order of the head."""
+        return columns if self.positions is None else columns[:, self.positions]
+
     def to_ids(self, positions: np.ndarray) -> np.ndarray:
         """Label ids at positions in the head."""
         return positions if self.positions is None else self._ids[positions]

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from sklearn_xlc._checks import check_dense_size
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.engine.building import inputs_for
+from sklearn_xlc.engine.deciding import DecisionMixin
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.validation import validate_X
 from sklearn_xlc.training import XLCNet
@@ -27,17 +28,14 @@ from sklearn_xlc.training.devices import DTYPES, numpy_dtype
 PREDICT_BATCH = 512
 
 
-class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """What a fitted classifier answers; :class:`BaseXLCClassifier` sets the attributes it reads."""
 
     net_: XLCNet
     classes_: np.ndarray
     _code: LabelCode
     _sparse_inputs: bool
-    _typical_size: int
     _n_features_out: int
-    #: Score above which a label is predicted.
-    _score_cut: float = 0.0
 
     def _features(self, X: Any) -> Iterator[tuple[slice, Any]]:
         """Features of validated samples (rows of an array, or :class:`Rows`), batch by batch."""
@@ -130,8 +128,8 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Best class of each row; or an indicator of labels, sparse if `fit` saw a sparse y: those
-            of probability above one half, unless the class's parameters say otherwise.
+            Best class of each sample; or an indicator of the label sets that `decision` makes of
+            the scores, sparse if `fit` saw a sparse y.
 
         Raises
         ------
@@ -144,38 +142,12 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         n_rows, n_labels = _num_samples(X), len(self.classes_)
         if not self._code.sparse_output:
             self._check_dense(n_rows, n_labels, np.dtype(self._code.dtype), "a sparse y in fit")
-        kept, counts = [], np.zeros(n_rows, dtype=np.int64)
+        sizes, ids = np.zeros(n_rows, dtype=np.int64), []
         for rows, features in self._features(X):
-            with torch.inference_mode():
-                sizes, places = self._label_sets(features)
-            counts[rows] = sizes.cpu().numpy()
-            kept.append(self._code.to_ids(places.cpu().numpy()))
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        return self._code.indicator(indptr, np.concatenate(kept))
-
-    def _label_sets(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Number of labels predicted for each row, and the places of these, row after row."""
-        head, n_labels = self.net_.module_.head, len(self.classes_)
-        k = min(n_labels, 2 * self._typical_size)
-        scores, places = head.topk(features, k)
-        while k < n_labels and bool((scores[:, -1] > self._score_cut).any()):
-            k = min(n_labels, 2 * k)
-            scores, places = head.topk(features, k)
-        positive = scores > self._score_cut
-        return positive.sum(1), places[positive]
-
-    def _best_cut(self, held: Rows) -> float:
-        """Score above which to predict labels for the highest micro-averaged F1 on `held` rows."""
-        k = min(len(self.classes_), 2 * self._typical_size)
-        scores, hits = [], []
-        for rows, features in self._features(held.X):
-            with torch.inference_mode():
-                best, places = self.net_.module_.head.topk(features, k)
-            truth = held.Y[rows]
-            scores.append(best.cpu().numpy().ravel())
-            row = np.repeat(np.arange(truth.shape[0]), k)
-            hits.append(np.asarray(truth[row, places.cpu().numpy().ravel()]).ravel())
-        return best_f1_cut(np.concatenate(scores), np.concatenate(hits), held.Y.nnz)
+            sets = self._decode(features)
+            sizes[rows] = np.diff(sets.indptr)
+            ids.append(sets.indices)
+        return self._code.indicator(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of every label.
@@ -268,14 +240,3 @@ class PredictionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         if k > len(self.classes_):
             raise ValueError(f"k={k} asks for more labels than there are: {len(self.classes_)}")
         return int(k)
-
-
-def best_f1_cut(scores: np.ndarray, hits: np.ndarray, n_positives: int) -> float:
-    """Score above which taking all candidates gives the highest F1; `hits` are the right ones."""
-    order = np.argsort(-scores, kind="stable")
-    scores, taken = scores[order].astype(np.float64), np.arange(1, len(scores) + 1)
-    f1 = 2 * np.cumsum(hits[order]) / (taken + n_positives)
-    below = np.append(scores[1:], scores[-1] - 1.0)
-    f1[scores == below] = -1.0  # equal scores are taken together
-    best = int(np.argmax(f1))
-    return float((scores[best] + below[best]) / 2)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.special import expit, logit
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
@@ -42,10 +40,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     output : {"dft", "bottleneck"}, default="dft"
         Output layer. "bottleneck" is the plain low-rank layer that [1]_ compares to, without biases
         and without a guarantee.
-    threshold : float or "auto", default=0.5
-        Probability above which a label is predicted (multi-label). "auto": the one of highest
-        micro-averaged F1 on rows that are held out (`validation_fraction`) from training. The
-        guarantee holds at any threshold, as one of the Fourier columns is constant.
     loss : str or Loss, default="auto"
         What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
 
@@ -60,6 +54,22 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
           :class:`~sklearn_xlc.heads.PickAllLabels`.
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
+    decision : str or Decision, default="auto"
+        How scores become label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions` with options of its own.
+
+        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
+          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the best labels, as many as a training sample has on average;
+          :class:`~sklearn_xlc.decisions.TopK`.
+        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
+          one; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
+          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": the label set of training samples whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
+        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
+          probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -88,7 +98,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
         back to the best epoch.
     validation_fraction : float, default=0.1
-        Share of the rows held out by `early_stopping` and by ``threshold="auto"``.
+        Share of the rows held out by `early_stopping`, and by a `decision` that is tuned.
     n_iter_no_change : int, default=3
         Patience of `early_stopping` in epochs.
     average_weights : {None, "swa", "ema"}, default=None
@@ -116,10 +126,12 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ----------
     classes_ : ndarray of shape (n_labels,)
         Class labels, or the column numbers of the indicator.
+    decision_ : Decision
+        Fitted decision.
     max_active_ : int or None
         The k in use; None for a bottleneck.
     threshold_ : float
-        Probability above which a label is predicted.
+        Probability above which a label is predicted, where the decision is a threshold.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -142,10 +154,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     -----
     Class labels (1-D y) train a softmax over the same layer, and ``k = 1``.
 
-    The guarantee is about the output layer: each such label set belongs to an open region of the
-    layer's inputs. Those are a linear map of the encoder's features, so the encoder should have at
-    least as many outputs as the layer has columns; there is a warning if it has fewer than
-    ``2 k + 1``.
+    The guarantee holds at any threshold, as one of the Fourier columns is constant. It is about the
+    output layer: each such label set belongs to an open region of the layer's inputs. Those are a
+    linear map of the encoder's features, so the encoder should have at least as many outputs as the
+    layer has columns; there is a warning if it has fewer than ``2 k + 1``.
 
     References
     ----------
@@ -169,7 +181,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         "max_active": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_slack": [Interval(Integral, 0, None, closed="left")],
         "output": [StrOptions({"dft", "bottleneck"})],
-        "threshold": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "loss": [StrOptions({"auto", *LOSSES}), Loss],
     }
 
@@ -179,8 +190,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         *,
         n_slack: int = 50,
         output: str = "dft",
-        threshold: Any = 0.5,
         loss: str | Loss = "auto",
+        decision: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
         encoder: Any = None,
@@ -204,8 +215,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self.max_active = max_active
         self.n_slack = n_slack
         self.output = output
-        self.threshold = threshold
         self.loss = loss
+        self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder
@@ -228,11 +239,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         FlatHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
-        if not code.multilabel and self.threshold != 0.5:
-            raise ValueError(
-                f"threshold={self.threshold!r} needs an indicator y: with one class a row (1-D y) "
-                "the class of highest score is predicted; leave threshold=0.5"
-            )
         if self.output == "bottleneck":
             if self.n_slack < 1:
                 raise ValueError(
@@ -288,25 +294,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             )
         return FourierHead(*size, self.max_active_, self.n_slack, self.memory_limit, loss=self.loss)
 
-    # --- decision -----------------------------------------------------------------------------
-
-    @property
-    def threshold_(self) -> float:
-        """Probability above which a label is predicted."""
-        check_is_fitted(self, "net_")
-        return float(expit(self._score_cut))
-
-    def _calibrates(self) -> bool:
-        return self.threshold == "auto"
-
-    def _calibrate(self, train: Rows, held: Rows | None, first: bool) -> None:
-        if self.threshold != "auto":
-            self._score_cut = float(logit(self.threshold))
-        elif first:
-            self._score_cut = 0.0
-            if held is not None and held.Y.nnz:
-                self._score_cut = self._best_cut(held)
-
     # --- guarantee ----------------------------------------------------------------------------
 
     @property
@@ -329,6 +316,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         verbose: int = 0,
     ) -> ArgmaxabilityReport:
         """Find out which label sets the output layer can predict at all, at the threshold in use.
+
+        Where the decision is no threshold, or labels share one probability, the answer is that for
+        labels of positive score.
 
         Parameters
         ----------
@@ -362,12 +352,13 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 "y), of which the highest score is predicted"
             )
         points = None if X is None else self._output_inputs(self._validate_predict(X))
-        intercept = None
-        if self._score_cut and self.max_active_ is None:
-            intercept = np.full(len(self.classes_), -self._score_cut)
+        is_odds = self.net_.module_.head.link == "sigmoid"
+        cut, intercept = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0, None
+        if np.ndim(cut) or (cut and self.max_active_ is None):
+            intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
         elif points is not None:
             # The first Fourier column is constant: it moves the threshold, and no set is lost.
-            points[:, 0] -= np.sqrt(len(self.classes_)) * self._score_cut
+            points[:, 0] -= np.sqrt(len(self.classes_)) * cut
         return verify_argmaxable(
             self if intercept is None else self.output_weights_,
             Y,

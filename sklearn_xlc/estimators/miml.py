@@ -83,6 +83,22 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
           (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
+    decision : str or Decision, default="auto"
+        How scores become label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions` with options of its own.
+
+        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
+          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the best labels, as many as a training sample has on average;
+          :class:`~sklearn_xlc.decisions.TopK`.
+        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
+          one; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
+          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": the label set of training samples whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
+        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
+          probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -140,6 +156,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     ----------
     classes_ : ndarray of shape (n_labels,)
         Class labels, or the column numbers of the indicator.
+    decision_ : Decision
+        Fitted decision.
     label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
         Unit vectors that the attention compares samples with; zero for labels without a bag.
     n_features_in_ : int
@@ -214,6 +232,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         n_concepts: int = 5,
         multiplicity: str = "top",
         loss: str | Loss = "auto",
+        decision: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
         encoder: Any = None,
@@ -240,6 +259,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         self.n_concepts = n_concepts
         self.multiplicity = multiplicity
         self.loss = loss
+        self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder

@@ -110,6 +110,22 @@ class MultiHeadClassifier(BaseXLCClassifier):
     correction : bool, default=False
         Correct the softmax over sampled labels for the chance with which each is drawn
         ("sampling").
+    decision : str or Decision, default="auto"
+        How scores become label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions` with options of its own.
+
+        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
+          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the best labels, as many as a training sample has on average;
+          :class:`~sklearn_xlc.decisions.TopK`.
+        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
+          one; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
+          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": the label set of training samples whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
+        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
+          probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -166,6 +182,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
     ----------
     classes_ : ndarray of shape (n_labels,)
         Class labels, or the column numbers of the indicator.
+    decision_ : Decision
+        Fitted decision.
     algorithm_ : str
         Algorithm in use; "custom" where `head` is given.
     head_lengths_ : tuple of int
@@ -255,6 +273,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         margin: float = 0.5,
         scale: float = 64.0,
         correction: bool = False,
+        decision: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
         encoder: Any = None,
@@ -289,6 +308,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self.margin = margin
         self.scale = scale
         self.correction = correction
+        self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder

@@ -134,12 +134,14 @@ def fit_temperature(
     Y: Any,
     criterion: str | Callable[[Any, Any], float] = "example_f1",
     max_labels: int | None = None,
+    *,
+    labels: Any = None,
 ) -> float:
     """Temperature of the divergence decoder that serves a criterion best on validation samples.
 
     Parameters
     ----------
-    logits : array-like of shape (n_samples, n_labels)
+    logits : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
         Logits of validation samples.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Indicator of their labels.
@@ -148,6 +150,9 @@ def fit_temperature(
         scikit-learn's metrics are. The three names count hits instead, which is far faster.
     max_labels : int, default=None
         Largest number of labels of a set; None: all.
+    labels : array-like of shape (n_samples, n_largest), default=None
+        Ids of the labels that `logits` belong to, where these are only the largest of a sample,
+        at least `max_labels` of them, best first. None: the columns are the labels.
 
     Returns
     -------
@@ -179,7 +184,7 @@ def fit_temperature(
     array([1, 1])
     """
     logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
-    true = check_assignments(Y, "Y", n_labels=logits.shape[1])
+    true = check_assignments(Y, "Y", n_labels=logits.shape[1] if labels is None else None)
     if true.shape[0] != len(logits):
         raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}")
     if not callable(criterion) and criterion not in CRITERIA:
@@ -191,8 +196,10 @@ def fit_temperature(
     max_labels = int(
         check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=logits.shape[1])
     )
-    largest, ranked = rank_rows(logits, max_labels)
-    means = running_means(largest)
+    if labels is None:
+        logits, labels = rank_rows(logits, max_labels)
+    ranked = np.asarray(labels)[:, :max_labels]
+    means = running_means(logits[:, :max_labels])
     if callable(criterion):
         score_of = partial(_score_sets, criterion, ranked, true)
     else:

@@ -79,6 +79,10 @@ class FlatHead(ChunkedHead):
     def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)
 
+    def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
+        """Weights of the labels, of shape (chunk, n_features)."""
+        return self.weight[chunk]
+
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         bias = None if self.bias is None else self.bias[chunk]
         if self.training and self.low_precision:

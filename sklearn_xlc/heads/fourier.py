@@ -148,6 +148,10 @@ class FourierHead(ChunkedHead):
         coefficients = self.projection(features)
         return coefficients * self._table("gains", coefficients, lambda: gains)
 
+    def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
+        """Weights of the labels, of shape (chunk, width + n_slack)."""
+        return torch.as_tensor(self.output_weights()[chunk]).to(like)
+
     def chunk_size(self) -> int:
         return CHUNK if self.method == "chunk" else self.n_labels
 

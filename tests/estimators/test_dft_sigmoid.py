@@ -18,8 +18,8 @@ from sklearn.preprocessing import MaxAbsScaler
 from _factories import QUICK
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine.building import RARE
-from sklearn_xlc.engine.prediction import best_f1_cut
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
 
 N_LABELS = 30
@@ -161,7 +161,7 @@ def test_parameters_are_counted_without_the_fixed_matrix(data):
 
 def test_a_saved_model_predicts_the_same(data, tmp_path):
     X, Y = data
-    clf = quick(threshold="auto").fit(X, Y)
+    clf = quick(decision="threshold").fit(X, Y)
     joblib.dump(clf, tmp_path / "model.joblib")
     loaded = joblib.load(tmp_path / "model.joblib")
     np.testing.assert_array_equal(loaded.decision_function(X), clf.decision_function(X))
@@ -172,8 +172,11 @@ def test_a_saved_model_predicts_the_same(data, tmp_path):
 
 def test_search_over_slack_in_a_pipeline(data):
     X, Y = data
-    model = make_pipeline(MaxAbsScaler(), quick())
-    grid = {"dftsigmoidclassifier__n_slack": [0, 4], "dftsigmoidclassifier__threshold": [0.3, 0.5]}
+    model = make_pipeline(MaxAbsScaler(), quick(decision=Threshold()))
+    grid = {
+        "dftsigmoidclassifier__n_slack": [0, 4],
+        "dftsigmoidclassifier__decision__threshold": [0.3, 0.5],
+    }
     search = GridSearchCV(model, grid, cv=2, scoring="f1_micro", error_score="raise").fit(X, Y)
     assert 0.2 < search.best_score_ <= 1
     again = search.best_estimator_.predict(X)
@@ -186,7 +189,7 @@ def test_search_over_slack_in_a_pipeline(data):
 @pytest.mark.parametrize("threshold", [0.1, 0.5, 0.8])
 def test_threshold_is_a_probability(data, threshold):
     X, Y = data
-    clf = quick(threshold=threshold, max_epochs=20).fit(X, Y)
+    clf = quick(decision=Threshold(threshold), max_epochs=20).fit(X, Y)
     assert clf.threshold_ == pytest.approx(threshold)
     np.testing.assert_array_equal(clf.predict(X).toarray(), clf.predict_proba(X) > threshold)
 
@@ -194,7 +197,7 @@ def test_threshold_is_a_probability(data, threshold):
 def test_auto_threshold_is_the_best_on_the_held_rows(data):
     X, Y = data
     params = {"dropout": 0.3, "validation_fraction": 0.3, "max_epochs": 20}
-    clf = quick(threshold="auto", **params).fit(X, Y)
+    clf = quick(decision="threshold", **params).fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     scores, truth = clf.predict_proba(held.X), held.Y.toarray()
     f1 = f1_score(truth, scores > clf.threshold_, average="micro")
@@ -203,24 +206,9 @@ def test_auto_threshold_is_the_best_on_the_held_rows(data):
     assert f1 > f1_score(truth, scores > 0.5, average="micro")
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_best_cut_equals_a_search_over_all_cuts(seed):
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 6, size=15).astype(float)
-    hits = rng.random(15) < 0.4
-    n_positives = int(hits.sum()) + int(rng.integers(1, 4))
-
-    def f1(cut):
-        taken = scores > cut
-        return 2 * hits[taken].sum() / (taken.sum() + n_positives)
-
-    best = max(f1(cut) for cut in np.arange(-0.5, 6))
-    assert f1(best_f1_cut(scores, hits, n_positives)) == pytest.approx(best)
-
-
 def test_partial_fit_does_not_tune_the_threshold(data):
     X, Y = data
-    assert quick(threshold="auto").partial_fit(X, Y).threshold_ == 0.5
+    assert quick(decision="threshold").partial_fit(X, Y).threshold_ == 0.5
 
 
 # --- errors -------------------------------------------------------------------------------------
@@ -236,9 +224,9 @@ def test_partial_fit_does_not_tune_the_threshold(data):
         ({"n_slack": -1}, "'n_slack' parameter of DFTSigmoidClassifier must be"),
         ({"output": "fft"}, "'output' parameter of DFTSigmoidClassifier must be"),
         ({"output": "bottleneck", "n_slack": 0}, "'bottleneck' .* n_slack must be at least 1"),
-        ({"threshold": 0.0}, "'threshold' parameter of DFTSigmoidClassifier must be"),
-        ({"threshold": 1.0}, "'threshold' parameter of DFTSigmoidClassifier must be"),
-        ({"threshold": "best"}, "'threshold' parameter of DFTSigmoidClassifier must be"),
+        ({"decision": Threshold(0.0)}, "threshold=0.0 must be between 0 and 1"),
+        ({"decision": Threshold(1.0)}, "threshold=1.0 must be between 0 and 1"),
+        ({"decision": "best"}, "'decision' parameter of DFTSigmoidClassifier must be"),
     ],
 )
 def test_bad_parameters(data, params, message):
@@ -253,8 +241,10 @@ def test_bad_parameters(data, params, message):
 def test_class_labels_have_no_threshold(data):
     X, _ = data
     y = np.arange(300) % 5
-    with pytest.raises(ValueError, match=r"threshold='auto' needs an indicator y.*threshold=0.5"):
-        quick(threshold="auto").fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"decision='threshold' needs an indicator y.*decision='auto'"
+    ):
+        quick(decision="threshold").fit(X, y)
     with pytest.raises(ValueError, match="with two labels n_slack must be at least 1, got 0"):
         quick(n_slack=0).fit(X, y % 2)
 
@@ -285,10 +275,11 @@ def test_training_goes_on_after_prediction_with_a_loaded_model(data):
     assert loaded.partial_fit(X, Y).t_ > 1
 
 
+@pytest.mark.parametrize("threshold", [0.05, np.linspace(0.02, 0.4, N_LABELS)], ids=["one", "each"])
 @pytest.mark.parametrize("output", ["dft", "bottleneck"])
-def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output):
+def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output, threshold):
     X, Y = data
-    clf = quick(output=output, n_slack=2, threshold=0.05).fit(X, Y)
+    clf = quick(output=output, n_slack=2, decision=Threshold(threshold)).fit(X, Y)
     report = clf.verify(clf.predict(X), X)
     assert set(report.reason) == {"point"}
 
@@ -304,7 +295,7 @@ def test_later_batches_beyond_the_guarantee_are_warned_of(data):
 
 def test_partial_fit_keeps_a_tuned_threshold(data):
     X, Y = data
-    clf = quick(threshold="auto").fit(X, Y)
+    clf = quick(decision="threshold").fit(X, Y)
     tuned = clf.threshold_
     assert tuned != 0.5
     assert clf.partial_fit(X[:20], Y[:20]).threshold_ == tuned

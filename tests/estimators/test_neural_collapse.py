@@ -1,4 +1,4 @@
-"""ETFNeuralCollapseClassifier: decoders, features, collapse, errors."""
+"""ETFNeuralCollapseClassifier: decisions, features, collapse, errors."""
 
 import itertools
 import pickle
@@ -17,13 +17,13 @@ from torch import nn
 
 from _factories import QUICK
 from sklearn_xlc import ETFNeuralCollapseClassifier, config_context
-from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
+from sklearn_xlc.decisions import Divergence, Nearest, Threshold
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.training import CollapseMonitor
 
 N_LABELS = 20
-DECODERS = ["divergence", "nearest", "seen", "threshold", "topk"]
+DECISIONS = ["divergence", "nearest", "seen", "threshold", "topk"]
 QUICK = {**QUICK, "hidden_layer_sizes": (32,), "max_epochs": 60}
 quick = partial(ETFNeuralCollapseClassifier, **QUICK)
 
@@ -41,27 +41,28 @@ def images():
     return make_label_set_images(n_per_class=60, n_per_pair=12, random_state=0)
 
 
-# --- decoders -----------------------------------------------------------------------------------
+# --- decisions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize(
+    "decision", ["divergence", "nearest", "seen", Threshold(0.1), "topk"], ids=str
+)
 @pytest.mark.parametrize("output", ["etf", "learned"])
-def test_every_decoder_recovers_sets_it_was_trained_on(data, decoder, output):
+def test_every_decision_recovers_sets_it_was_trained_on(data, decision, output):
     X, Y = data
-    clf = quick(decoder=decoder, output=output, max_epochs=200, threshold=0.1).fit(X, Y)
-    assert clf.decoder_ == decoder
+    clf = quick(decision=decision, output=output, max_epochs=200).fit(X, Y)
     predicted = clf.predict(X)
     assert predicted.shape == Y.shape
     # Without feature decay features of training rows do not collapse: "nearest" takes too many.
-    least = 0.55 if decoder in ("topk", "nearest") else 0.9
+    least = 0.55 if decision in ("topk", "nearest") else 0.9
     assert f1_score(Y, predicted, average="micro") > least
     sizes = np.diff(predicted.indptr)
-    if decoder in ("divergence", "nearest"):
-        assert clf.max_labels_ == np.ceil(np.quantile(np.diff(Y.indptr), 0.99))
-        assert sizes.max() <= clf.max_labels_
-    if decoder == "topk":
-        assert clf.max_labels_ == round(np.diff(Y.indptr).mean())
-        assert (sizes == clf.max_labels_).all()
+    if decision in ("divergence", "nearest"):
+        assert clf.decision_.max_labels_ == np.ceil(np.quantile(np.diff(Y.indptr), 0.99))
+        assert sizes.max() <= clf.decision_.max_labels_
+    if decision == "topk":
+        assert clf.decision_.k_ == round(np.diff(Y.indptr).mean())
+        assert (sizes == clf.decision_.k_).all()
 
 
 def all_sets(n_labels, most):
@@ -80,7 +81,7 @@ def small():
 
 def test_divergence_is_the_nearest_uniform_distribution_of_all_sets(small):
     X, Y = small
-    clf = quick(max_labels=4, temperature=0.7).fit(X, Y)
+    clf = quick(decision=Divergence(0.7, max_labels=4)).fit(X, Y)
     log_p = log_softmax(clf.decision_function(X) / 0.7, axis=1)
     sets = all_sets(7, 4)
     divergences = np.stack([-np.log(len(s)) - log_p[:, s].mean(axis=1) for s in sets], axis=1)
@@ -90,10 +91,10 @@ def test_divergence_is_the_nearest_uniform_distribution_of_all_sets(small):
 @pytest.mark.parametrize("feature_dim", [6, 7, 12])
 def test_nearest_is_the_nearest_prototype_of_all_sets(small, feature_dim):
     X, Y = small
-    clf = quick(decoder="nearest", max_labels=4, feature_dim=feature_dim).fit(X, Y)
+    clf = quick(decision=Nearest(4), feature_dim=feature_dim).fit(X, Y)
     head = clf.net_.module_.head
     assert head.is_simplex
-    centred = clf._inputs(clf._validate_predict(X)) - clf._mean
+    centred = clf._inputs(clf._validate_predict(X)) - clf.decision_.mean_
     W = head.classifier(head.projection.weight).detach().numpy()
     sets, scales = all_sets(7, 4), clf.label_set_scales_
     prototypes = np.stack([scales[len(s) - 1] * W[s].sum(axis=0) for s in sets])
@@ -111,7 +112,7 @@ def check_sets(clf, X, sets, distances):
 
 def test_seen_is_the_nearest_mean_of_the_training_sets(small):
     X, Y = small
-    clf = quick(decoder="seen").fit(X, Y)
+    clf = quick(decision="seen").fit(X, Y)
     features = clf._inputs(clf._validate_predict(X))
     sets, index = np.unique(Y.toarray(), axis=0, return_inverse=True)
     means = np.stack([features[index == i].mean(axis=0) for i in range(len(sets))])
@@ -125,16 +126,16 @@ def test_seen_is_the_nearest_mean_of_the_training_sets(small):
 @pytest.mark.parametrize("output, feature_dim", [("learned", None), ("etf", 4)])
 def test_nearest_without_a_simplex(small, output, feature_dim):
     X, Y = small
-    clf = quick(decoder="nearest", output=output, feature_dim=feature_dim).fit(X, Y)
+    clf = quick(decision="nearest", output=output, feature_dim=feature_dim).fit(X, Y)
     assert not clf.net_.module_.head.is_simplex
     assert f1_score(Y, clf.predict(X), average="micro") > 0.6
     assert np.isfinite(clf.predict_label_set_scores(X)).all()
 
 
-def test_only_decoders_that_compare_sets_have_set_scores(small):
+def test_only_decisions_that_compare_sets_have_set_scores(small):
     X, Y = small
-    for decoder in ("threshold", "topk"):
-        assert not hasattr(quick(decoder=decoder), "predict_label_set_scores")
+    for decision in ("threshold", "topk"):
+        assert not hasattr(quick(decision=decision), "predict_label_set_scores")
     assert hasattr(quick(), "predict_label_set_scores")
     clf = quick(max_epochs=1).fit(X, np.arange(200) % 5)
     with pytest.raises(ValueError, match="needs a classifier fitted on an indicator y"):
@@ -144,26 +145,28 @@ def test_only_decoders_that_compare_sets_have_set_scores(small):
 def test_temperature_is_fitted_on_held_rows(data):
     X, Y = data
     params = {"validation_fraction": 0.3, "max_epochs": 15, "dropout": 0.3}
-    clf = quick(temperature="auto", **params).fit(X, Y)
+    clf = quick(decision=Divergence("auto"), **params).fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     scores = {}
-    for temperature in (clf.temperature_, 1.0, 0.2, 0.5, 2.0):
-        clf.temperature_ = temperature
+    for temperature in (clf.decision_.temperature_, 1.0, 0.2, 0.5, 2.0):
+        clf.decision_.temperature_ = temperature
         predicted = clf.predict(held.X)
         scores[temperature] = f1_score(held.Y, predicted, average="samples", zero_division=0)
     assert max(scores, key=scores.get) == list(scores)[0]
-    assert quick(temperature=0.5, max_epochs=1).fit(X, Y).temperature_ == 0.5
-    assert quick(temperature="auto", max_epochs=1).partial_fit(X, Y).temperature_ == 1.0
+    assert quick(decision=Divergence(0.5), max_epochs=1).fit(X, Y).decision_.temperature_ == 0.5
+    first = quick(decision=Divergence("auto"), max_epochs=1).partial_fit(X, Y)
+    assert first.decision_.temperature_ == 1.0
 
 
 def test_threshold_is_fitted_on_held_rows_or_given(data):
     X, Y = data
-    clf = quick(decoder="threshold", validation_fraction=0.3, max_epochs=15, dropout=0.3).fit(X, Y)
+    clf = quick(decision="threshold", validation_fraction=0.3, max_epochs=15, dropout=0.3)
+    clf.fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     p, truth = clf.predict_proba(held.X), held.Y.toarray()
     f1 = f1_score(truth, p > clf.threshold_, average="micro")
     assert f1 >= max(f1_score(truth, p > t, average="micro") for t in np.linspace(0.01, 0.9, 90))
-    clf = quick(decoder="threshold", threshold=0.2).fit(X, Y)
+    clf = quick(decision=Threshold(0.2)).fit(X, Y)
     assert clf.threshold_ == pytest.approx(0.2)
     np.testing.assert_array_equal(clf.predict(X).toarray(), clf.predict_proba(X) > 0.2)
 
@@ -214,10 +217,10 @@ def test_nearest_predicts_pairs_that_were_never_seen():
     chosen = [tuple(np.flatnonzero(row)) in held for row in test_Y]
     test_X = test_pictures[chosen].reshape(sum(chosen), -1).astype(np.float32) / 16
     accuracy = {}
-    for decoder in ("nearest", "divergence", "seen"):
-        clf = quick(hidden_layer_sizes=(256,), decoder=decoder, max_epochs=40, learning_rate=3e-3)
+    for decision in ("nearest", "divergence", "seen"):
+        clf = quick(hidden_layer_sizes=(256,), decision=decision, max_epochs=40, learning_rate=3e-3)
         predicted = clf.fit(X, Y).predict(test_X)
-        accuracy[decoder] = np.mean((predicted == test_Y[chosen]).all(axis=1))
+        accuracy[decision] = np.mean((predicted == test_Y[chosen]).all(axis=1))
     assert accuracy["seen"] == 0
     assert accuracy["nearest"] > 0.1
     assert accuracy["divergence"] > 0.1
@@ -234,41 +237,40 @@ def test_collapse_report_of_classes(data):
 # --- a citizen of scikit-learn ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_a_saved_model_predicts_the_same(data, tmp_path, decoder):
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_saved_model_predicts_the_same(data, tmp_path, decision):
     X, Y = data
     for output in ("etf", "learned"):
-        clf = quick(decoder=decoder, output=output, feature_dim=5, max_epochs=3).fit(X, Y)
+        clf = quick(decision=decision, output=output, feature_dim=5, max_epochs=3).fit(X, Y)
         joblib.dump(clf, tmp_path / "model.joblib")
         loaded = joblib.load(tmp_path / "model.joblib")
         assert (loaded.predict(X) != clf.predict(X)).nnz == 0
         np.testing.assert_array_equal(loaded.decision_function(X), clf.decision_function(X))
 
 
-def test_search_over_decoder_and_feature_dim_in_a_pipeline(data):
+def test_search_over_decision_and_feature_dim_in_a_pipeline(data):
     X, Y = data
     model = make_pipeline(MaxAbsScaler(), quick(max_epochs=30))
     name = "etfneuralcollapseclassifier"
-    grid = {f"{name}__decoder": ["nearest", "divergence"], f"{name}__feature_dim": [N_LABELS, 8]}
+    grid = {f"{name}__decision": ["nearest", "divergence"], f"{name}__feature_dim": [N_LABELS, 8]}
     search = GridSearchCV(model, grid, cv=2, scoring="f1_samples", error_score="raise").fit(
         X, Y.toarray()
     )
     assert 0.2 < search.best_score_ <= 1
 
 
-def test_decoders_change_only_decisions(data):
+def test_decisions_change_no_scores(data):
     X, Y = data
-    scores = [
-        quick(decoder=decoder, threshold=0.1).fit(X, Y).decision_function(X) for decoder in DECODERS
-    ]
+    decisions = [Threshold(0.1) if name == "threshold" else name for name in DECISIONS]
+    scores = [quick(decision=decision).fit(X, Y).decision_function(X) for decision in decisions]
     for other in scores[1:]:
         np.testing.assert_array_equal(other, scores[0])
 
 
 def test_partial_fit_decodes(data):
     X, Y = data
-    for decoder in DECODERS:
-        clf = quick(decoder=decoder)
+    for decision in DECISIONS:
+        clf = quick(decision=decision)
         for _ in range(20):
             clf.partial_fit(X, Y)
         assert clf.predict(X).shape == Y.shape
@@ -282,12 +284,12 @@ def test_partial_fit_decodes(data):
     [
         ({"output": "fixed"}, "'output' parameter of ETFNeuralCollapseClassifier must be"),
         ({"feature_dim": 0}, "'feature_dim' parameter of ETFNeuralCollapseClassifier must be"),
-        ({"decoder": "best"}, "'decoder' parameter of ETFNeuralCollapseClassifier must be"),
-        ({"max_labels": 0}, "'max_labels' parameter of ETFNeuralCollapseClassifier must be"),
-        ({"max_labels": 21}, "max_labels=21 is more than the 20 labels of y"),
-        ({"temperature": 0}, "'temperature' parameter of ETFNeuralCollapseClassifier must be"),
-        ({"temperature": "warm"}, "'temperature' parameter of ETFNeuralCollapseClassifier must"),
-        ({"threshold": 1.0}, "'threshold' parameter of ETFNeuralCollapseClassifier must be"),
+        ({"decision": "best"}, "'decision' parameter of ETFNeuralCollapseClassifier must be"),
+        ({"decision": Divergence(max_labels=0)}, "'max_labels' parameter of Divergence must be"),
+        ({"decision": Nearest(21)}, "max_labels=21 is more than the 20 labels of y"),
+        ({"decision": Divergence(0)}, "'temperature' parameter of Divergence must be"),
+        ({"decision": Divergence("warm")}, "'temperature' parameter of Divergence must be"),
+        ({"decision": Threshold(1.0)}, "threshold=1.0 must be between 0 and 1"),
         ({"loss": "hinge"}, "'loss' parameter of ETFNeuralCollapseClassifier must be"),
         ({"loss": "ce"}, "loss='ce' is not defined for ETFNeural.*'pick_all_labels'"),
         ({"feature_decay": -1}, "'feature_decay' parameter of ETFNeuralCollapseClassifier must"),
@@ -338,49 +340,45 @@ def test_training_goes_on_after_prediction_with_a_loaded_model(data):
 def test_partial_fit_forgets_nothing_that_was_chosen(data):
     X, Y = data
     clf = quick().fit(X, Y)
-    most = clf.max_labels_
+    most = clf.decision_.max_labels_
     one = np.flatnonzero(np.diff(Y.indptr) == 1)[:3]
-    assert clf.partial_fit(X[one], Y[one]).max_labels_ == most
-    clf = quick(decoder="seen").fit(X, Y)
-    n_sets = clf._seen[1].shape[0]
-    assert clf.partial_fit(X[one], Y[one])._seen[1].shape[0] == n_sets
-    clf = quick(temperature="auto").fit(X, Y)
-    tuned = clf.temperature_
-    assert clf.partial_fit(X[one], Y[one]).temperature_ == tuned
+    assert clf.partial_fit(X[one], Y[one]).decision_.max_labels_ == most
+    clf = quick(decision="seen").fit(X, Y)
+    n_sets = clf.decision_.sets_.shape[0]
+    assert clf.partial_fit(X[one], Y[one]).decision_.sets_.shape[0] == n_sets
+    clf = quick(decision=Divergence("auto")).fit(X, Y)
+    tuned = clf.decision_.temperature_
+    assert clf.partial_fit(X[one], Y[one]).decision_.temperature_ == tuned
 
 
 def test_nearest_where_nothing_can_be_fitted():
     X = np.random.default_rng(0).normal(size=(50, 4))
     for n_labels in (1, 5):
         Y = sp.csr_matrix(np.ones((50, n_labels), dtype=int))
-        clf = quick(decoder="nearest", max_epochs=2).fit(X, Y)
-        if n_labels > 1:
-            np.testing.assert_array_equal(clf.label_set_scales_, 1.0)
+        clf = quick(decision="nearest", max_epochs=2).fit(X, Y)
+        np.testing.assert_array_equal(clf.label_set_scales_, 1.0)
         assert clf.predict(X).shape == (50, n_labels)
         assert clf.output_weights_.shape == (n_labels, n_labels)
 
 
 def test_few_rows_are_enough_for_scales(data):
     X, Y = data
-    whole = quick(decoder="nearest").fit(X, Y)
-    part = quick(decoder="nearest", memory_limit=2**20).fit(X, Y)
+    whole = quick(decision="nearest").fit(X, Y)
+    part = quick(decision="nearest", memory_limit=2**20).fit(X, Y)
     np.testing.assert_allclose(part.label_set_scales_, whole.label_set_scales_)
-    some = part._some(Rows(X, Y), 2**12)
-    assert len(some) == 16
-    assert np.diff(some.Y.indptr).min() > 0
 
 
 def test_means_of_seen_sets_are_bounded(data):
     X, Y = data
-    with config_context(dense_limit=1000), pytest.raises(MemoryError, match="another decoder"):
-        quick(decoder="seen").fit(X, Y)
+    with config_context(dense_limit=1000), pytest.raises(MemoryError, match="another decision"):
+        quick(decision="seen").fit(X, Y)
 
 
-def test_set_scores_are_those_of_the_fitted_decoder(data):
+def test_set_scores_are_those_of_the_fitted_decision(data):
     X, Y = data
-    clf = quick(max_epochs=1, decoder="topk").fit(X, Y).set_params(decoder="auto")
+    clf = quick(max_epochs=1, decision="topk").fit(X, Y).set_params(decision="auto")
     assert not hasattr(clf, "predict_label_set_scores")
-    clf = quick(max_epochs=1).fit(X, Y).set_params(decoder="topk")
+    clf = quick(max_epochs=1).fit(X, Y).set_params(decision="topk")
     assert clf.predict_label_set_scores(X).shape == (300, 2)
 
 

@@ -1,0 +1,305 @@
+"""What every decision shares: what it reads, what it is fitted on, and the form of label sets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from sklearn_xlc._checks import check_indicator
+from sklearn_xlc._ranking import rank_rows
+
+#: Share of the training samples that have no more labels than a set may have by default.
+USUAL = 0.99
+
+
+class Decision(BaseEstimator, ABC):
+    """Base of all decisions: turns scores or features of samples into label sets.
+
+    A classifier fits its decision once the network is trained, and then hands it every batch of
+    samples to predict. Parameters are stored by `__init__` and nothing else, as in every
+    scikit-learn estimator: a decision can be cloned, and a search can set its parameters
+    (``decision__k``). A subclass needs :meth:`decode`; it may choose what it reads by the
+    attributes below, and learn something in :meth:`fit`.
+
+    Attributes
+    ----------
+    reads : {"ranked", "scores", "features"}, default="ranked"
+        What :meth:`fit` and :meth:`decode` are given.
+
+        - "ranked": scores of the best labels of each sample, best first, and beside them the ids
+          of these labels. Nothing of the size samples x labels is held.
+        - "scores": the scores of all labels. Fitting sees as many samples as fit into the
+          classifier's `memory_limit`.
+        - "features": what the last layer reads, and that layer where it is linear.
+    fitted_on : {None, "train", "held"}, default=None
+        Samples that :meth:`fit` is given inputs of: none, those that trained the network, or
+        samples that are held out from training (`validation_fraction` of the classifier).
+    in_blocks : bool, default=False
+        Whether :meth:`fit` takes features as an iterable of blocks of consecutive samples, and so
+        sees all samples without holding them.
+    n_labels_ : int
+        Number of labels, set by :meth:`fit`.
+
+    See Also
+    --------
+    Threshold : Labels above a probability or a score.
+
+    Examples
+    --------
+    A rule of your own, the labels that make up a share of the probability, for any classifier:
+
+    >>> import numpy as np
+    >>> from scipy.special import expit
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.datasets import make_extreme_multilabel
+    >>> from sklearn_xlc.decisions import Decision
+    >>> class Share(Decision):
+    ...     def __init__(self, share=0.9):
+    ...         self.share = share
+    ...
+    ...     def decode(self, scores, labels=None):
+    ...         p = expit(scores)
+    ...         before = np.cumsum(p, axis=1) - p
+    ...         return self.label_sets(before < self.share * p.sum(axis=1)[:, None], labels)
+    >>> X, Y = make_extreme_multilabel(600, 300, 50, random_state=0)
+    >>> clf = MultiHeadClassifier(decision=Share(0.8), hidden_layer_sizes=(32,), random_state=0)
+    >>> clf.fit(X[:500], Y[:500]).predict(X[500:]).shape
+    (100, 50)
+    """
+
+    reads: str = "ranked"
+    fitted_on: str | None = None
+    in_blocks: bool = False
+    n_labels_: int
+
+    _parameter_constraints: dict[str, list[Any]] = {}
+
+    def check_labels(self, Y: sp.csr_matrix) -> None:
+        """Raise if the parameters are not valid, or do not suit the labels.
+
+        Parameters
+        ----------
+        Y : CSR matrix of shape (n_samples, n_labels)
+            Indicator of the training samples' labels.
+
+        Raises
+        ------
+        ValueError
+            If they do not. The classifier has not been trained yet.
+        """
+        self._validate_params()
+
+    def check_head(
+        self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
+    ) -> None:
+        """Raise if the decision cannot work with the scores or features of a classifier.
+
+        Parameters
+        ----------
+        Y : CSR matrix of shape (n_samples, n_labels)
+            Indicator of the training samples' labels.
+        link : {"sigmoid", "exp", None}
+            As in :meth:`fit`.
+        n_features : int
+            Number of features that the last layer reads.
+        layer : object, default=None
+            As in :meth:`fit`.
+
+        Raises
+        ------
+        ValueError, MemoryError
+            If it cannot. The classifier has not been trained yet.
+        """
+
+    def fit(self, inputs: Any, Y: Any, /, *args: Any, **context: Any) -> Decision:
+        """Learn what there is to choose; here the number of labels only.
+
+        Parameters
+        ----------
+        inputs : ndarray of shape (n_samples, n_candidates) or (n_samples, n_features), or None
+            Scores or features, as `reads` says, of the samples that `fitted_on` names. None:
+            there are no such samples.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of their labels; where `inputs` is None, of the training samples' labels.
+        *args : tuple
+            Not used.
+        **context : dict
+            What else is known; take what you need.
+
+            - ``labels``: ndarray of shape (n_samples, n_candidates), ids of the labels that the
+              scores belong to, if `reads` is "ranked". None: the columns are the labels.
+            - ``layer``: linear last layer, as :class:`LinearLayer`, if `reads` is "features".
+              None: the last layer is not linear.
+            - ``sizes``: ndarray of shape (n_training_samples,), number of labels of every training
+              sample. None: those of `Y`.
+            - ``link``: "sigmoid", "exp" or None, what makes a score the probability of its label.
+              Scores are log odds, log-probabilities of which all labels share 1, or nothing of
+              the kind.
+
+        Returns
+        -------
+        self : object
+            Fitted decision.
+        """
+        self.n_labels_ = Y.shape[1]
+        return self
+
+    def partial_fit(self, inputs: Any, Y: Any, /, *args: Any, **context: Any) -> Decision:
+        """Take in later training samples; here nothing changes.
+
+        Parameters
+        ----------
+        inputs : ndarray, or None
+            As in :meth:`fit`; None where `fitted_on` is "held", as all samples train.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of their labels.
+        *args : tuple
+            Not used.
+        **context : dict
+            The other arguments of :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The decision.
+        """
+        return self
+
+    def n_candidates(self, n_labels: int) -> int | None:
+        """Return how many of the best labels of a sample :meth:`decode` reads, if "ranked".
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels.
+
+        Returns
+        -------
+        int or None
+            None: twice as many as any training sample has labels, and twice as many again for as
+            long as :meth:`needs_more` says so.
+        """
+        return None
+
+    def needs_more(self, scores: np.ndarray) -> bool:
+        """Return whether labels beyond the candidates may belong to a set.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_candidates)
+            Scores of the candidates, best first.
+
+        Returns
+        -------
+        bool
+            Here False.
+        """
+        return False
+
+    @abstractmethod
+    def decode(self, inputs: Any, /, *args: Any, **beside: Any) -> sp.csr_matrix:
+        """Turn scores or features into label sets.
+
+        Parameters
+        ----------
+        inputs : ndarray of shape (n_samples, n_candidates) or (n_samples, n_features)
+            Scores or features, as `reads` says.
+        *args : tuple
+            Not used.
+        **beside : dict
+            ``labels``, the ids of the candidates (default: the columns), if `reads` is "ranked";
+            ``layer`` if it is "features"; nothing if it is "scores".
+
+        Returns
+        -------
+        CSR matrix of shape (n_samples, n_labels)
+            Indicator of the label sets.
+        """
+
+    def label_sets(self, taken: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
+        """Build the indicator of the candidates that are taken.
+
+        Parameters
+        ----------
+        taken : bool ndarray of shape (n_samples, n_candidates)
+            Which of the candidates make up the label set of their sample.
+        labels : ndarray of shape (n_samples, n_candidates), default=None
+            Ids of the candidates. None: the columns are the labels.
+
+        Returns
+        -------
+        CSR matrix of shape (n_samples, n_labels)
+            Indicator, int8.
+        """
+        ids = np.nonzero(taken)[1] if labels is None else labels[taken]
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(taken, axis=1))])
+        ones = np.ones(len(ids), dtype=np.int8)
+        sets = sp.csr_matrix((ones, ids, indptr), shape=(len(taken), self.n_labels_))
+        sets.sort_indices()
+        return sets
+
+
+class LinearLayer:
+    """A linear last layer, as a decision sees it.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_labels, n_features)
+        A row for each label.
+    is_simplex : bool, default=False
+        Whether the rows are those of a simplex (:func:`~sklearn_xlc.geometry.simplex_etf`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import LinearLayer
+    >>> LinearLayer(np.eye(2)).products(np.array([[1.0, 2.0]]))
+    array([[1., 2.]])
+    """
+
+    def __init__(self, weights: np.ndarray, is_simplex: bool = False) -> None:
+        self.weights, self.is_simplex = weights, is_simplex
+
+    def products(self, features: np.ndarray) -> np.ndarray:
+        """Products of features with the weights, without biases.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of some samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels)
+            Products.
+        """
+        return features @ self.weights.T
+
+
+def set_sizes(Y: Any) -> np.ndarray:
+    """Number of labels of every sample."""
+    return np.diff(check_indicator(Y, "Y").indptr)
+
+
+def usual_size(sizes: np.ndarray) -> int:
+    """Number of labels that nearly no training sample exceeds."""
+    return int(max(1, np.ceil(np.quantile(sizes, USUAL))))
+
+
+def check_at_most(value: int | None, name: str, n_labels: int) -> None:
+    """Raise if a set could hold more labels than there are."""
+    if value is not None and value > n_labels:
+        raise ValueError(f"{name}={value} is more than the {n_labels} labels of y")
+
+
+def ranked_candidates(
+    scores: np.ndarray, labels: np.ndarray | None, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and labels of the `width` best candidates, best first."""
+    if labels is None:
+        return rank_rows(scores, width)
+    return scores[:, :width], labels[:, :width]

@@ -1,0 +1,197 @@
+"""Cuts of scores that serve a criterion best, over all cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._csr import find_entries
+
+#: Steps after which Dinkelbach's iteration, which converges in a few, is stopped.
+MAX_STEPS = 50
+
+
+def find_hits(labels: np.ndarray, Y: sp.csr_matrix) -> np.ndarray:
+    """Mask of the candidates that are true, of the shape of `labels`."""
+    return find_entries(Y, np.arange(len(labels))[:, None], labels) >= 0
+
+
+def best_cut(
+    criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> float:
+    """Score above which taking all candidates serves a criterion best.
+
+    Parameters
+    ----------
+    criterion : str
+        A key of :data:`CRITERIA`.
+    scores, labels, hits : ndarray of shape (n_samples, n_candidates)
+        Scores of the candidates, their labels, and whether these are true.
+    Y : CSR matrix of shape (n_samples, n_labels)
+        Indicator of the true labels.
+
+    Returns
+    -------
+    float
+        Halfway between two scores. Equal scores are taken together.
+    """
+    order = np.argsort(-scores, axis=None, kind="stable")
+    ranked = scores.ravel()[order].astype(np.float64)
+    before, after = CRITERIA[criterion](order, labels, hits, Y)
+    below = np.append(ranked[1:], ranked[-1] - 1.0)
+    after[ranked == below] = -1.0
+    best = int(np.argmax(after))
+    if before > after[best]:  # nothing at all is best
+        return float(ranked[0])
+    return float((ranked[best] + below[best]) / 2)
+
+
+def _micro_f1(
+    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> tuple[float, np.ndarray]:
+    taken = np.arange(1, len(order) + 1)
+    return 0.0, 2 * np.cumsum(hits.ravel()[order]) / (taken + Y.nnz)
+
+
+def _macro_f1(
+    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> tuple[float, np.ndarray]:
+    n_true = np.bincount(Y.indices, minlength=Y.shape[1])
+    return _mean_curve(_f1, labels.ravel()[order], hits.ravel()[order], n_true)
+
+
+def _example_f1(
+    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> tuple[float, np.ndarray]:
+    return _mean_curve(_f1, order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr))
+
+
+def _subset_accuracy(
+    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> tuple[float, np.ndarray]:
+    return _mean_curve(_exact, order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr))
+
+
+def _f1_at_k(
+    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> tuple[float, np.ndarray]:
+    """Harmonic mean of mean precision and mean recall; the candidates are the k best."""
+    samples, found, n_true = order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr)
+    precision = _mean_curve(_precision, samples, found, n_true)[1]
+    recall = _mean_curve(_recall, samples, found, n_true)[1]
+    return 0.0, 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+
+
+def _f1(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
+    return 2 * hits / np.maximum(taken + n_true, 1)
+
+
+def _exact(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
+    return ((hits == taken) & (hits == n_true)).astype(np.float64)
+
+
+def _precision(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
+    return hits / np.maximum(taken, 1)
+
+
+def _recall(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
+    return hits / np.maximum(n_true, 1)
+
+
+CRITERIA: dict[str, Callable[..., tuple[float, np.ndarray]]] = {
+    "micro_f1": _micro_f1,
+    "macro_f1": _macro_f1,
+    "example_f1": _example_f1,
+    "subset_accuracy": _subset_accuracy,
+    "f1_at_k": _f1_at_k,
+}
+
+
+def _mean_curve(
+    value: Callable[..., np.ndarray], groups: np.ndarray, hits: np.ndarray, n_true: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Mean over groups of a value of (hits, taken, n_true), before and after each candidate."""
+    found, taken = _running(groups, hits)
+    own = n_true[groups]
+    change = value(found, taken, own) - value(found - hits, taken - 1, own)
+    zero = np.zeros(len(n_true), dtype=np.int64)
+    before = float(value(zero, zero, n_true).sum())
+    return before / len(n_true), (before + np.cumsum(change)) / len(n_true)
+
+
+def _running(groups: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Hits and candidates of the same group up to and with each candidate."""
+    by_group = np.argsort(groups, kind="stable")
+    is_first = np.diff(groups[by_group], prepend=-1) != 0
+    starts = np.maximum.accumulate(np.where(is_first, np.arange(len(groups)), 0))
+    total = np.cumsum(hits[by_group])
+    found, taken = np.empty(len(groups), dtype=np.int64), np.empty(len(groups), dtype=np.int64)
+    found[by_group] = total - (total[starts] - hits[by_group][starts])
+    taken[by_group] = np.arange(len(groups)) - starts + 1
+    return found, taken
+
+
+def best_cuts_per_label(
+    criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
+) -> np.ndarray:
+    r"""Scores, one for each label, above which taking all candidates serves a criterion best.
+
+    The mean F1 of the labels is a sum of what each contributes. The F1 of all decisions is not,
+    but the cuts that maximise it maximise ``2 hits - F taken`` of each label where F is that
+    maximum, to which Dinkelbach's iteration converges [1]_.
+
+    Parameters
+    ----------
+    criterion : {"micro_f1", "macro_f1"}
+        What to maximise.
+    scores, labels, hits : ndarray of shape (n_samples, n_candidates)
+        Scores of the candidates, their labels, and whether these are true.
+    Y : CSR matrix of shape (n_samples, n_labels)
+        Indicator of the true labels.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        Cuts. Labels without a true candidate have the best cut that all labels have in common,
+        or their highest score if that is larger.
+
+    References
+    ----------
+    .. [1] W. Dinkelbach. On Nonlinear Fractional Programming. Management Science 13, 1967.
+    """
+    cuts = np.full(Y.shape[1], best_cut("micro_f1", scores, labels, hits, Y))
+    order = np.lexsort((-scores.ravel(), labels.ravel()))
+    label, score = labels.ravel()[order], scores.ravel()[order].astype(np.float64)
+    hit = hits.ravel()[order]
+    found, taken = _running(label, hit)
+    starts = np.flatnonzero(np.diff(label, prepend=-1))
+    is_last = np.append(np.diff(label) != 0, True)
+    below = np.where(is_last, score - 1.0, np.append(score[1:], 0.0))
+    tied = (score == below) & ~is_last
+    n_true = np.bincount(Y.indices, minlength=Y.shape[1])
+
+    def choose(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Last candidate to take of each label, and whether that is better than none."""
+        gain = np.where(tied, -np.inf, gain)
+        best = np.maximum.reduceat(gain, starts)
+        is_best = gain == np.repeat(best, np.diff(np.append(starts, len(gain))))
+        places = np.where(is_best, np.arange(len(gain)), len(gain))
+        return np.minimum.reduceat(places, starts), best > 0
+
+    if criterion == "macro_f1":
+        last, better = choose(_f1(found, taken, n_true[label]))
+    else:
+        reached = 0.0
+        for _ in range(MAX_STEPS):
+            last, better = choose(2.0 * found - reached * taken)
+            hits_taken, n_taken = found[last[better]].sum(), taken[last[better]].sum()
+            value = 2 * hits_taken / max(1, n_taken + Y.nnz)
+            if value <= reached:
+                break
+            reached = value
+    owner = label[starts]
+    cuts[owner] = np.maximum(cuts[owner], score[starts])
+    cuts[owner[better]] = (score[last] + below[last])[better] / 2
+    return cuts

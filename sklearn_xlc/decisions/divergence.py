@@ -1,0 +1,164 @@
+"""The label set whose uniform distribution is nearest to the predicted one."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import log_expit, logsumexp
+
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc.decisions._base import (
+    Decision,
+    check_at_most,
+    ranked_candidates,
+    set_sizes,
+    usual_size,
+)
+from sklearn_xlc.geometry import divergence_label_sets, fit_temperature
+
+
+class Divergence(Decision):
+    r"""The set, of all sets, whose uniform distribution is nearest to the predicted one.
+
+    "Nearest" is least in Kullback-Leibler divergence. The pick-all-labels loss trains the softmax
+    to be uniform on the labels of a sample, and this rule reads it back with no threshold to tune.
+    Of labels with a probability each (log odds as scores) the predicted distribution is the share
+    that each has of their sum.
+
+    Parameters
+    ----------
+    temperature : float or "auto", default=1.0
+        What log-probabilities are divided by: less than 1 gives fewer labels. "auto": the one of
+        highest mean F1 of a sample, on samples that are held out from training; 1 where none are.
+    max_labels : int, default=None
+        Most labels of a set. None: the number that 99% of the training samples do not exceed, as
+        uninformative samples would get as many as are allowed.
+
+    Attributes
+    ----------
+    temperature_ : float
+        Temperature in use.
+    max_labels_ : int
+        Most labels of a set. Later batches of `partial_fit` never lower it.
+    n_labels_ : int
+        Number of labels there are.
+
+    See Also
+    --------
+    sklearn_xlc.geometry.divergence_label_sets : The derivation.
+    Nearest : Prototypes in place of distributions, for features that collapse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import Divergence
+    >>> scores = np.log([[0.45, 0.05, 0.4, 0.1], [0.9, 0.04, 0.03, 0.03]])
+    >>> Divergence(max_labels=3).fit(None, np.eye(4), link="exp").decode(scores).toarray()
+    array([[1, 0, 1, 0],
+           [1, 0, 0, 0]], dtype=int8)
+    """
+
+    _parameter_constraints = {
+        "temperature": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],
+        "max_labels": [None, Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, temperature: Any = 1.0, max_labels: int | None = None) -> None:
+        self.temperature = temperature
+        self.max_labels = max_labels
+
+    @property
+    def fitted_on(self) -> str | None:  # type: ignore[override]
+        """Held-out samples, to choose a temperature."""
+        return "held" if self.temperature == "auto" else None
+
+    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+        super().check_labels(Y)
+        check_at_most(self.max_labels, "max_labels", Y.shape[1])
+
+    def fit(  # noqa: D102
+        self,
+        scores: np.ndarray | None,
+        Y: Any,
+        *,
+        labels: np.ndarray | None = None,
+        sizes: np.ndarray | None = None,
+        link: str | None = "sigmoid",
+        **context: Any,
+    ) -> Divergence:
+        super().fit(scores, Y)
+        self.link_ = link
+        sizes = set_sizes(Y) if sizes is None else sizes
+        self.max_labels_ = int(self.max_labels or usual_size(sizes))
+        self.temperature_ = 1.0 if self.temperature == "auto" else float(self.temperature)
+        if scores is not None and self.temperature == "auto":
+            scores, labels = ranked_candidates(scores, labels, self.max_labels_)
+            self.temperature_ = fit_temperature(
+                self._logits(scores), Y, "example_f1", self.max_labels_, labels=labels
+            )
+        return self
+
+    def partial_fit(  # noqa: D102
+        self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
+    ) -> Divergence:
+        sizes = set_sizes(Y) if sizes is None else sizes
+        self.max_labels_ = int(self.max_labels or max(self.max_labels_, usual_size(sizes)))
+        if self.temperature != "auto":
+            self.temperature_ = float(self.temperature)
+        return self
+
+    def n_candidates(self, n_labels: int) -> int | None:  # noqa: D102
+        most = getattr(self, "max_labels_", self.max_labels)
+        return None if most is None else most + 1
+
+    def decode(  # noqa: D102
+        self, scores: np.ndarray, labels: np.ndarray | None = None
+    ) -> sp.csr_matrix:
+        scores, labels = ranked_candidates(scores, labels, self.max_labels_ + 1)
+        sizes = self._nearest(scores, None)[0]
+        return self.label_sets(np.arange(labels.shape[1]) < sizes[:, None], labels)
+
+    @property
+    def distances_read(self) -> str:
+        """What :meth:`distances` reads: all scores, unless they are log-probabilities already."""
+        normalized = self.link_ == "exp" and self.temperature_ == 1.0
+        return "ranked" if normalized else "scores"
+
+    def distances(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
+        """Divergences of the predicted label set, and of the second best one.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_labels) or (n_samples, n_candidates)
+            Scores of all labels; those of the best suffice where `distances_read` is "ranked".
+        labels : ndarray of shape (n_samples, n_candidates), default=None
+            Ids of the candidates. None: the columns are the labels.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Kullback-Leibler divergences; infinite if there is one set only.
+        """
+        constants = None
+        if self.distances_read == "scores":
+            constants = logsumexp(self._logits(scores) / self.temperature_, axis=1)
+        scores, labels = ranked_candidates(scores, labels, self.max_labels_ + 1)
+        return self._nearest(scores, constants)[1]
+
+    def _nearest(
+        self, scores: np.ndarray, constants: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return divergence_label_sets(
+            self._logits(scores),
+            self.temperature_,
+            self.max_labels_,
+            n_labels=self.n_labels_,
+            log_normalizers=constants,
+        )
+
+    def _logits(self, scores: np.ndarray) -> np.ndarray:
+        """Log-probabilities, up to a constant a sample."""
+        return log_expit(scores) if self.link_ == "sigmoid" else scores

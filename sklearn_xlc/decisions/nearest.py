@@ -1,0 +1,165 @@
+"""The label set whose prototype is nearest to the features, among all sets."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._compat import Interval
+from sklearn_xlc.decisions._base import (
+    Decision,
+    check_at_most,
+    ranked_candidates,
+    set_sizes,
+    usual_size,
+)
+from sklearn_xlc.geometry import fit_label_set_scales, greedy_label_sets, nearest_label_sets
+
+
+class Nearest(Decision):
+    r"""The set, of all sets, whose prototype is nearest to the features.
+
+    The prototype of a set of m labels is the sum of its labels' rows of the last layer times a
+    scale :math:`C_m`, which is fitted on the training samples. For features that collapse; where
+    they do not, it takes too many labels. Needs a last layer that is linear. The search is exact
+    for a simplex; for other layers it is among the sets of the largest products.
+
+    Parameters
+    ----------
+    max_labels : int, default=None
+        Most labels of a set. None: the number that 99% of the training samples do not exceed.
+
+    Attributes
+    ----------
+    label_set_scales_ : ndarray of shape (`max_labels_`,)
+        Scales of the prototypes of 1, 2, ... labels.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the features, which they are compared less of.
+    max_labels_ : int
+        Most labels of a set. Later batches of `partial_fit` never lower it.
+    n_labels_ : int
+        Number of labels there are.
+
+    See Also
+    --------
+    sklearn_xlc.geometry.nearest_label_sets : The derivation.
+    Divergence : Needs no collapse, and no linear layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import LinearLayer, Nearest
+    >>> from sklearn_xlc.geometry import simplex_etf
+    >>> layer = LinearLayer(simplex_etf(4, 4), is_simplex=True)
+    >>> Y = np.array([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
+    >>> features = 3.0 * Y @ layer.weights
+    >>> Nearest().fit(features, Y, layer=layer).decode(features, layer).toarray()
+    array([[1, 0, 0, 0],
+           [0, 1, 0, 1],
+           [0, 0, 1, 0]], dtype=int8)
+    """
+
+    reads = "features"
+    fitted_on = "train"
+    _parameter_constraints = {"max_labels": [None, Interval(Integral, 1, None, closed="left")]}
+
+    def __init__(self, max_labels: int | None = None) -> None:
+        self.max_labels = max_labels
+
+    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+        super().check_labels(Y)
+        check_at_most(self.max_labels, "max_labels", Y.shape[1])
+
+    def check_head(  # noqa: D102
+        self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
+    ) -> None:
+        if layer is None:
+            raise ValueError(
+                "decision='nearest' compares features with the rows of a linear last layer, and "
+                "this classifier has none; use decision='divergence'"
+            )
+
+    def fit(  # noqa: D102
+        self,
+        features: np.ndarray,
+        Y: Any,
+        *,
+        layer: Any = None,
+        sizes: np.ndarray | None = None,
+        **context: Any,
+    ) -> Nearest:
+        super().fit(features, Y)
+        return self._fit(features, Y, layer, sizes, 1)
+
+    def partial_fit(  # noqa: D102
+        self,
+        features: np.ndarray,
+        Y: Any,
+        *,
+        layer: Any = None,
+        sizes: np.ndarray | None = None,
+        **context: Any,
+    ) -> Nearest:
+        return self._fit(features, Y, layer, sizes, self.max_labels_)
+
+    def _fit(
+        self, features: np.ndarray, Y: Any, layer: Any, sizes: np.ndarray | None, known: int
+    ) -> Nearest:
+        own = set_sizes(Y)
+        usual = usual_size(own if sizes is None else sizes)
+        self.max_labels_ = int(self.max_labels or max(known, usual))
+        self.mean_ = features.mean(axis=0, dtype=np.float64).astype(features.dtype)
+        if not ((own > 0) & (own < self.n_labels_)).any():
+            # All labels together have no direction: any scale will do.
+            self.label_set_scales_ = np.ones(self.max_labels_)
+            return self
+        centred, weights = features - self.mean_, layer.weights
+        if layer.is_simplex:
+            centred, weights = layer.products(centred), None
+        self.label_set_scales_ = fit_label_set_scales(centred, Y, weights, self.max_labels_)
+        return self
+
+    def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:  # noqa: D102
+        products, sizes, _ = self._nearest(features, layer)
+        labels = ranked_candidates(products, None, self.max_labels_)[1]
+        return self.label_sets(np.arange(labels.shape[1]) < sizes[:, None], labels)
+
+    def distances(self, features: np.ndarray, layer: Any) -> np.ndarray:
+        """Squared distances of the predicted set's prototype, and of the second nearest.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            What the last layer reads.
+        layer : object
+            The last layer, as :class:`LinearLayer`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Squared Euclidean distances; infinite if there is one set only.
+        """
+        return self._nearest(features, layer)[2]
+
+    def _nearest(
+        self, features: np.ndarray, layer: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Products with the layer, sizes of the sets, and the two least squared distances."""
+        centred = features - self.mean_
+        products = layer.products(centred)
+        squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+        if self.n_labels_ == 1:  # one label has no direction, and is the only set
+            distances = np.stack([squares, np.full(len(squares), np.inf)], axis=1)
+            return products, np.ones(len(squares), dtype=np.int64), distances
+        if layer.is_simplex:
+            sizes, distances = nearest_label_sets(
+                products, self.label_set_scales_, self.max_labels_
+            )
+        else:
+            sizes, distances = greedy_label_sets(
+                products, layer.weights, self.label_set_scales_, self.max_labels_
+            )
+        return products, sizes, distances + squares[:, None]

@@ -1,0 +1,117 @@
+"""The label set of the training samples whose mean features are nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import check_dense_size, check_indicator
+from sklearn_xlc._csr import distinct_rows
+from sklearn_xlc.decisions._base import Decision
+from sklearn_xlc.geometry import seen_label_sets
+
+
+class Seen(Decision):
+    """The label set, among those of the training samples, whose mean features are nearest.
+
+    Never predicts a combination of labels that did not occur. Holds the mean features of every
+    label set that did.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_sets, n_features)
+        Mean features of the samples of each label set.
+    sets_ : CSR matrix of shape (n_sets, n_labels)
+        Their label sets. Those of later batches of `partial_fit` join them; a set that occurs
+        again has the mean of its latest samples.
+    n_labels_ : int
+        Number of labels there are.
+
+    See Also
+    --------
+    sklearn_xlc.geometry.seen_label_sets : The search.
+    Nearest : Compares sets that did not occur as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import Seen
+    >>> decision = Seen().fit(np.array([[0.0], [1.0], [5.0]]), np.array([[1, 0], [1, 0], [1, 1]]))
+    >>> decision.decode(np.array([[4.0], [0.4]])).toarray()
+    array([[1, 1],
+           [1, 0]], dtype=int8)
+    """
+
+    reads = "features"
+    fitted_on = "train"
+    in_blocks = True
+
+    def check_head(  # noqa: D102
+        self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
+    ) -> None:
+        shape = (len(distinct_rows(Y)[0]), n_features)
+        check_dense_size(shape, np.float32, "another decision, or fewer features (feature_dim)")
+
+    def fit(self, features: Any, Y: Any, **context: Any) -> Seen:
+        """Average the features of every label set.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features), or iterable of such blocks
+            Features of the training samples, in order.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of their labels.
+        **context : dict
+            Not used.
+
+        Returns
+        -------
+        self : object
+            Fitted decision.
+        """
+        super().fit(features, Y)
+        self.means_, self.sets_ = mean_features(features, sp.csr_matrix(check_indicator(Y, "Y")))
+        return self
+
+    def partial_fit(self, features: Any, Y: Any, **context: Any) -> Seen:  # noqa: D102
+        means, sets = mean_features(features, sp.csr_matrix(check_indicator(Y, "Y")))
+        both = sp.vstack([sets, self.sets_], format="csr")
+        kept = distinct_rows(both)[0]  # sets that occur again have new means
+        self.means_, self.sets_ = np.vstack([means, self.means_])[kept], both[kept]
+        return self
+
+    def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:  # noqa: D102
+        return self.sets_[seen_label_sets(features, self.means_)[0]]
+
+    def distances(self, features: np.ndarray, layer: Any = None) -> np.ndarray:
+        """Squared distances of the predicted set's mean features, and of the second nearest.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            What the last layer reads.
+        layer : object, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Squared Euclidean distances; infinite if there is one set only.
+        """
+        return seen_label_sets(features, self.means_)[1]
+
+
+def mean_features(features: Any, Y: sp.csr_matrix) -> tuple[np.ndarray, sp.csr_matrix]:
+    """Mean features of every distinct label set, and these sets."""
+    blocks: Iterable[np.ndarray] = [features] if isinstance(features, np.ndarray) else features
+    rows, index = distinct_rows(Y)
+    sums, start = np.empty(0), 0
+    for block in blocks:
+        if not start:
+            sums, dtype = np.zeros((len(rows), block.shape[1])), block.dtype
+        np.add.at(sums, index[start : start + len(block)], block)
+        start += len(block)
+    return (sums / np.bincount(index)[:, None]).astype(dtype), Y[rows]

@@ -1,0 +1,214 @@
+"""Labels above a threshold: given, or tuned on held-out samples."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit, logit
+
+from sklearn_xlc._checks import check_indicator
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc.decisions._base import Decision, ranked_candidates, set_sizes
+from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label, find_hits
+
+#: What turns a score into a probability, and back.
+_LINKS = {"sigmoid": (expit, logit), "exp": (np.exp, np.log)}
+
+
+class Threshold(Decision):
+    """Labels whose probability, or score, is above a threshold.
+
+    Parameters
+    ----------
+    threshold : "auto", float or array-like of shape (n_labels,), default="auto"
+        Threshold, or one for each label, on the scale that `scale` names. "auto": tuned for
+        `criterion` on samples that are held out from training (`validation_fraction` of the
+        classifier). Where none are, as in `partial_fit`: a probability of 0.5; or, of labels that
+        share one probability, half the share of a label in a sample with the mean number of them.
+    criterion : {"micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"}, \
+            default="micro_f1"
+        What "auto" maximises, on the best labels of each sample.
+
+        - "micro_f1", "macro_f1", "example_f1": F1 of all decisions together, mean F1 of the labels,
+          mean F1 of the samples; 0 where there is nothing to find and nothing is predicted.
+        - "subset_accuracy": share of the samples whose label set is right.
+        - "f1_at_k": at most `k` labels are predicted, the best ones above the threshold; harmonic
+          mean of their mean precision and mean recall. Precision is that of the labels predicted:
+          the one of :func:`~sklearn_xlc.metrics.f1_at_k` always divides by k, so that leaving a
+          label out never pays.
+    per_label : bool, default=False
+        Tune one threshold for each label, for "micro_f1" or "macro_f1". A label that no held-out
+        sample has takes the best threshold that all labels have in common, or more where that
+        keeps it from being predicted.
+    k : int, default=5
+        Most labels of a sample, for "f1_at_k" only.
+    scale : {"probability", "score"}, default="probability"
+        What a given `threshold` is compared with: probabilities, as of `predict_proba`, or scores,
+        as of `decision_function`. Tuning knows no such difference.
+
+    Attributes
+    ----------
+    threshold_ : float or ndarray of shape (n_labels,)
+        Threshold in use as a probability; as a score, for a classifier without probabilities.
+    cut_ : float or ndarray of shape (n_labels,)
+        Threshold in use as a score.
+    n_labels_ : int
+        Number of labels.
+
+    See Also
+    --------
+    TopK : A number of labels in place of a threshold.
+    sklearn.model_selection.TunedThresholdClassifierCV : For binary classifiers only, as is
+        :class:`~sklearn.model_selection.FixedThresholdClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import Threshold
+    >>> scores = np.array([[3.0, -1.0, -2.0], [-3.0, 0.5, -0.5]])  # log odds
+    >>> Y = np.array([[1, 0, 0], [0, 1, 1]])
+    >>> Threshold(0.5).fit(None, Y).decode(scores).toarray()
+    array([[1, 0, 0],
+           [0, 1, 0]], dtype=int8)
+    >>> decision = Threshold().fit(scores, Y)
+    >>> decision.cut_
+    -0.75
+    >>> decision.decode(scores).toarray()
+    array([[1, 0, 0],
+           [0, 1, 1]], dtype=int8)
+    """
+
+    _parameter_constraints = {
+        "threshold": [StrOptions({"auto"}), float, int, np.number, "array-like"],
+        "criterion": [StrOptions(set(CRITERIA))],
+        "per_label": ["boolean"],
+        "k": [Interval(Integral, 1, None, closed="left")],
+        "scale": [StrOptions({"probability", "score"})],
+    }
+
+    def __init__(
+        self,
+        threshold: Any = "auto",
+        *,
+        criterion: str = "micro_f1",
+        per_label: bool = False,
+        k: int = 5,
+        scale: str = "probability",
+    ) -> None:
+        self.threshold = threshold
+        self.criterion = criterion
+        self.per_label = per_label
+        self.k = k
+        self.scale = scale
+
+    @property
+    def fitted_on(self) -> str | None:  # type: ignore[override]
+        """Held-out samples, to tune the threshold."""
+        return "held" if self._is_tuned else None
+
+    @property
+    def _is_tuned(self) -> bool:
+        return isinstance(self.threshold, str)
+
+    @property
+    def _most(self) -> int | None:
+        """Most labels of a sample."""
+        return self.k if self._is_tuned and self.criterion == "f1_at_k" else None
+
+    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+        super().check_labels(Y)
+        if self._is_tuned:
+            if self.per_label and self.criterion not in ("micro_f1", "macro_f1"):
+                raise ValueError(
+                    f"per_label=True needs criterion='micro_f1' or 'macro_f1', got "
+                    f"{self.criterion!r}, for which thresholds of labels cannot be told apart"
+                )
+            return
+        values = np.asarray(self.threshold, dtype=np.float64)
+        if values.shape not in ((), (Y.shape[1],)):
+            raise ValueError(
+                f"threshold must be one number, or one for each of the {Y.shape[1]} labels of y, "
+                f"got shape {values.shape}"
+            )
+        low, high = (0.0, 1.0) if self.scale == "probability" else (-np.inf, np.inf)
+        if not ((values > low) & (values < high)).all():
+            raise ValueError(
+                f"threshold={self.threshold!r} must be between {low:g} and {high:g}, both "
+                f"excluded, on the scale {self.scale!r}"
+            )
+
+    def check_head(  # noqa: D102
+        self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
+    ) -> None:
+        if not self._is_tuned and self.scale == "probability" and link not in _LINKS:
+            raise ValueError(
+                f"threshold={self.threshold!r} is a probability, but this classifier's scores "
+                "have none; use scale='score'"
+            )
+
+    def fit(  # noqa: D102
+        self,
+        scores: np.ndarray | None,
+        Y: Any,
+        *,
+        labels: np.ndarray | None = None,
+        sizes: np.ndarray | None = None,
+        link: str | None = "sigmoid",
+        **context: Any,
+    ) -> Threshold:
+        super().fit(scores, Y)
+        self.link_ = link
+        if not self._is_tuned:
+            self.cut_ = self._given()
+        elif scores is None:
+            self.cut_ = self._untuned(set_sizes(Y) if sizes is None else sizes)
+        else:
+            width = self._most or scores.shape[1]
+            scores, labels = ranked_candidates(scores, labels, width)
+            Y = check_indicator(Y, "Y")
+            tune = best_cuts_per_label if self.per_label else best_cut
+            self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, Y), Y)
+        return self
+
+    def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:  # noqa: D102
+        if not self._is_tuned:
+            self.cut_ = self._given()
+        return self
+
+    def _given(self) -> Any:
+        """Cut that the user gave, as a score."""
+        cut = np.asarray(self.threshold, dtype=np.float64)
+        cut = cut if self.scale == "score" else _LINKS[str(self.link_)][1](cut)
+        return float(cut) if cut.ndim == 0 else cut
+
+    def _untuned(self, sizes: np.ndarray) -> float:
+        """Cut where nothing is held out."""
+        return float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
+
+    @property
+    def threshold_(self) -> Any:
+        """Threshold in use as a probability; as a score, where there are no probabilities."""
+        if self.link_ not in _LINKS:
+            return self.cut_
+        values = _LINKS[self.link_][0](self.cut_)
+        return float(values) if np.ndim(values) == 0 else values
+
+    def n_candidates(self, n_labels: int) -> int | None:  # noqa: D102
+        return self._most
+
+    def needs_more(self, scores: np.ndarray) -> bool:  # noqa: D102
+        return self._most is None and bool((scores[:, -1] > np.min(self.cut_)).any())
+
+    def decode(  # noqa: D102
+        self, scores: np.ndarray, labels: np.ndarray | None = None
+    ) -> sp.csr_matrix:
+        if self._most is not None:
+            scores, labels = ranked_candidates(scores, labels, self._most)
+        if isinstance(self.cut_, float):
+            return self.label_sets(scores > self.cut_, labels)
+        return self.label_sets(
+            scores > (self.cut_ if labels is None else self.cut_[labels]), labels
+        )

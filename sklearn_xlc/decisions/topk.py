@@ -1,0 +1,78 @@
+"""The same number of labels for every sample."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._compat import Interval
+from sklearn_xlc.decisions._base import Decision, check_at_most, ranked_candidates, set_sizes
+
+
+class TopK(Decision):
+    """The k best labels of every sample.
+
+    Parameters
+    ----------
+    k : int, default=None
+        Number of labels, at most as many as there are. None: the mean number of labels of the
+        training samples, rounded, and at least 1.
+
+    Attributes
+    ----------
+    k_ : int
+        Number of labels in use.
+    n_labels_ : int
+        Number of labels there are.
+
+    See Also
+    --------
+    Threshold : With ``criterion="f1_at_k"`` at most k labels, of which some may be left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import TopK
+    >>> scores = np.array([[0.1, 0.9, 0.8], [0.7, 0.2, 0.6]])
+    >>> TopK(2).fit(None, np.eye(3)).decode(scores).toarray()
+    array([[0, 1, 1],
+           [1, 0, 1]], dtype=int8)
+    """
+
+    _parameter_constraints = {"k": [None, Interval(Integral, 1, None, closed="left")]}
+
+    def __init__(self, k: int | None = None) -> None:
+        self.k = k
+
+    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+        super().check_labels(Y)
+        check_at_most(self.k, "k", Y.shape[1])
+
+    def fit(  # noqa: D102
+        self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
+    ) -> TopK:
+        super().fit(inputs, Y)
+        self.k_ = self._number(Y, sizes, 1)
+        return self
+
+    def partial_fit(  # noqa: D102
+        self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
+    ) -> TopK:
+        self.k_ = self._number(Y, sizes, self.k_)
+        return self
+
+    def _number(self, Y: Any, sizes: np.ndarray | None, least: int) -> int:
+        mean = np.mean(set_sizes(Y) if sizes is None else sizes)
+        return int(self.k or max(least, round(float(mean))))
+
+    def n_candidates(self, n_labels: int) -> int:  # noqa: D102
+        return self.k_
+
+    def decode(  # noqa: D102
+        self, scores: np.ndarray, labels: np.ndarray | None = None
+    ) -> sp.csr_matrix:
+        scores, labels = ranked_candidates(scores, labels, self.k_)
+        return self.label_sets(np.ones(labels.shape, dtype=bool), labels)

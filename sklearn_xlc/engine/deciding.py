@@ -1,0 +1,286 @@
+"""Where a network meets a decision: checks it, fits it, and hands it scores or features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.heads import Head
+from sklearn_xlc.training import XLCNet
+
+#: Decisions by the names that the parameter `decision` takes, beside "auto".
+DECISIONS: dict[str, type[Decision]] = {
+    "threshold": Threshold,
+    "topk": TopK,
+    "divergence": Divergence,
+    "nearest": Nearest,
+    "seen": Seen,
+}
+
+
+class DecisionMixin:
+    """Label sets of a fitted classifier; :class:`BaseXLCClassifier` sets what it reads."""
+
+    decision: Any = "auto"
+    decision_: Decision
+    net_: XLCNet
+    classes_: np.ndarray
+    memory_limit: int
+    _code: LabelCode
+    _typical_size: int
+    #: Whether the head reads a vector of features for each sample that is predicted.
+    _has_features = True
+
+    _features: Any
+    _validate_predict: Any
+
+    # --- which decision ---------------------------------------------------------------------
+
+    def _new_decision(self, head: Head | None = None) -> Decision:
+        """Decision that the parameters ask for, not fitted; `head` is None before it is built."""
+        if isinstance(self.decision, Decision):
+            return clone(self.decision)
+        if self.decision != "auto":
+            return DECISIONS[self.decision]()
+        return self._auto_decision(head)
+
+    def _auto_decision(self, head: Head | None) -> Decision:
+        """Labels of positive score, or a set where all labels share one probability."""
+        if head is not None and head.link in ("softmax", "exp"):
+            return Divergence()
+        return Threshold(0.0, scale="score")
+
+    def _check_decision(self, code: LabelCode, Y: sp.csr_matrix, head: Head | None = None) -> None:
+        """Refuse a decision that does not suit the labels or, once it is built, the head."""
+        if not code.multilabel:
+            if isinstance(self.decision, Decision) or self.decision != "auto":
+                raise ValueError(
+                    f"decision={self.decision!r} needs an indicator y: with one class a sample "
+                    "(1-D y) the class of highest score is predicted; leave decision='auto'"
+                )
+            return
+        decision = self._new_decision(head)
+        if head is not None:
+            width = self._head_width(head) if self._has_features else head.n_features
+            layer = layer_of(head, code)
+            decision.check_head(Y, link=_link(head), n_features=width, layer=layer)
+            return
+        if decision.reads == "features" and not self._has_features:
+            raise ValueError(
+                f"decision={self.decision!r} reads features of samples, but bags have none of "
+                "their own; use decision='threshold', 'topk' or 'divergence'"
+            )
+        decision.check_labels(Y)
+
+    def _head_width(self, head: Head) -> int:
+        """Number of features that the last layer reads."""
+        like = next(head.parameters(), torch.zeros(()))
+        with torch.no_grad():
+            return _inputs(head, like.new_zeros(1, head.n_features)).shape[1]
+
+    def _holds_out(self, code: LabelCode) -> bool:
+        """Whether the decision is fitted on samples that are held out from training."""
+        return code.multilabel and self._new_decision().fitted_on == "held"
+
+    # --- fit --------------------------------------------------------------------------------
+
+    def _fit_decision(self, train: Rows, held: Rows | None, first: bool) -> None:
+        """Fit the decision, or where `partial_fit` goes on (not `first`), let it go on as well."""
+        Y = self._labels_of(train)
+        if not self._code.multilabel:
+            self.decision_ = TopK(1).fit(None, Y)
+            return
+        head = self.net_.module_.head
+        decision: Decision = self._new_decision(head)
+        before: Any = vars(self).get("decision_")
+        goes_on = not first and type(before) is type(decision)
+        if goes_on:
+            decision = copy.copy(before).set_params(**decision.get_params(deep=False))
+        context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": _link(head)}
+        inputs = None
+        samples = {"train": train, "held": held}.get(str(decision.fitted_on))
+        if samples is not None and (samples is train or samples.Y.nnz):
+            inputs, Y, beside = self._fitting_inputs(decision, samples)
+            context |= beside
+        (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
+        self.decision_ = decision
+
+    def _fitting_inputs(
+        self, decision: Decision, samples: Rows
+    ) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
+        """Scores or features of training or held-out samples, their labels, and what is beside."""
+        n_labels = len(self.classes_)
+        if decision.reads == "scores":
+            samples = self._subsample(samples, n_labels)
+        elif decision.reads == "features" and not decision.in_blocks:
+            width = self._head_width(self.net_.module_.head)
+            samples = self._subsample(samples, max(n_labels, width))
+        blocks = self._blocks(decision, samples)
+        Y = self._labels_of(samples)
+        if decision.reads == "features":
+            layer = layer_of(self.net_.module_.head, self._code)
+            parts = (inputs for inputs, _ in blocks)
+            return parts if decision.in_blocks else np.concatenate(list(parts)), Y, {"layer": layer}
+        inputs, beside = zip(*blocks)
+        if decision.reads == "scores":
+            return np.concatenate(inputs), Y, {}
+        return np.concatenate(inputs), Y, {"labels": np.concatenate([b["labels"] for b in beside])}
+
+    def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        for _, features in self._features(samples):
+            with torch.inference_mode():
+                yield self._decision_inputs(decision, features, decision.reads, fitted=False)
+
+    def _subsample(self, samples: Rows, width: int) -> Rows:
+        """Samples with labels, evenly spaced: as many as fit into `memory_limit`, `width` wide."""
+        n_rows = max(1, self.memory_limit // (16 * width))
+        if n_rows >= len(samples):
+            return samples
+        labelled = np.flatnonzero(np.diff(samples.Y.indptr))
+        n_rows = min(n_rows, len(labelled))
+        return samples.take(labelled[np.linspace(0, len(labelled) - 1, n_rows).astype(np.int64)])
+
+    def _labels_of(self, samples: Rows) -> sp.csr_matrix:
+        """Indicator of the samples' labels, whose columns are label ids."""
+        Y = self._code.from_positions(samples.Y)
+        if (Y.data != 1).any():  # bags may count their labels
+            ones = np.ones(len(Y.data), dtype=np.int8)
+            Y = sp.csr_matrix((ones, Y.indices, Y.indptr), shape=Y.shape)
+        return Y
+
+    @property
+    def threshold_(self) -> Any:
+        """Threshold of the decision as a probability, where it is a threshold."""
+        return self.decision_.threshold_  # type: ignore[attr-defined]
+
+    # --- predict ----------------------------------------------------------------------------
+
+    def _decision_inputs(
+        self, decision: Decision, features: Any, reads: str, fitted: bool = True
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """What the decision reads of a batch, and the keyword argument beside it."""
+        head, code = self.net_.module_.head, self._code
+        if reads == "features":
+            return _inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
+        if reads == "scores":
+            scores = head.scores(features)
+            scores = scores.log_softmax(1) if head.link == "softmax" else scores
+            return code.by_label(scores.cpu().numpy()), {}
+        n_labels = len(self.classes_)
+        k = min(n_labels, decision.n_candidates(n_labels) or 2 * self._typical_size)
+        ranked, labels = self._ranked(head, features, k)
+        while fitted and k < n_labels and decision.needs_more(ranked):
+            k = min(n_labels, 2 * k)
+            ranked, labels = self._ranked(head, features, k)
+        return ranked, {"labels": labels}
+
+    def _ranked(self, head: Head, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and ids of the k best labels."""
+        scores, positions = head.topk(features, k)
+        if head.link == "softmax":  # as log-probabilities, which other samples' compare with
+            scores = scores - head.scores(features).logsumexp(1)[:, None]
+        return scores.cpu().numpy(), self._code.to_ids(positions.cpu().numpy())
+
+    def _decode(self, features: Any) -> sp.csr_matrix:
+        """Label sets of a batch: an indicator whose columns are label ids."""
+        with torch.inference_mode():
+            inputs, beside = self._decision_inputs(self.decision_, features, self.decision_.reads)
+        return self.decision_.decode(inputs, **beside)
+
+    def _compares_sets(self) -> bool:
+        """Whether the decision says how far the second best label set is."""
+        is_fitted = hasattr(self, "decision_") and self._code.multilabel
+        return hasattr(self.decision_ if is_fitted else self._new_decision(), "distances")
+
+    @available_if(lambda self: self._compares_sets())
+    def predict_label_set_scores(self, X: Any) -> np.ndarray:
+        """Distance of the predicted label set, and of the second best one.
+
+        Defined where the decision compares label sets: "divergence", "nearest", "seen", or one of
+        your own with a method `distances`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, 2)
+            For "divergence" the Kullback-Leibler divergences of the set that :meth:`predict` gives
+            and of the next one; for "nearest" and "seen" the squared Euclidean distances. The
+            closer the two, the less certain the set.
+
+        Raises
+        ------
+        ValueError
+            If the classifier was fitted on class labels.
+        """
+        X = self._validate_predict(X)
+        if not self._code.multilabel:
+            raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
+        decision: Any = self.decision_
+        reads = getattr(decision, "distances_read", decision.reads)
+        distances = []
+        for _, features in self._features(X):
+            with torch.inference_mode():
+                inputs, beside = self._decision_inputs(decision, features, reads)
+            distances.append(decision.distances(inputs, **beside))
+        return np.concatenate(distances)
+
+
+class HeadLayer:
+    """The linear classifier of a head on arrays, in the order of the labels.
+
+    Plays the part of :class:`~sklearn_xlc.decisions.LinearLayer` without holding the weights of a
+    head that need not exist.
+    """
+
+    def __init__(self, head: Any, code: LabelCode) -> None:
+        self._head, self._code = head, code
+        self.is_simplex = getattr(head, "is_simplex", False)
+
+    def products(self, features: np.ndarray) -> np.ndarray:
+        """Products of features with the weights, without biases."""
+        head = self._head
+        like = next(head.parameters(), torch.zeros(()))
+        with torch.inference_mode():
+            inputs = torch.from_numpy(features).to(like.device)
+            products = (
+                head.products(inputs)
+                if hasattr(head, "products")
+                else inputs @ head.classifier(inputs).T
+            )
+        return self._code.by_label(products.cpu().numpy())
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Rows of the labels, of shape (n_labels, n_features)."""
+        like = next(self._head.parameters(), torch.zeros(()))
+        rows = self._head.classifier(like).detach().cpu().numpy()
+        return self._code.by_label(rows.T).T
+
+
+def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:
+    """The linear classifier of a head, where it has one."""
+    return HeadLayer(head, code) if hasattr(head, "classifier") else None
+
+
+def _inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
+    """What the last layer reads: the encoder's features, or what the head makes of them."""
+    return head.inputs(features) if hasattr(head, "inputs") else features
+
+
+def _link(head: Head) -> str | None:
+    """How scores become probabilities, once those of a softmax are normalised."""
+    return "exp" if head.link == "softmax" else head.link

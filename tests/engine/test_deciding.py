@@ -1,0 +1,305 @@
+"""Decisions inside classifiers: every classifier takes every decision that suits it."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.metrics import f1_score
+from sklearn.model_selection import GridSearchCV
+
+from sklearn_xlc import (
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+)
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
+
+N_LABELS = 18
+QUICK = {
+    "hidden_layer_sizes": (16,),
+    "max_epochs": 30,
+    "learning_rate": 0.03,
+    "random_state": 0,
+}
+CLASSIFIERS = {
+    "flat": MultiHeadClassifier("flat", **QUICK),
+    "cascade": MultiHeadClassifier("cascade", embedding_dim=8, beam_width=20, **QUICK),
+    "permuted": MultiHeadClassifier("flat", label_order="random", **QUICK),
+    "dft": DFTSigmoidClassifier(n_slack=5, **QUICK),
+    "bottleneck": DFTSigmoidClassifier(n_slack=12, output="bottleneck", **QUICK),
+    "etf": ETFNeuralCollapseClassifier(**QUICK),
+    "learned": ETFNeuralCollapseClassifier("learned", feature_dim=8, **QUICK),
+    "bags": MIMLClassifier(**QUICK),
+}
+SCORED = {
+    "threshold": "threshold",
+    "per_label": Threshold(criterion="macro_f1", per_label=True),
+    "f1_at_k": Threshold(criterion="f1_at_k", k=3),
+    "fixed": Threshold(0.2),
+    "topk": "topk",
+    "divergence": "divergence",
+    "tuned": Divergence("auto", max_labels=5),
+}
+
+
+class AllScores(Decision):
+    """A foreign decision: labels within a margin of the best one, of all scores."""
+
+    reads = "scores"
+    fitted_on = "held"
+
+    def __init__(self, margin=1.0):
+        self.margin = margin
+
+    def fit(self, scores, Y, **context):
+        self.seen_ = None if scores is None else scores.shape
+        return super().fit(scores, Y, **context)
+
+    def decode(self, scores):
+        return self.label_sets(scores > scores.max(axis=1, keepdims=True) - self.margin)
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = make_extreme_multilabel(240, 60, N_LABELS, random_state=0)
+    return X.astype(np.float64), sp.csr_matrix(Y)
+
+
+def decided(name, decision, **params):
+    return clone(CLASSIFIERS[name]).set_params(decision=decision, **params)
+
+
+@pytest.mark.parametrize("decision", SCORED)
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_classifier_takes_every_decision_on_scores(data, name, decision):
+    X, Y = data
+    clf = decided(name, SCORED[decision], validation_fraction=0.3).fit(X, Y)
+    sets = clf.predict(X)
+    assert f1_score(Y, sets, average="micro") > 0.4
+    direct = clf.decision_.decode(clf.decision_function(X))
+    if name != "cascade":  # which ranks a beam of labels only
+        np.testing.assert_array_equal(sets.toarray(), direct.toarray())
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(again.predict(X).toarray(), sets.toarray())
+    np.testing.assert_array_equal(clf.predict(X.toarray()).toarray(), sets.toarray())
+    clf.partial_fit(X, Y)
+    assert clf.predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("decision", [Nearest(), Seen()], ids=str)
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "bags"])
+def test_decisions_on_features(data, name, decision):
+    X, Y = data
+    clf = decided(name, decision)
+    if name == "cascade" and isinstance(decision, Nearest):
+        with pytest.raises(ValueError, match="rows of a linear last layer.*has none"):
+            clf.fit(X, Y)
+        assert not hasattr(clf, "net_")
+        return
+    sets = clf.fit(X, Y).predict(X)
+    least = 0.3 if isinstance(decision, Nearest) else 0.7
+    assert f1_score(Y, sets, average="micro") > least
+    distances = clf.predict_label_set_scores(X)
+    assert (distances[:, 0] <= distances[:, 1]).all()
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(again.predict(X).toarray(), sets.toarray())
+
+
+def test_order_of_labels_in_the_head_makes_no_difference(data):
+    X, Y = data
+    thresholds = np.linspace(0.05, 0.6, N_LABELS)
+    clf = decided("permuted", Threshold(thresholds)).fit(X, Y)
+    assert (clf.label_order_ != np.arange(N_LABELS)).any()
+    above = expit(clf.decision_function(X)) > thresholds
+    np.testing.assert_array_equal(clf.predict(X).toarray(), above)
+
+
+@pytest.mark.parametrize("name", ["flat", "permuted", "dft", "bottleneck", "etf", "learned"])
+def test_layer_is_the_one_that_makes_the_scores(data, name):
+    X, Y = data
+    clf = decided(name, "nearest", max_epochs=2).fit(X, Y)
+    with torch.inference_mode():
+        features = next(clf._features(X))[1]
+        inputs, beside = clf._decision_inputs(clf.decision_, features, "features")
+    products = beside["layer"].products(inputs)
+    np.testing.assert_allclose(products, inputs @ beside["layer"].weights.T, rtol=1e-9, atol=1e-9)
+    # But for the biases, and for the constant of a sample that log-probabilities have.
+    rest = clf.decision_function(X) - products
+    rest -= rest[:, :1]
+    np.testing.assert_allclose(rest, np.broadcast_to(rest[:1], rest.shape), rtol=1e-7, atol=1e-7)
+
+
+def test_distances_are_those_of_all_label_sets(data):
+    X, Y = data
+    clf = decided("flat", "divergence").fit(X, Y)
+    distances = clf.predict_label_set_scores(X)
+    direct = clf.decision_.distances(clf.decision_function(X))
+    np.testing.assert_allclose(distances, direct, rtol=1e-12)
+    assert (distances >= 0).all()
+
+
+def test_a_threshold_tuned_on_held_out_samples(data):
+    X, Y = data
+    clf = decided("flat", "threshold", validation_fraction=0.4, max_epochs=10).fit(X, Y)
+    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    scores, truth = clf.decision_function(held.X), held.Y.toarray()
+    own = f1_score(truth, scores > clf.decision_.cut_, average="micro")
+    cuts = np.quantile(scores, np.linspace(0.5, 0.999, 60))
+    assert own >= max(f1_score(truth, scores > cut, average="micro") for cut in cuts) - 1e-12
+    assert clf.threshold_ == pytest.approx(expit(clf.decision_.cut_))
+
+
+def test_held_out_labels_follow_the_order_of_the_head(data):
+    X, Y = data
+    clf = decided("permuted", "threshold", validation_fraction=0.4, early_stopping=True)
+    clf.fit(X, Y)
+    assert (clf.label_order_ != np.arange(N_LABELS)).any()
+    given = decided("flat", "threshold", validation_fraction=0.4, early_stopping=True).fit(X, Y)
+    losses = [c.net_.history[:, "valid_loss"][-1] for c in (clf, given)]
+    assert losses[0] < 1.3 * losses[1]
+    assert clf.threshold_ > 0.1
+
+
+def test_auto_is_one_half_or_a_set_where_probability_is_shared(data):
+    X, Y = data
+    for name in CLASSIFIERS:
+        clf = decided(name, "auto", max_epochs=1).fit(X, Y)
+        kind = Divergence if name in ("etf", "learned") else Threshold
+        assert type(clf.decision_) is kind
+        if kind is Threshold:
+            assert clf.threshold_ == 0.5
+
+
+def test_a_softmax_over_labels_is_normalised_for_decisions(data):
+    X, Y = data
+    clf = decided("flat", "auto", max_epochs=5).fit(X, Y)
+    head = clf.net_.module_.head
+    head.link = "softmax"
+    assert type(clf._new_decision(head)) is Divergence
+    clf.decision = Threshold(0.1)
+    clf._fit_decision(Rows(X, Y), None, first=True)
+    shares = np.exp(clf.decision_function(X))
+    shares /= shares.sum(axis=1, keepdims=True)
+    np.testing.assert_array_equal(clf.predict(X).toarray(), shares > 0.1)
+    clf.decision_ = AllScores().fit(None, Y)
+    assert clf.predict(X).shape == Y.shape
+
+
+def test_a_foreign_decision_reads_all_scores(data):
+    X, Y = data
+    clf = decided("permuted", AllScores(0.5)).fit(X, Y)
+    assert clf.decision_.seen_ == (24, N_LABELS)
+    scores = clf.decision_function(X)
+    expected = scores > scores.max(axis=1, keepdims=True) - 0.5
+    np.testing.assert_array_equal(clf.predict(X).toarray(), expected)
+    assert not hasattr(clf, "predict_label_set_scores")
+    few = decided("flat", AllScores(), validation_fraction=0.9, max_epochs=1)
+    few._subsample = lambda samples, width: samples.take(np.arange(5))
+    assert few.fit(X, Y).decision_.seen_ == (5, N_LABELS)
+
+
+def test_decisions_in_a_search(data):
+    X, Y = data
+    search = GridSearchCV(
+        decided("flat", "auto", max_epochs=5),
+        {"decision": ["auto", "topk", AllScores(), Divergence(0.7)]},
+        cv=2,
+        scoring="f1_micro",
+        error_score="raise",
+    ).fit(X, Y)
+    assert search.best_score_ > 0
+    grid = {"decision__margin": [0.1, 5.0]}
+    search = GridSearchCV(
+        decided("flat", AllScores(), max_epochs=5), grid, scoring="f1_micro", error_score="raise"
+    ).fit(X, Y)
+    assert search.best_estimator_.decision_.margin == search.best_params_["decision__margin"]
+
+
+def test_the_decision_given_is_never_changed(data):
+    X, Y = data
+    decision = Divergence("auto")
+    clf = decided("etf", decision, max_epochs=2).fit(X, Y)
+    assert vars(decision) == vars(Divergence("auto"))
+    fitted = clf.decision_
+    clf.set_params(decision__temperature=0.5).partial_fit(X, Y)
+    assert clf.decision_.temperature_ == 0.5
+    assert fitted.temperature != 0.5
+
+
+def test_partial_fit_may_change_the_decision(data):
+    X, Y = data
+    clf = decided("etf", "topk", max_epochs=2).partial_fit(X, Y)
+    assert type(clf.decision_) is TopK
+    clf.set_params(decision="seen").partial_fit(X, Y)
+    assert clf.decision_.sets_.shape[1] == N_LABELS
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_class_labels_have_no_label_sets(data, name):
+    X, y = data[0], np.arange(240) % 5
+    for decision in ("topk", Threshold(0.5)):
+        with pytest.raises(ValueError, match=r"needs an indicator y.*leave decision='auto'"):
+            decided(name, decision).fit(X, y)
+        with pytest.raises(ValueError, match="needs an indicator y"):
+            decided(name, decision).partial_fit(X, y, classes=np.arange(5))
+    clf = decided(name, "auto", max_epochs=1).fit(X, y)
+    assert clf.decision_.k_ == 1
+
+
+@pytest.mark.parametrize("decision", ["nearest", Seen()], ids=str)
+def test_bags_have_no_features(data, decision):
+    X, Y = data
+    with pytest.raises(ValueError, match="bags have none of their own"):
+        decided("bags", decision).fit(X, Y)
+
+
+def test_bags_have_label_set_scores(data):
+    X, Y = data
+    groups = np.repeat(np.arange(120), 2)
+    clf = decided("bags", "divergence", max_epochs=3).fit(X, Y[::2], groups)
+    assert clf.predict_label_set_scores(X, groups).shape == (120, 2)
+    assert clf.predict(X, groups).shape == (120, N_LABELS)
+
+
+def test_counts_of_labels_are_labels():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(90, 5)), np.repeat(np.arange(30), 3)
+    Y = np.stack([rng.multinomial(3, [0.5, 0.3, 0.2]) for _ in range(30)])
+    clf = MIMLClassifier(decision=Divergence("auto"), **{**QUICK, "max_epochs": 2})
+    clf.fit(X, Y, groups)
+    assert clf.decision_.max_labels_ == (Y > 0).sum(axis=1).max()
+
+
+@pytest.mark.parametrize(
+    "decision, message",
+    [
+        ("best", "'decision' parameter of MultiHeadClassifier must be"),
+        (Threshold, "'decision' parameter of MultiHeadClassifier must be"),
+        (None, "'decision' parameter of MultiHeadClassifier must be"),
+        (TopK(19), "k=19 is more than the 18 labels of y"),
+        (Threshold([0.5]), "one for each of the 18 labels"),
+    ],
+)
+def test_bad_decisions_leave_the_classifier_as_it_was(data, decision, message):
+    X, Y = data
+    clf = decided("flat", "auto", max_epochs=1).fit(X, Y)
+    before = clf.predict(X), clf.decision_
+    with pytest.raises(ValueError, match=message):
+        clf.set_params(decision=decision).fit(X, Y)
+    assert clf.decision_ is before[1]
+    assert (clf.predict(X) != before[0]).nnz == 0
+
+
+def test_few_samples_that_fit_into_memory(data):
+    X, Y = data
+    clf = decided("flat", "auto", max_epochs=1, memory_limit=2**20).fit(X, Y)
+    part = clf._subsample(Rows(X, Y), 2**12)
+    assert len(part) == 16
+    assert np.diff(part.Y.indptr).min() > 0
