@@ -1,0 +1,107 @@
+"""A head from the literature, written with public names only: hyperbolic softmax.
+
+M. Ghadimi Atigh, M. Keller-Ressel, P. Mettes. Hyperbolic Busemann Learning with Ideal Prototypes.
+NeurIPS 2021.
+"""
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+from torch.nn import functional as F
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.heads import ChunkedHead
+
+
+class BusemannHead(ChunkedHead):
+    """Labels are points at the border of the Poincare ball, features points inside it."""
+
+    def __init__(self, n_features, n_labels, multilabel, dim=8, loss="auto"):
+        super().__init__(n_features, n_labels, multilabel, loss=loss)
+        self.projection = nn.Linear(n_features, dim)
+        self.ideal_points = nn.Parameter(torch.randn(n_labels, dim))
+        self.bias = nn.Parameter(torch.zeros(n_labels))
+
+    def fused_parameters(self):
+        return [self.ideal_points, self.bias]
+
+    def set_prior(self, frequency):
+        self.bias.data.copy_(self.prior_logits(frequency))
+
+    def inputs(self, features):
+        tangent = self.projection(features)  # exponential map at the origin
+        norm = tangent.norm(dim=1, keepdim=True).clamp(1e-6, 10.0)
+        return (norm / 2).tanh() * F.normalize(tangent)
+
+    def logits(self, inputs, chunk):
+        return self._busemann(inputs, self.ideal_points[chunk]) + self.bias[chunk]
+
+    def _busemann(self, x, points):
+        """Log of the Poisson kernel, minus the Busemann function of Equation 1."""
+        squares = x.square().sum(1, keepdim=True)
+        distances = 1 + squares - 2 * x @ F.normalize(points).T
+        return ((1 - squares) / distances).log()
+
+    def backward(self, inputs, chunk, gradient, into, update):
+        with torch.enable_grad():
+            x = inputs.detach().requires_grad_()
+            points = self.ideal_points[chunk].detach().requires_grad_()
+            logits = self._busemann(x, points)
+            by_input, by_points = torch.autograd.grad(logits, (x, points), gradient)
+        into += by_input
+        update(self.ideal_points, chunk, by_points)
+        update(self.bias, chunk, gradient.sum(0))
+
+
+QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+
+
+@parametrize_with_checks([MultiHeadClassifier(head=BusemannHead, **QUICK)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("loss", ["bce", "asymmetric", "pick_all_labels"])
+def test_fused_steps_are_gradient_steps(loss, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.heads.chunked.CHUNK", 4)
+    torch.manual_seed(0)
+    head = BusemannHead(5, 11, True, loss=loss).double()
+    features = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    targets = Targets(torch.tensor([0, 2, 2, 3]), torch.tensor([1, 10, 5]))
+    head.loss(features, targets).backward()
+    expected = [p - 0.1 * p.grad for p in head.fused_parameters()]
+    gradient, features.grad = features.grad, None
+
+    def step(parameter, rows, gradient):
+        parameter.data[rows] -= 0.1 * gradient
+
+    head.loss(features, targets, update=step).backward()
+    torch.testing.assert_close(features.grad, gradient)
+    for parameter, value in zip(head.fused_parameters(), expected):
+        torch.testing.assert_close(parameter.data, value.data)
+
+
+def test_it_learns_is_saved_and_goes_on(tmp_path):
+    X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
+    clf = MultiHeadClassifier(head=BusemannHead, **QUICK).fit(X[:300], Y[:300])
+    assert clf.algorithm_ == "custom"
+    best = clf.predict_topk(X[300:], k=1)[0][:, 0]
+    assert np.mean(sp.csr_matrix(Y)[np.arange(300, 400), best]) > 0.7
+    joblib.dump(clf, tmp_path / "model.joblib")
+    loaded = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    before = loaded.decision_function(X)
+    assert (loaded.partial_fit(X[300:], Y[300:]).decision_function(X) != before).any()
+
+
+def test_grid_search_over_heads():
+    X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
+    search = GridSearchCV(MultiHeadClassifier(**QUICK), {"head": [None, BusemannHead]}, cv=2)
+    assert search.fit(X, y).cv_results_["mean_test_score"].min() > 0.5
