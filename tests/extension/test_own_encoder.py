@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
@@ -26,7 +27,7 @@ class PeriodicEncoder(Encoder):
 
     def __init__(self, n_features, n_frequencies=4, width=32):
         super().__init__()
-        self.frequencies = nn.Parameter(torch.randn(n_features, n_frequencies))
+        self.frequencies = nn.Parameter(0.1 * torch.randn(n_features, n_frequencies))
         self.linear = nn.Linear(2 * n_features * n_frequencies, width)
         self.n_outputs = width
 
@@ -70,7 +71,7 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_numbers_learn_are_saved_and_go_on(tmp_path):
     X, Y = make_extreme_multilabel(300, 40, 12, random_state=0)
-    X = X.toarray()
+    X = StandardScaler().fit_transform(X.toarray())
     clf = MultiHeadClassifier(encoder=PeriodicEncoder, **QUICK).fit(X, Y)
     best = clf.predict_topk(X, k=1)[0][:, 0]
     assert np.mean(np.asarray(Y[np.arange(300), best])) > 0.8
@@ -86,7 +87,8 @@ def test_strings_in_a_pipeline_and_a_search(tmp_path):
     glosses = load_wordnet_glosses()
     texts, y = list(glosses.data[:300]), glosses.target[:300, :200]
     y = np.asarray(y.argmax(axis=1)).ravel() % 3
-    model = make_pipeline(MultiHeadClassifier(encoder=CharacterEncoder, **QUICK))
+    longer = {**QUICK, "max_epochs": 60}
+    model = make_pipeline(MultiHeadClassifier(encoder=CharacterEncoder, **longer))
     search = GridSearchCV(model, {"multiheadclassifier__weight_decay": [0.0, 0.1]}, cv=2)
     search.fit(texts, y)
     clf = search.best_estimator_[-1]
