@@ -25,7 +25,9 @@ ESTIMATORS = [
     DFTSigmoidClassifier(n_slack=5, **QUICK),
     DFTSigmoidClassifier(n_slack=5, output="bottleneck", **QUICK),
     ETFNeuralCollapseClassifier(**QUICK),
-    ETFNeuralCollapseClassifier("learned", **QUICK),
+    ETFNeuralCollapseClassifier(decision="nearest", **QUICK),
+    ETFNeuralCollapseClassifier("learned", decision="seen", **QUICK),
+    ETFNeuralCollapseClassifier(decision="threshold", **QUICK),
     MIMLClassifier(**QUICK),
     MIMLClassifier("mean", mask="multiply", **QUICK),
     MIMLClassifier(None, **QUICK),
@@ -51,7 +53,7 @@ def test_scikit_learn_checks_of_default_parameters(estimator, check):
 
 # The checks of `set_output` fit on a frame and transform an array, of which scikit-learn warns.
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names:UserWarning")
-@pytest.mark.parametrize("number", [1, 2, 6, 8, 10])
+@pytest.mark.parametrize("number", [1, 2, 6, 8, 12])
 @pytest.mark.parametrize("name", SKLEARN_CHECKS)
 def test_checks_that_scikit_learn_keeps_for_itself(name, number):
     check, estimator = getattr(estimator_checks, name), ESTIMATORS[number]

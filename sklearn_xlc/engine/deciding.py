@@ -63,11 +63,6 @@ class DecisionMixin:
     def _check_decision(self, code: LabelCode, Y: sp.csr_matrix, head: Head | None = None) -> None:
         """Refuse a decision that does not suit the labels or, once it is built, the head."""
         if not code.multilabel:
-            if isinstance(self.decision, Decision) or self.decision != "auto":
-                raise ValueError(
-                    f"decision={self.decision!r} needs an indicator y: with one class a sample "
-                    "(1-D y) the class of highest score is predicted; leave decision='auto'"
-                )
             return
         decision = self._new_decision(head)
         if head is not None:

@@ -55,8 +55,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
     decision : str or Decision, default="auto"
-        How scores become label sets (multi-label): a name, or an object of
-        :mod:`sklearn_xlc.decisions` with options of its own.
+        How scores become label sets: a name, or an object of :mod:`sklearn_xlc.decisions` with
+        options of its own. Of class labels (1-D y) the best one is predicted, whatever the
+        decision.
 
         - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
           samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.

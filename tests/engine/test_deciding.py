@@ -242,15 +242,13 @@ def test_partial_fit_may_change_the_decision(data):
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_class_labels_have_no_label_sets(data, name):
+def test_the_best_class_is_predicted_whatever_the_decision(data, name):
     X, y = data[0], np.arange(240) % 5
-    for decision in ("topk", Threshold(0.5)):
-        with pytest.raises(ValueError, match=r"needs an indicator y.*leave decision='auto'"):
-            decided(name, decision).fit(X, y)
-        with pytest.raises(ValueError, match="needs an indicator y"):
-            decided(name, decision).partial_fit(X, y, classes=np.arange(5))
-    clf = decided(name, "auto", max_epochs=1).fit(X, y)
-    assert clf.decision_.k_ == 1
+    expected = decided(name, "auto", max_epochs=1).fit(X, y).predict(X)
+    for decision in ("topk", "threshold", Threshold(0.9), Seen()):
+        clf = decided(name, decision, max_epochs=1).fit(X, y)
+        np.testing.assert_array_equal(clf.predict(X), expected)
+        assert clf.decision_.k_ == 1
 
 
 @pytest.mark.parametrize("decision", ["nearest", Seen()], ids=str)

@@ -238,13 +238,9 @@ def test_bad_parameters(data, params, message):
     np.testing.assert_array_equal(clf.decision_function(X), before)
 
 
-def test_class_labels_have_no_threshold(data):
+def test_two_classes_need_a_slack_column(data):
     X, _ = data
     y = np.arange(300) % 5
-    with pytest.raises(
-        ValueError, match=r"decision='threshold' needs an indicator y.*decision='auto'"
-    ):
-        quick(decision="threshold").fit(X, y)
     with pytest.raises(ValueError, match="with two labels n_slack must be at least 1, got 0"):
         quick(n_slack=0).fit(X, y % 2)
 
