@@ -74,4 +74,4 @@ def test_public_names():
     for name in sklearn_xlc.__all__:
         assert getattr(sklearn_xlc, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Classifier'"):
-        sklearn_xlc.Classifier  # noqa: B018
+        sklearn_xlc.Classifier

@@ -75,11 +75,11 @@ class Divergence(Decision):
         """Held-out samples, to choose a temperature."""
         return "held" if self.temperature == "auto" else None
 
-    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+    def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
         check_at_most(self.max_labels, "max_labels", Y.shape[1])
 
-    def fit(  # noqa: D102
+    def fit(
         self,
         scores: np.ndarray | None,
         Y: Any,
@@ -101,7 +101,7 @@ class Divergence(Decision):
             )
         return self
 
-    def partial_fit(  # noqa: D102
+    def partial_fit(
         self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> Divergence:
         sizes = set_sizes(Y) if sizes is None else sizes
@@ -110,13 +110,11 @@ class Divergence(Decision):
             self.temperature_ = float(self.temperature)
         return self
 
-    def n_candidates(self, n_labels: int) -> int | None:  # noqa: D102
+    def n_candidates(self, n_labels: int) -> int | None:
         most = getattr(self, "max_labels_", self.max_labels)
         return None if most is None else most + 1
 
-    def decode(  # noqa: D102
-        self, scores: np.ndarray, labels: np.ndarray | None = None
-    ) -> sp.csr_matrix:
+    def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
         scores, labels = ranked_candidates(scores, labels, self.max_labels_ + 1)
         sizes = self._nearest(scores, None)[0]
         return self.label_sets(np.arange(labels.shape[1]) < sizes[:, None], labels)

@@ -69,11 +69,11 @@ class Nearest(Decision):
     def __init__(self, max_labels: int | None = None) -> None:
         self.max_labels = max_labels
 
-    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+    def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
         check_at_most(self.max_labels, "max_labels", Y.shape[1])
 
-    def check_head(  # noqa: D102
+    def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
         if layer is None:
@@ -82,7 +82,7 @@ class Nearest(Decision):
                 "this classifier has none; use decision='divergence'"
             )
 
-    def fit(  # noqa: D102
+    def fit(
         self,
         features: np.ndarray,
         Y: Any,
@@ -94,7 +94,7 @@ class Nearest(Decision):
         super().fit(features, Y)
         return self._fit(features, Y, layer, sizes, 1)
 
-    def partial_fit(  # noqa: D102
+    def partial_fit(
         self,
         features: np.ndarray,
         Y: Any,
@@ -122,7 +122,7 @@ class Nearest(Decision):
         self.label_set_scales_ = fit_label_set_scales(centred, Y, weights, self.max_labels_)
         return self
 
-    def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:  # noqa: D102
+    def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:
         products, sizes, _ = self._nearest(features, layer)
         labels = ranked_candidates(products, None, self.max_labels_)[1]
         return self.label_sets(np.arange(labels.shape[1]) < sizes[:, None], labels)

@@ -49,7 +49,7 @@ class Seen(Decision):
     fitted_on = "train"
     in_blocks = True
 
-    def check_head(  # noqa: D102
+    def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
         shape = (len(distinct_rows(Y)[0]), n_features)
@@ -76,14 +76,14 @@ class Seen(Decision):
         self.means_, self.sets_ = mean_features(features, sp.csr_matrix(check_indicator(Y, "Y")))
         return self
 
-    def partial_fit(self, features: Any, Y: Any, **context: Any) -> Seen:  # noqa: D102
+    def partial_fit(self, features: Any, Y: Any, **context: Any) -> Seen:
         means, sets = mean_features(features, sp.csr_matrix(check_indicator(Y, "Y")))
         both = sp.vstack([sets, self.sets_], format="csr")
         kept = distinct_rows(both)[0]  # sets that occur again have new means
         self.means_, self.sets_ = np.vstack([means, self.means_])[kept], both[kept]
         return self
 
-    def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:  # noqa: D102
+    def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:
         return self.sets_[seen_label_sets(features, self.means_)[0]]
 
     def distances(self, features: np.ndarray, layer: Any = None) -> np.ndarray:

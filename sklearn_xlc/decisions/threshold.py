@@ -118,7 +118,7 @@ class Threshold(Decision):
         """Most labels of a sample."""
         return self.k if self._is_tuned and self.criterion == "f1_at_k" else None
 
-    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+    def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
         if self._is_tuned:
             if self.per_label and self.criterion not in ("micro_f1", "macro_f1"):
@@ -140,7 +140,7 @@ class Threshold(Decision):
                 f"excluded, on the scale {self.scale!r}"
             )
 
-    def check_head(  # noqa: D102
+    def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
         if not self._is_tuned and self.scale == "probability" and link not in _LINKS:
@@ -149,7 +149,7 @@ class Threshold(Decision):
                 "have none; use scale='score'"
             )
 
-    def fit(  # noqa: D102
+    def fit(
         self,
         scores: np.ndarray | None,
         Y: Any,
@@ -173,7 +173,7 @@ class Threshold(Decision):
             self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, Y), Y)
         return self
 
-    def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:  # noqa: D102
+    def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:
         if not self._is_tuned:
             self.cut_ = self._given()
         return self
@@ -196,15 +196,13 @@ class Threshold(Decision):
         values = _LINKS[self.link_][0](self.cut_)
         return float(values) if np.ndim(values) == 0 else values
 
-    def n_candidates(self, n_labels: int) -> int | None:  # noqa: D102
+    def n_candidates(self, n_labels: int) -> int | None:
         return self._most
 
-    def needs_more(self, scores: np.ndarray) -> bool:  # noqa: D102
+    def needs_more(self, scores: np.ndarray) -> bool:
         return self._most is None and bool((scores[:, -1] > np.min(self.cut_)).any())
 
-    def decode(  # noqa: D102
-        self, scores: np.ndarray, labels: np.ndarray | None = None
-    ) -> sp.csr_matrix:
+    def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
         if self._most is not None:
             scores, labels = ranked_candidates(scores, labels, self._most)
         if isinstance(self.cut_, float):

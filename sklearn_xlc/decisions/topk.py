@@ -47,18 +47,16 @@ class TopK(Decision):
     def __init__(self, k: int | None = None) -> None:
         self.k = k
 
-    def check_labels(self, Y: sp.csr_matrix) -> None:  # noqa: D102
+    def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
         check_at_most(self.k, "k", Y.shape[1])
 
-    def fit(  # noqa: D102
-        self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
-    ) -> TopK:
+    def fit(self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any) -> TopK:
         super().fit(inputs, Y)
         self.k_ = self._number(Y, sizes, 1)
         return self
 
-    def partial_fit(  # noqa: D102
+    def partial_fit(
         self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> TopK:
         self.k_ = self._number(Y, sizes, self.k_)
@@ -68,11 +66,9 @@ class TopK(Decision):
         mean = np.mean(set_sizes(Y) if sizes is None else sizes)
         return int(self.k or max(least, round(float(mean))))
 
-    def n_candidates(self, n_labels: int) -> int:  # noqa: D102
+    def n_candidates(self, n_labels: int) -> int:
         return self.k_
 
-    def decode(  # noqa: D102
-        self, scores: np.ndarray, labels: np.ndarray | None = None
-    ) -> sp.csr_matrix:
+    def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
         scores, labels = ranked_candidates(scores, labels, self.k_)
         return self.label_sets(np.ones(labels.shape, dtype=bool), labels)

@@ -281,7 +281,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         size = (n_features, code.n_labels, code.multilabel)
         if self.output == "bottleneck":
             self.max_active_ = None
-            layer = {"width": self.n_slack, "with_bias": False, "loss": self.loss}
+            layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": self.loss}
             return FlatHead(*size, self.memory_limit, self.precision, **layer)
         k = self._typical_size if self.max_active == "auto" else self.max_active
         self.max_active_ = min(int(k), (code.n_labels - 1) // 2)

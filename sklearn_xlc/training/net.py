@@ -106,11 +106,11 @@ class XLCNet(NeuralNet):
 
     # --- what skorch asks for -------------------------------------------------------------
 
-    def initialize_module(self) -> XLCNet:  # noqa: D102
+    def initialize_module(self) -> XLCNet:
         self.module_ = self.module
         return self
 
-    def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:  # noqa: D102
+    def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:
         decay = self.get_params_for("optimizer").get("weight_decay", 0.0)
         groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay)
         self.optimizer_ = RowOptimizer(groups, lr=self.lr)
@@ -151,14 +151,14 @@ class XLCNet(NeuralNet):
         self.check_loss()
         super().on_epoch_begin(net, **kwargs)
 
-    def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:  # noqa: D102
+    def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:
         return X, self.validation
 
-    def get_iterator(self, dataset: Rows, training: bool = False) -> BatchIterator:  # noqa: D102
+    def get_iterator(self, dataset: Rows, training: bool = False) -> BatchIterator:
         rng = self.rng if training else None
         return BatchIterator(dataset, self.batch_size, rng, torch.device(self.device))
 
-    def train_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:  # noqa: D102
+    def train_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(True)
         self.optimizer_.zero_grad(set_to_none=True)
         loss = self._loss(batch, self.optimizer_.update)
@@ -172,12 +172,12 @@ class XLCNet(NeuralNet):
         self.optimizer_.step()
         return {"loss": loss, "y_pred": None}
 
-    def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:  # noqa: D102
+    def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
         with torch.no_grad():
             return {"loss": self._loss(batch), "y_pred": None}
 
-    def infer(self, x: Batch, **fit_params: Any) -> Tensor:  # noqa: D102
+    def infer(self, x: Batch, **fit_params: Any) -> Tensor:
         with self._autocast():
             return self.module_(x.inputs)
 

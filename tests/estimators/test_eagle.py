@@ -294,7 +294,7 @@ def test_dense_limit():
         with pytest.raises(MemoryError, match=r"shape \(200, 12\) takes .*use top_k"):
             eagle.transform(X)
         with pytest.raises(MemoryError, match=r"shape \(12, 30\) takes .*use transform with"):
-            eagle.label_embeddings_  # noqa: B018
+            eagle.label_embeddings_
         assert eagle.set_params(top_k=2).transform(X).nnz == 400
 
 
