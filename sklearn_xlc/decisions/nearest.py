@@ -123,8 +123,7 @@ class Nearest(Decision):
         return self
 
     def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:
-        products, sizes, _ = self._nearest(features, layer)
-        labels = ranked_candidates(products, None, self.max_labels_)[1]
+        sizes, labels, _ = self._nearest(features, layer)
         return self.label_sets(np.arange(labels.shape[1]) < sizes[:, None], labels)
 
     def distances(self, features: np.ndarray, layer: Any) -> np.ndarray:
@@ -147,19 +146,17 @@ class Nearest(Decision):
     def _nearest(
         self, features: np.ndarray, layer: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Products with the layer, sizes of the sets, and the two least squared distances."""
+        """Sizes of the sets, their labels first among the best, and the two least distances."""
         centred = features - self.mean_
         products = layer.products(centred)
         squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+        best, labels = ranked_candidates(products, None, self.max_labels_ + 1)
         if self.n_labels_ == 1:  # one label has no direction, and is the only set
             distances = np.stack([squares, np.full(len(squares), np.inf)], axis=1)
-            return products, np.ones(len(squares), dtype=np.int64), distances
+            return np.ones(len(squares), dtype=np.int64), labels, distances
+        scales, most = self.label_set_scales_, self.max_labels_
         if layer.is_simplex:
-            sizes, distances = nearest_label_sets(
-                products, self.label_set_scales_, self.max_labels_
-            )
+            sizes, distances = nearest_label_sets(best, scales, most, n_labels=self.n_labels_)
         else:
-            sizes, distances = greedy_label_sets(
-                products, layer.weights, self.label_set_scales_, self.max_labels_
-            )
-        return products, sizes, distances + squares[:, None]
+            sizes, distances = greedy_label_sets(products, layer.weights, scales, most)
+        return sizes, labels, distances + squares[:, None]
