@@ -130,7 +130,7 @@ OWN_TEXT = {
         "batch_size": "bags, not samples",
         "max_epochs": "bags, not samples",
         "early_stopping": "bags, not samples",
-        "validation_fraction": "each names what it holds out samples for",
+        "validation_fraction": "bags, not samples",
         "precision": "one head multiplies at half precision, too",
         "memory_limit": "each names what it makes in blocks",
         "random_state": "each names what it draws",

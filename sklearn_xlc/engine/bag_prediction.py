@@ -1,4 +1,4 @@
-"""Prediction of bags: what a fitted classifier answers about several samples together."""
+"""Prediction for bags: one answer for all samples of a group."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shap
 
 
 class Grouped(NamedTuple):
-    """X with its groups, on the way through methods that take X."""
+    """X with its groups, passed as one argument to methods that take X."""
 
     X: Any
     groups: Any
 
 
 def _documented(method: Method) -> Method:
-    """Take the docstring from :class:`PredictionMixin`, with `groups` as the last parameter."""
+    """Copy the docstring of :class:`PredictionMixin`, and add `groups` as the last parameter."""
     text = inspect.getdoc(getattr(PredictionMixin, method.__name__)) or ""
     parameters, returns, rest = text.partition("\n\nReturns\n")
     method.__doc__ = parameters + _GROUPS + returns[1:] + rest
@@ -45,7 +45,7 @@ def _documented(method: Method) -> Method:
 
 
 class BagPredictionMixin(PredictionMixin):
-    """Predictions with one row per bag, from samples and the groups that they form."""
+    """Predictions with one row per bag, from samples and their groups."""
 
     _has_features = False
 
@@ -83,7 +83,7 @@ class BagPredictionMixin(PredictionMixin):
         return super().predict_label_set_scores(Grouped(X, groups))
 
     def score(self, X: Any, y: Any, groups: Any = None, *, sample_weight: Any = None) -> float:
-        """Share of the bags whose class, or whole set of labels, is predicted.
+        """Compute the share of bags whose class, or whole label set, is predicted.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class BagPredictionMixin(PredictionMixin):
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features of single samples: what the encoder learnt, for another estimator.
+        """Compute features of single samples, for use by another estimator.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Building encoders, and what a head learns of the data before training."""
+"""Build encoders, and the label statistics that a head starts from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RARE = 1e-6
 
 
 def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -> MLPEncoder:
-    """Perceptron with checked layer sizes.
+    """Build a perceptron with checked layer sizes.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -
 
 
 def user_encoder(encoder: Any, X: Any) -> nn.Module:
-    """Copy of the user's module, or what the user's function makes for the columns of X.
+    """Copy the user's module, or call the user's function with the number of columns of X.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def user_encoder(encoder: Any, X: Any) -> nn.Module:
 
 
 def reads_sparse(encoder: Any, X: Any) -> bool:
-    """Whether an encoder, or the encoders of a class, are given X as CSR: by its zeros alone."""
+    """Whether an encoder, or the encoders of a class, read X as CSR: only the zeros of X decide."""
     accepts = accepted_forms(encoder)
     if "csr" not in accepts or X.dtype == object:
         return False
@@ -65,13 +65,13 @@ def reads_sparse(encoder: Any, X: Any) -> bool:
 
 
 def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
-    """Samples, without labels, that batches for an encoder are cut from."""
+    """Samples without labels, in the form from which batches for an encoder are cut."""
     collate = getattr(encoder, "collate", None)
     return Rows(rows.X, sparse=sparse, bags=rows.bags, collate=collate)
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:
-    """Number of features, as the encoder says or as seen on two samples.
+    """Number of features, as the encoder declares it or as computed for two samples.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Where a network meets a decision: checks it, fits it, and hands it scores or features."""
+"""Join a network and a decision: check it, fit it, and pass it scores or features."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DECISIONS: dict[str, type[Decision]] = {
 
 
 class DecisionMixin:
-    """Label sets of a fitted classifier; :class:`BaseXLCClassifier` sets what it reads."""
+    """Label sets of a classifier; :class:`BaseXLCClassifier` sets the attributes it reads."""
 
     decision: Any = "auto"
     decision_: Decision
@@ -47,7 +47,7 @@ class DecisionMixin:
     # --- which decision ---------------------------------------------------------------------
 
     def _new_decision(self, head: Head | None = None) -> Decision:
-        """Decision that the parameters ask for, not fitted; `head` is None before it is built."""
+        """Unfitted decision from the parameters; `head` is None before it is built."""
         if isinstance(self.decision, Decision):
             return clone(self.decision)
         if self.decision != "auto":
@@ -55,13 +55,13 @@ class DecisionMixin:
         return self._auto_decision(head)
 
     def _auto_decision(self, head: Head | None) -> Decision:
-        """Labels of positive score, or a set where all labels share one probability."""
+        """Decision for "auto": labels of positive score, or Divergence with a softmax."""
         if head is not None and head.link in ("softmax", "exp"):
             return Divergence()
         return Threshold(0.0, scale="score")
 
     def _check_decision(self, code: LabelCode, Y: sp.csr_matrix, head: Head | None = None) -> None:
-        """Refuse a decision that does not suit the labels or, once it is built, the head."""
+        """Raise ValueError if the decision does not suit the labels or, once built, the head."""
         if not code.multilabel:
             return
         decision = self._new_decision(head)
@@ -90,7 +90,7 @@ class DecisionMixin:
     # --- fit --------------------------------------------------------------------------------
 
     def _fit_decision(self, train: Rows, held: Rows | None, first: bool) -> None:
-        """Fit the decision, or where `partial_fit` goes on (not `first`), let it go on as well."""
+        """Fit the decision, or continue it in later calls of `partial_fit` (not `first`)."""
         Y = self._labels_of(train)
         if not self._code.multilabel:
             self.decision_ = TopK(1).fit(None, Y)
@@ -113,7 +113,7 @@ class DecisionMixin:
     def _fitting_inputs(
         self, decision: Decision, samples: Rows
     ) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
-        """Scores or features of training or held-out samples, their labels, and what is beside."""
+        """Scores or features of samples, their labels, and further keyword arguments."""
         n_labels = len(self.classes_)
         if decision.reads == "scores":
             samples = self._subsample(samples, n_labels)
@@ -137,7 +137,7 @@ class DecisionMixin:
                 yield self._decision_inputs(decision, features, decision.reads, fitted=False)
 
     def _subsample(self, samples: Rows, width: int) -> Rows:
-        """Samples with labels, evenly spaced: as many as fit into `memory_limit`, `width` wide."""
+        """Evenly spaced samples with labels: as many rows of `width` as fit into `memory_limit`."""
         n_rows = max(1, self.memory_limit // (16 * width))
         if n_rows >= len(samples):
             return samples
@@ -155,7 +155,7 @@ class DecisionMixin:
 
     @property
     def threshold_(self) -> Any:
-        """Threshold of the decision as a probability, where it is a threshold."""
+        """Threshold as a probability, if the decision is a threshold."""
         return self.decision_.threshold_  # type: ignore[attr-defined]
 
     # --- predict ----------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class DecisionMixin:
     def _decision_inputs(
         self, decision: Decision, features: Any, reads: str, fitted: bool = True
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """What the decision reads of a batch, and the keyword argument beside it."""
+        """Inputs of the decision for a batch, and its keyword arguments."""
         head, code = self.net_.module_.head, self._code
         if reads == "features":
             return _inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
@@ -193,16 +193,16 @@ class DecisionMixin:
         return self.decision_.decode(inputs, **beside)
 
     def _compares_sets(self) -> bool:
-        """Whether the decision says how far the second best label set is."""
+        """Whether the decision measures the distance of the second best label set."""
         is_fitted = hasattr(self, "decision_") and self._code.multilabel
         return hasattr(self.decision_ if is_fitted else self._new_decision(), "distances")
 
     @available_if(lambda self: self._compares_sets())
     def predict_label_set_scores(self, X: Any) -> np.ndarray:
-        """Distance of the predicted label set, and of the second best one.
+        """Compute the distances of the predicted and of the second best label set.
 
-        Defined where the decision compares label sets: "divergence", "nearest", "seen", or one of
-        your own with a method `distances`.
+        Defined for decisions that compare label sets: "divergence", "nearest", "seen", or a
+        decision of your own with a method `distances`.
 
         Parameters
         ----------
@@ -212,9 +212,9 @@ class DecisionMixin:
         Returns
         -------
         distances : ndarray of shape (n_samples, 2)
-            For "divergence" the Kullback-Leibler divergences of the set that :meth:`predict` gives
-            and of the next one; for "nearest" and "seen" the squared Euclidean distances. The
-            closer the two, the less certain the set.
+            Distance of the label set that :meth:`predict` returns, and of the next one:
+            Kullback-Leibler divergences for "divergence", squared Euclidean distances for "nearest"
+            and "seen". The closer the two, the less certain the prediction.
 
         Raises
         ------
@@ -237,8 +237,8 @@ class DecisionMixin:
 class HeadLayer:
     """The linear classifier of a head on arrays, in the order of the labels.
 
-    Plays the part of :class:`~sklearn_xlc.decisions.LinearLayer` without holding the weights of a
-    head that need not exist.
+    Replaces :class:`~sklearn_xlc.decisions.LinearLayer` for heads that compute with weights they
+    never store.
     """
 
     def __init__(self, head: Any, code: LabelCode) -> None:
@@ -260,22 +260,22 @@ class HeadLayer:
 
     @property
     def weights(self) -> np.ndarray:
-        """Rows of the labels, of shape (n_labels, n_features)."""
+        """Weights of the labels, of shape (n_labels, n_features)."""
         like = next(self._head.parameters(), torch.zeros(()))
         rows = self._head.classifier(like).detach().cpu().numpy()
         return self._code.by_label(rows.T).T
 
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:
-    """The linear classifier of a head, where it has one."""
+    """Linear classifier of a head; None if it has none."""
     return HeadLayer(head, code) if hasattr(head, "classifier") else None
 
 
 def _inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
-    """What the last layer reads: the encoder's features, or what the head makes of them."""
+    """Inputs of the last layer: the encoder's features, or the head's transform of them."""
     return head.inputs(features) if hasattr(head, "inputs") else features
 
 
 def _link(head: Head) -> str | None:
-    """How scores become probabilities, once those of a softmax are normalised."""
+    """Link from scores to probabilities; scores of a softmax are normalised log-probabilities."""
     return "exp" if head.link == "softmax" else head.link

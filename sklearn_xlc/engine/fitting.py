@@ -53,18 +53,21 @@ class BaseXLCClassifier(
 ):
     """Base of all classifiers: encoder, label code, training and prediction, but no head.
 
-    A classifier of your own names its parameters, and builds its head in ``_build_head``; `fit`,
-    `partial_fit`, every form of prediction, saving and loading follow. Store parameters in
-    ``__init__`` as they are, as scikit-learn asks for: those that all classifiers share (see
-    :class:`~sklearn_xlc.MultiHeadClassifier` for their meaning), and your own, with constraints
-    added to ``_parameter_constraints``. Hooks, of which only the first is required:
+    To write a classifier of your own, subclass this base, name its parameters in ``__init__`` and
+    build its head in ``_build_head``. The base adds `fit`, `partial_fit`, all prediction methods,
+    saving and loading. ``__init__`` only stores its parameters, as in every scikit-learn estimator:
+    the parameters that all classifiers share (see :class:`~sklearn_xlc.MultiHeadClassifier` for
+    their meaning), and your own, with constraints in ``_parameter_constraints``. There are five
+    hooks; only the first is required:
 
     - ``_build_head(n_features, code)`` returns a :class:`~sklearn_xlc.heads.Head`, and may set
       fitted attributes. ``code.n_labels`` and ``code.multilabel`` describe the labels.
     - ``_check_task(code, Y)`` raises ValueError for parameters that do not suit the labels.
-    - ``_order_labels(data, rng)`` returns the position in the head of each label, or None.
-    - ``_auto_decision(head)`` returns the :class:`~sklearn_xlc.decisions.Decision` that
-      ``decision="auto"`` stands for, as does no such parameter; `head` is None before it is built.
+    - ``_order_labels(data, rng)`` returns the position of each label in the head, or None to keep
+      the order.
+    - ``_auto_decision(head)`` returns the :class:`~sklearn_xlc.decisions.Decision` for
+      ``decision="auto"``, also used by a classifier without the parameter `decision`; `head` is
+      None before it is built.
     - ``_has_probabilities()`` says whether `predict_proba` exists.
 
     See Also
@@ -74,7 +77,7 @@ class BaseXLCClassifier(
 
     Examples
     --------
-    A linear classifier with a narrow layer in between:
+    A classifier with a narrow linear layer between encoder and output:
 
     >>> from sklearn_xlc.datasets import make_extreme_multiclass
     >>> from sklearn_xlc.engine import BaseXLCClassifier
@@ -124,10 +127,10 @@ class BaseXLCClassifier(
 
     @abstractmethod
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        """Head for `n_features` features and the labels of `code`; sets its fitted attributes."""
+        """Build the head for `n_features` features and the labels of `code`."""
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        """Raise ValueError if parameters do not suit the labels, whose indicator is `Y`."""
+        """Raise ValueError if parameters do not suit the labels with indicator `Y`."""
 
     def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
         """Position of each label in the head, or None to keep the given order."""
@@ -142,8 +145,8 @@ class BaseXLCClassifier(
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples; float32 and float64 are kept, and decide the precision of the model. Strings,
-            or a mapping of arrays, where the `encoder` accepts such.
+            Samples. The model has the precision of X, float32 or float64. X may also hold strings
+            or be a mapping of arrays, if the `encoder` accepts them.
         y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels)
             Class labels of any type, or a 0/1 indicator of labels. Samples without any label
@@ -159,8 +162,7 @@ class BaseXLCClassifier(
         Raises
         ------
         ValueError
-            If a parameter, X, y or `sample_weight` is not valid. A classifier that was fitted
-            before is then left as it was.
+            If a parameter, X, y or `sample_weight` is not valid. An earlier fit is then kept.
         """
         with unchanged_on_error(self):
             going_on = self.warm_start and hasattr(self, "net_")
@@ -188,9 +190,9 @@ class BaseXLCClassifier(
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> BaseXLCClassifier:
-        """Make one pass over a part of the data, at a constant learning rate.
+        """Train for one pass over a part of the data, at a constant learning rate.
 
-        The network is trained in place: a pass that is interrupted keeps the steps it has taken.
+        The network is trained in place: after an interrupt it keeps the steps taken so far.
 
         Parameters
         ----------
@@ -200,8 +202,8 @@ class BaseXLCClassifier(
                 (n_samples, n_labels)
             Class labels, or a 0/1 indicator of labels.
         classes : array-like of shape (n_classes,), default=None
-            All classes that will ever occur; needed in the first call with class labels. With an
-            indicator its columns are the labels.
+            All classes that will ever occur; required in the first call with class labels. With an
+            indicator, its columns are the labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss.
 
@@ -213,7 +215,7 @@ class BaseXLCClassifier(
         Raises
         ------
         ValueError
-            If `classes` is missing in the first call, or y holds other labels.
+            If `classes` is missing in the first call, or y holds labels outside of them.
         """
         with unchanged_on_error(self):
             first = not hasattr(self, "net_")
@@ -260,7 +262,7 @@ class BaseXLCClassifier(
         return validate_X(self, X, DTYPES if reset else numpy_dtype(self.net_.module_), reset)
 
     def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
-        """Samples of positive weight; the first fit needs a label among them."""
+        """Select the samples of positive weight; in the first fit one of them must have a label."""
         if rows.sample_weight is not None and not rows.sample_weight.all():
             rows = rows.take(np.flatnonzero(rows.sample_weight))
         if code is not getattr(self, "_code", None) and rows.Y.nnz == 0:
@@ -286,7 +288,7 @@ class BaseXLCClassifier(
     def _start(
         self, data: TrainingData, train: Rows | None, rng: np.random.RandomState
     ) -> EncoderHead:
-        """Build encoder and head, and set what the fitted estimator is known by."""
+        """Build encoder and head, and set the fitted attributes."""
         rows, code = data.rows, data.code
         self._code, self.classes_ = code, code.classes
         self.loss_curve_, self.n_iter_, self.t_ = [], 0, 0
@@ -320,7 +322,7 @@ class BaseXLCClassifier(
         return encoder
 
     def _for_training(self, rows: Rows, module: EncoderHead) -> Rows:
-        """Samples as batches are cut from them, with positions for labels."""
+        """Samples in the form from which batches are cut, with positions in place of labels."""
         inputs = inputs_for(module.encoder, rows, self._sparse_inputs)
         Y = self._code.to_positions(rows.Y)
         return replace(inputs, Y=Y, sample_weight=rows.sample_weight)

@@ -1,4 +1,4 @@
-"""What the user calls a label, turned into integer ids and back."""
+"""Label code: from the user's labels to integer ids and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn_xlc._csr import one_per_row
 
 @dataclass
 class LabelCode:
-    """Names of the labels, and the form in which predictions are given back.
+    """Names of the labels, their positions in the head, and the form of predictions.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class LabelCode:
     dtype : dtype
         Type of the indicator.
     positions : ndarray of shape (n_labels,), default=None
-        Position in the head of each label; None: label i has position i.
+        Position of each label in the head. None: label i has position i.
     """
 
     classes: np.ndarray
@@ -57,11 +57,11 @@ class LabelCode:
         return np.argsort(self.label_order)
 
     def reordered(self, positions: np.ndarray | None) -> LabelCode:
-        """The same labels at other positions in the head."""
+        """Copy with other positions of the labels in the head."""
         return replace(self, positions=positions)
 
     def to_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
-        """Indicator whose columns are positions in the head, from one whose columns are ids."""
+        """Move the columns of an indicator from label ids to positions in the head."""
         if self.positions is None:
             return Y
         moved = sp.csr_matrix((Y.data, self.positions[Y.indices], Y.indptr), shape=Y.shape)
@@ -69,7 +69,7 @@ class LabelCode:
         return moved
 
     def from_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
-        """Indicator whose columns are ids, from one whose columns are positions in the head."""
+        """Move the columns of an indicator from positions in the head to label ids."""
         if self.positions is None:
             return Y
         moved = sp.csr_matrix((Y.data, self._ids[Y.indices], Y.indptr), shape=Y.shape)
@@ -77,7 +77,7 @@ class LabelCode:
         return moved
 
     def by_label(self, columns: np.ndarray) -> np.ndarray:
-        """Columns in the order of the ids, from columns in the order of the head."""
+        """Reorder columns from positions in the head to label ids."""
         return columns if self.positions is None else columns[:, self.positions]
 
     def to_ids(self, positions: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ class LabelCode:
 
 
 def code_of(y: Any, checked: Any) -> LabelCode:
-    """Code of y, given also as :func:`check_y` returned it."""
+    """Build the code of y; `checked` is y as :func:`check_y` returned it."""
     if sp.issparse(checked):
         dtype = y.dtype if hasattr(y, "dtype") else np.asarray(y).dtype
         return LabelCode(np.arange(checked.shape[1]), True, sp.issparse(y), dtype)

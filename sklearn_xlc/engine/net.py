@@ -1,4 +1,4 @@
-"""The net of a classifier: parameters of training, and what "auto" makes of them."""
+"""The net of a classifier: training parameters, and their values for "auto"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL_DATA = 1000
 
 
 class TrainingMixin:
-    """Builds and takes over the net; the parameters are those that all classifiers share."""
+    """Build the net from the training parameters that all classifiers share, and take it over."""
 
     dropout: Any
     batch_size: Any

@@ -1,4 +1,4 @@
-"""A module as plain NumPy arrays and an empty skeleton: parameters are saved once."""
+"""Save a module as NumPy arrays and an empty skeleton, so that parameters are stored once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn_xlc.training import XLCNet
 
 
 class PersistenceMixin:
-    """Pickles a classifier at the size of its parameters: without optimiser state, on the CPU."""
+    """Pickle a classifier at the size of its parameters: on the CPU, without optimiser state."""
 
     net_: XLCNet
     classes_: np.ndarray
@@ -42,13 +42,13 @@ class PersistenceMixin:
 
 
 def save_module(module: nn.Module) -> dict[str, Any]:
-    """State of a module that pickles at the size of its parameters.
+    """Return the state of a module, which pickles at the size of its parameters.
 
     joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
     the CPU whatever device the module was trained on.
     """
     tensors = _tensors(module)
-    # deepcopy takes what is in the memo for the copy of a tensor: no weight is ever duplicated.
+    # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
     memo: dict[int, Any] = {}
     for tensor in tensors.values():
         empty = torch.empty_like(tensor, device="meta")
@@ -59,7 +59,7 @@ def save_module(module: nn.Module) -> dict[str, Any]:
 
 
 def load_module(saved: dict[str, Any]) -> Any:
-    """Module of a state made by :func:`save_module`, in evaluation mode, on the CPU."""
+    """Restore a module saved by :func:`save_module`, in evaluation mode, on the CPU."""
     if saved["version"] != 1:
         raise ValueError(
             f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1"
@@ -69,7 +69,7 @@ def load_module(saved: dict[str, Any]) -> Any:
         # Memory-mapped weights are read-only, which torch warns of; training copies them first.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         tensors = {name: torch.from_numpy(value) for name, value in saved["weights"].items()}
-    # The way of `save_module` back: what is shared or not in a state_dict finds its tensor too.
+    # The reverse of `save_module`; shared tensors, and those outside a state_dict, are found too.
     memo: dict[int, Any] = {}
     for name, empty in _tensors(skeleton).items():
         is_parameter = isinstance(empty, nn.Parameter)
@@ -85,7 +85,7 @@ def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def is_borrowed(saved: dict[str, Any]) -> bool:
-    """Whether weights belong to a file or may not be written, so that training needs a copy."""
+    """Whether weights are memory-mapped or read-only, so that training needs a copy."""
     return any(
         isinstance(value, np.memmap) or not value.flags.writeable
         for value in saved["weights"].values()

@@ -29,7 +29,7 @@ PREDICT_BATCH = 512
 
 
 class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """What a fitted classifier answers; :class:`BaseXLCClassifier` sets the attributes it reads."""
+    """Prediction methods; :class:`BaseXLCClassifier` sets the attributes that they read."""
 
     net_: XLCNet
     classes_: np.ndarray
@@ -38,7 +38,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
     _n_features_out: int
 
     def _features(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Features of validated samples (rows of an array, or :class:`Rows`), batch by batch."""
+        """Features of validated samples, batch by batch."""
         net = self.net_
         rows = X if isinstance(X, Rows) else Rows(X)
         if rows.X.dtype != object:
@@ -57,7 +57,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return validate_X(self, X, DTYPES, reset=False)
 
     def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Label ids and scores of validated rows, both (n_samples, k)."""
+        """Label ids and scores of validated samples, both (n_samples, k)."""
         dtype = numpy_dtype(self.net_.module_)
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
@@ -68,7 +68,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return ids, scores
 
     def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """Best k labels of each row, without ever holding the scores of all labels.
+        """Find the best k labels of each sample, without ever holding the scores of all labels.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         labels : ndarray of shape (n_samples, k)
-            Labels, best first: entries of ``classes_``, which are column numbers in multi-label.
+            Labels, best first: entries of ``classes_``, in multi-label the column numbers.
         scores : ndarray of shape (n_samples, k)
             Their scores, on the scale of :meth:`decision_function`.
 
@@ -94,7 +94,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return self.classes_[ids], scores
 
     def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
-        """Scores of the best k labels of each row as a sparse matrix.
+        """Compute scores of the best k labels of each sample, as a sparse matrix.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         scores : CSR matrix of shape (n_samples, n_labels)
-            Exactly k stored entries a row, in the order of the columns.
+            Exactly k stored entries per row, in the order of the columns.
         """
         X = self._validate_predict(X)
         k = self._check_k(k)
@@ -118,7 +118,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
 
     def predict(self, X: Any) -> Any:
-        """Class labels, or an indicator of labels.
+        """Predict class labels, or an indicator of labels.
 
         Parameters
         ----------
@@ -128,8 +128,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Best class of each sample; or an indicator of the label sets that `decision` makes of
-            the scores, sparse if `fit` saw a sparse y.
+            Best class of each sample; or an indicator of the label sets that `decision` chooses,
+            sparse if `fit` saw a sparse y.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return self._code.indicator(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores of every label.
+        """Compute scores of every label.
 
         Parameters
         ----------
@@ -160,8 +160,9 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
-            Multi-label: log odds, positive where a label is predicted. Multi-class: log
-            probabilities up to a constant a row. Two classes: the difference of their scores.
+            Multi-label: log odds of each label, or log probabilities up to a constant per sample
+            with a softmax. Multi-class: log probabilities up to a constant per sample. Two classes:
+            the difference of their scores.
 
         Raises
         ------
@@ -179,7 +180,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
     @available_if(lambda self: self._has_probabilities())
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of every label.
+        """Compute probabilities of every label.
 
         Parameters
         ----------
@@ -189,7 +190,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_labels)
-            Multi-class: rows sum to one. Multi-label: each label on its own.
+            Multi-class: rows sum to one. Multi-label: each label has a probability of its own; with
+            a softmax rows sum to one.
 
         Raises
         ------
@@ -200,7 +202,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return self._dense_scores(X, self.net_.module_.head.probabilities)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features of the rows: what the encoder learnt, for another estimator.
+        """Compute features of samples with the encoder, for use by another estimator.
 
         Parameters
         ----------

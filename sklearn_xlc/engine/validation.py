@@ -48,13 +48,13 @@ def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
     Parameters
     ----------
     estimator : BaseXLCClassifier
-        Says which encoder reads X (`reset`), or which form of X it was fitted on.
+        Names the encoder that reads X (`reset`), or the form of X that it was fitted on.
     X : {array-like, sparse matrix, dataframe}, sequence of str, or mapping of arrays
         Samples.
     dtype : dtype or list of dtype
-        Types to keep, of rows of numbers; X of another type is converted to the first.
+        Types of numbers to keep; X of another type is converted to the first.
     reset : bool
-        Whether the estimator takes form, columns and names from X, rather than checking them.
+        Whether to set the form, columns and names of X on the estimator, rather than check them.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
     Raises
     ------
     ValueError
-        If the encoder does not read such an X, or X is not valid.
+        If the encoder does not read this form of X, or X is not valid.
     """
     if reset:
         encoder = MLPEncoder if estimator.encoder is None else estimator.encoder
@@ -95,7 +95,7 @@ def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
 
 
 def model_dtype(X: Any) -> np.dtype:
-    """Type of a model's parameters: that of rows of numbers, float32 for other samples."""
+    """Type of a model's parameters: the type of X if it holds numbers, otherwise float32."""
     return X.dtype if X.dtype in TORCH_DTYPES else np.dtype(np.float32)
 
 
@@ -106,7 +106,7 @@ def check_numbers(X: Any, what: str) -> None:
 
 
 def _form_of(X: Any, accepts: Collection[str]) -> str:
-    """Which of "rows", "text" and "mapping" X is; a data frame is a mapping for whom reads such."""
+    """Form of X: "rows", "text" or "mapping". A data frame is a mapping if `accepts` has it."""
     if sp.issparse(X):  # one of them is a dict
         return "rows"
     if isinstance(X, Mapping):
@@ -138,7 +138,7 @@ def _check_text(X: Any) -> np.ndarray:
 
 
 def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
-    """Arrays by name: all of them in the first fit, then those of the same names."""
+    """Arrays by name: all arrays in the first fit, later the arrays of the same names."""
     names = list(X.columns if hasattr(X, "columns") else X) if reset else estimator._names
     missing = [name for name in names if name not in X]
     if missing:

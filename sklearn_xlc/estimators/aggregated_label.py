@@ -1,4 +1,4 @@
-"""AggregatedLabelClassifier: any classifier, trained on labels known for groups only."""
+"""AggregatedLabelClassifier: train any classifier on labels known for groups only."""
 
 from __future__ import annotations
 
@@ -43,23 +43,25 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     """Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.
-    An assigner first decides which samples of a group carry which of its labels [1]_. The
-    classifier is trained on these samples, and predicts for samples.
+    First an assigner decides which samples of a group carry which labels of the group [1]_. Then
+    the classifier is trained on the samples with their assigned labels. It predicts the labels of
+    samples.
 
     Parameters
     ----------
     estimator : estimator
-        Classifier of samples: any with a multi-label `fit`, or with a multi-class one for a 1-D y.
+        Classifier of samples: any multi-label classifier; for a 1-D y, any multi-class classifier.
     assigner : estimator, default=None
-        Has ``fit(X, y, groups)`` and ``assign(X, y, groups)``, which returns a sparse indicator of
-        the labels of the samples. None: an :class:`~sklearn_xlc.EAGLETransformer`.
+        Estimator with the methods ``fit(X, y, groups)`` and ``assign(X, y, groups)``; the latter
+        returns a sparse indicator of the labels of the samples. None: an
+        :class:`~sklearn_xlc.EAGLETransformer`.
     n_rounds : int, default=1
-        Rounds of training. Before each round but the first, every label of a group is assigned anew
-        to the samples that a classifier scores highest. Classifiers are trained on other groups
-        than they score (`n_folds`), lest they confirm their own training labels. Each label keeps
-        the number of samples that the assigner gave it.
+        Number of training rounds. Before each round after the first, every label of a group is
+        assigned again, to the samples that a classifier scores highest. Classifiers score only
+        groups that they were not trained on (`n_folds`), so that they do not confirm their own
+        training labels. Each label keeps the number of samples that the assigner gave it.
     n_folds : int, default=2
-        Parts into which `n_rounds` divides the groups.
+        Number of folds of the groups, if `n_rounds` is above 1.
 
     Attributes
     ----------
@@ -68,7 +70,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     assigner_ : estimator
         Fitted assigner.
     assigned_ : csr_matrix of shape (n_samples, n_labels)
-        Labels of the training samples in the last round: a subset of the labels of their groups.
+        Labels of the training samples in the last round; samples have labels of their groups only.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -79,23 +81,23 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     See Also
     --------
     EAGLETransformer : The default assigner.
-    MIMLClassifier : Predicts for groups, and is trained on them end to end.
-    sklearn_xlc.metrics.aggregated_precision_at_k : Score where only groups have labels.
+    MIMLClassifier : Trains on groups end to end, and predicts for groups.
+    sklearn_xlc.metrics.aggregated_precision_at_k : Score when only groups have labels.
 
     Notes
     -----
-    Samples that get no label stay in the training data without labels. Where y is 1-D, the
-    classifier needs a class for each sample: samples without one are left out, and a sample of
-    several groups that gets several classes is repeated once for each.
+    Samples that get no label stay in the training data, as samples without labels. With a 1-D y the
+    classifier needs one class per sample: samples without a class are left out, and a sample of
+    several groups that gets several classes is repeated once per class.
 
-    A search over parameters of the assigner (``assigner__n_iter``) needs one to be given.
+    To search over parameters of the assigner (``assigner__n_iter``), pass an `assigner`.
 
     A saved classifier holds `estimator_`, with which it predicts. `assigner_` and `assigned_`
     belong to the training samples and are not saved.
 
     `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
-    ``set_fit_request(groups=True)`` it finds its way through pipelines and searches; without
-    routing a pipeline takes it as ``name_of_the_step__groups``.
+    ``set_fit_request(groups=True)`` pipelines and searches pass it on; without metadata routing a
+    pipeline takes it as ``name_of_the_step__groups``.
 
     References
     ----------
@@ -142,16 +144,16 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
             Samples.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
-            Labels of the groups: either row i holds those of the group of sample i, or row j those
-            of group j, in the order of ``np.unique(groups)`` or of the columns of a membership
-            matrix. A 1-D y, or a dense column, holds one class label per row; a single label that
-            groups have or lack is a sparse column.
+            Labels of the groups, in one of two forms: row i holds the labels of sample i's group,
+            or row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the
+            columns of a membership matrix. A 1-D y, or a dense column, holds one class label per
+            row; pass a single binary label as a sparse column.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
             Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
         **fit_params : dict
-            Passed on to the `fit` of the classifier; a parameter with a value for each sample is
-            cut to the samples that it is trained on.
+            Parameters of the classifier's `fit`; a parameter with one value per sample is cut to
+            the samples that the classifier is trained on.
 
         Returns
         -------
@@ -161,8 +163,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Raises
         ------
         ValueError
-            If an argument is not valid; the message names the row. A classifier that was fitted
-            before is then left as it was.
+            If an argument is not valid; the message names the row. An earlier fit is then kept.
         """
         if _routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
@@ -189,7 +190,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     def _assign_anew(
         self, samples: _Samples, y: Any, groups: Any, assigner: Any, assigned: sp.csr_matrix
     ) -> sp.csr_matrix:
-        """Assign by the scores of classifiers that have not seen the group."""
+        """Assign labels by the scores of classifiers that have not seen the group."""
         groups = check_groups(groups, assigned.shape[0])
         if groups.sizes.max(initial=0) < 2:
             return assigned  # groups of one sample leave no choice
@@ -220,7 +221,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     # --- prediction, by the classifier --------------------------------------------------------
 
     def predict(self, X: Any) -> Any:
-        """Labels of samples, as `estimator_` predicts them.
+        """Predict labels of samples with `estimator_`.
 
         Parameters
         ----------
@@ -236,7 +237,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities of every label, of `estimator_`.
+        """Compute probabilities of every label with `estimator_`.
 
         Parameters
         ----------
@@ -252,7 +253,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_estimator_has("predict_log_proba")
     def predict_log_proba(self, X: Any) -> Any:
-        """Logarithms of the probabilities of every label, of `estimator_`.
+        """Compute log probabilities of every label with `estimator_`.
 
         Parameters
         ----------
@@ -268,7 +269,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_estimator_has("decision_function")
     def decision_function(self, X: Any) -> Any:
-        """Scores of every label, of `estimator_`.
+        """Compute scores of every label with `estimator_`.
 
         Parameters
         ----------
@@ -278,13 +279,13 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Returns
         -------
         scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
-            Scores; greater is more likely.
+            Scores; the greater, the more likely the label.
         """
         return self._delegate("decision_function", X)
 
     @_estimator_has("predict_topk")
     def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """Best k labels of each sample, of `estimator_`.
+        """Find the best k labels of each sample with `estimator_`.
 
         Parameters
         ----------
@@ -304,7 +305,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     @_estimator_has("predict_topk_sparse")
     def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
-        """Scores of the best k labels of each sample as a sparse matrix, of `estimator_`.
+        """Compute scores of the best k labels of each sample, as a sparse matrix.
 
         Parameters
         ----------
@@ -327,12 +328,12 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     # --- scikit-learn protocols ---------------------------------------------------------------
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Requests of this classifier and of the wrapped one.
+        """Metadata requests of this classifier and of the wrapped classifier.
 
         Returns
         -------
         routing : MetadataRouter
-            `groups` is for this classifier; everything else in `fit` is for `estimator`.
+            `groups` goes to this classifier; all other metadata of `fit` goes to `estimator`.
         """
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
@@ -353,7 +354,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
 
 class _Samples:
-    """Training samples: fits classifiers on some of them, and scores others."""
+    """Training samples: fit classifiers on some samples, and score others."""
 
     def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
         self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
@@ -396,7 +397,7 @@ class _Samples:
         assigned: sp.csr_matrix,
         seen: sp.csr_matrix,
     ) -> None:
-        """Set the stored scores of the test samples; labels not seen score as assigned."""
+        """Set the stored scores of the test samples; unseen labels score as assigned."""
         n_labels = scores.shape[1]
         columns = self._columns(estimator, n_labels)
         known = np.zeros(n_labels, dtype=bool)

@@ -1,4 +1,4 @@
-"""DFTSigmoidClassifier: every set of up to k labels can be predicted, and it can prove it."""
+"""DFTSigmoidClassifier: it can predict every set of up to k labels, and proves it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ from sklearn_xlc.heads.losses import LOSSES
 
 
 class DFTSigmoidClassifier(BaseXLCClassifier):
-    """Classifier in which every combination of up to k labels can be predicted.
+    """Classifier that can predict every combination of up to k labels.
 
-    A classifier of n labels on d features can output few of the :math:`2^n` label sets if d is
-    small: the sigmoid bottleneck. Some sets of the training data may be among those that no input
-    whatever makes it predict. Here the output layer holds the first Fourier frequencies of the
-    labels, fixed, beside a few learnt *slack* columns; then every set of up to k labels belongs to
-    some features [1]_, with fewer parameters than a bottleneck of equal quality has.
+    A plain output layer with n labels and few features can predict only a small part of the
+    :math:`2^n` label sets (the sigmoid bottleneck). Even label sets of the training data may be out
+    of reach: no input gives them. Here the output layer has fixed columns, the lowest Fourier
+    frequencies over the labels, and a few learnt *slack* columns. For every set of up to k labels
+    there are then features that give it [1]_, with fewer parameters than in a bottleneck of equal
+    quality.
 
     Parameters
     ----------
     max_active : int or "auto", default="auto"
-        Number k of labels that the guarantee covers. "auto": the most labels that any training row
-        has (of the first call, in :meth:`partial_fit`), but no more than `n_labels` allow
-        (``2 k + 1 <= n_labels``; a layer with as many columns as labels represents everything, and
-        with one column less everything but the two sets that alternate).
+        Number k of labels that the guarantee covers. "auto": the largest number of labels of a
+        training sample (in :meth:`partial_fit`, of the first call), but no more than
+        ``2 k + 1 <= n_labels`` allows: a layer with as many columns as labels represents every
+        label set, and with one column less every set but the two that alternate.
     n_slack : int, default=50
-        Number of learnt columns of the output layer; for ``output="bottleneck"`` its only ones.
+        Number of learnt columns of the output layer. With ``output="dft"`` they are added to the
+        ``2 * max_active_ + 1`` fixed columns. With ``output="bottleneck"`` there are no other
+        columns: `n_slack` is then the width of the bottleneck, and must be at least 1.
     output : {"dft", "bottleneck"}, default="dft"
-        Output layer. "bottleneck" is the plain low-rank layer that [1]_ compares to, without biases
-        and without a guarantee.
+        Output layer. "bottleneck" is the plain low-rank layer that [1]_ compares with, of width
+        `n_slack`, without biases and without a guarantee.
     loss : str or Loss, default="auto"
-        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+        Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
 
         - "bce": binary cross-entropy of each label (multi-label).
         - "asymmetric": easy negatives count for less than easy positives (multi-label);
@@ -55,71 +58,76 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
     decision : str or Decision, default="auto"
-        How scores become label sets: a name, or an object of :mod:`sklearn_xlc.decisions` with
-        options of its own. Of class labels (1-D y) the best one is predicted, whatever the
-        decision.
+        Rule that turns scores into label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
+        class is predicted, whatever the decision.
 
-        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
-          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the best labels, as many as a training sample has on average;
+        - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
+          (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample;
           :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
-          one; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
-          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": the label set of training samples whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
-        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
-          probability above one half.
+        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
+          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
+          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": of the label sets of training samples, the one whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
+          which have no features of their own.
+        - "auto": "divergence" for losses with a softmax, which shares one probability among the
+          labels; otherwise every label with a probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
-        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
+        Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
+        to 1000 samples; beyond, 0.7 if X is mostly zeros and 0.2 otherwise.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
-        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
-        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
-        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
+        Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
+        or function that builds one: it is called with `n_features_in_`, or with nothing where X
+        holds strings or a mapping. A network is copied, never changed. It reads a dense tensor,
+        unless it asks for CSR rows, strings or mappings of arrays (see
+        :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
-        Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
-        rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
-        input layer on sparse rows: less time and a third of the memory where X has many columns,
-        for about half a point of precision. "sgd" needs the least memory.
+        Optimisation algorithm. "adam" is lazy: in the input layer on sparse X, and in tables of
+        embeddings, it updates only the rows that a batch uses. "mixed" is "adam" with row-wise
+        Adagrad, at 50 times the learning rate, in the input layer on sparse X: faster, and with a
+        third of the memory where X has many columns, for about half a point of precision. "adagrad"
+        is row-wise Adagrad everywhere. "sgd" needs the least memory.
     learning_rate : float, default=0.002
-        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+        Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
+        half cosine.
     weight_decay : float, default=0.0
-        Decoupled weight decay of matrices.
+        Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
-        Rows a step. "auto": all rows up to 1000, 256 above.
+        Samples per step. "auto": all samples up to 1000; 256 beyond.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
-        as many as 300 steps need.
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
+        more until there are 300 steps.
     early_stopping : bool, default=False
-        Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
-        back to the best epoch.
+        Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
+        restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Share of the rows held out by `early_stopping`, and by a `decision` that is tuned.
+        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned.
     n_iter_no_change : int, default=3
-        Patience of `early_stopping` in epochs.
+        Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
-        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
-        over steps ("ema"). Holds a second copy of the model while training.
+        Average the weights over the last quarter of the epochs ("swa"), or over steps as an
+        exponential moving average ("ema"). Training then holds a second copy of the model. None: do
+        not average.
     precision : {"float32", "bfloat16"}, default="float32"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums stay as they are. An encoder of float64 X is not touched.
+        and sums keep their precision. With float64 X the encoder ignores it.
     callbacks : list of skorch callbacks, default=None
-        Called during training; copied first.
+        Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
-        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
-        model is loaded.
+        Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
+        saved model is loaded.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take in training.
+        Limit in bytes of the temporary logits in training.
     random_state : int, RandomState instance or None, default=None
-        Seed of weights, order of rows, dropout and sampling. The same seed on the same machine
-        with the same number of threads gives the same model, bit for bit.
+        Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
+        on the same machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Go on from the fitted network in the next :meth:`fit`.
+        Continue from the fitted network in the next :meth:`fit`, rather than start anew.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -130,35 +138,35 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     decision_ : Decision
         Fitted decision.
     max_active_ : int or None
-        The k in use; None for a bottleneck.
+        Number k in use; None for a bottleneck.
     threshold_ : float
-        Probability above which a label is predicted, where the decision is a threshold.
+        Probability above which a label is predicted, if the decision is a threshold.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where X had names.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs trained.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_parameters_ : int
-        Trainable parameters.
+        Number of trainable parameters.
     net_ : skorch.NeuralNet
-        Net that was trained; ``net_.module_`` holds encoder and head.
+        Trained net; ``net_.module_`` holds encoder and head.
 
     See Also
     --------
-    sklearn_xlc.geometry.verify_argmaxable : The same question, asked of any linear classifier.
+    sklearn_xlc.geometry.verify_argmaxable : The same check for any linear classifier.
     MultiHeadClassifier : Output layers that stay cheap at millions of labels.
 
     Notes
     -----
-    Class labels (1-D y) train a softmax over the same layer, and ``k = 1``.
+    For class labels (1-D y) the same layer is trained with a softmax, and ``k = 1``.
 
-    The guarantee holds at any threshold, as one of the Fourier columns is constant. It is about the
-    output layer: each such label set belongs to an open region of the layer's inputs. Those are a
-    linear map of the encoder's features, so the encoder should have at least as many outputs as the
-    layer has columns; there is a warning if it has fewer than ``2 k + 1``.
+    The guarantee holds at any threshold, since one of the Fourier columns is constant. It covers
+    the output layer: each set of up to k labels is predicted in an open region of the layer's
+    inputs. These inputs are a linear map of the encoder's features, so the encoder should have at
+    least as many outputs as the layer has columns; `fit` warns if it has fewer than ``2 k + 1``.
 
     References
     ----------
@@ -265,7 +273,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self._warn_beyond(self.max_active, Y)
 
     def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
-        """Count the rows that the guarantee does not cover; a full-rank layer covers all."""
+        """Warn of samples that the guarantee does not cover; a full-rank layer covers all."""
         if max_active is None or 2 * max_active + 1 >= Y.shape[1]:
             return
         beyond = int(np.sum(np.diff(Y.indptr) > max_active))
@@ -316,35 +324,36 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> ArgmaxabilityReport:
-        """Find out which label sets the output layer can predict at all, at the threshold in use.
+        """Check which label sets the output layer can predict, at the threshold in use.
 
-        Where the decision is no threshold, or labels share one probability, the answer is that for
-        labels of positive score.
+        If the decision is not a threshold, or if labels share one probability (softmax), the check
+        takes labels with a positive score as predicted.
 
         Parameters
         ----------
         Y : {array-like, sparse matrix} of shape (n_sets, n_labels)
             Label sets.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features), default=None
-            Rows to try first: what the classifier predicts for one of them is argmaxable.
+            Samples to try first: a label set that the classifier predicts for one of them is
+            argmaxable.
         time_limit : float, default=10.0
-            Seconds for each label set, after which it is unknown.
+            Seconds for each label set; a set not decided by then is reported as unknown.
         search_radius : bool, default=False
-            Search for the largest radius of every set, in place of that of the first witness at
-            hand. Takes longer.
+            Search for the largest radius of every set, which takes longer. False: report the radius
+            of the first witness found.
         n_jobs : int, default=None
-            Number of label sets that are decided in parallel.
+            Number of label sets checked in parallel.
         verbose : int, default=0
-            Above 0: print progress to standard error.
+            If above 0, print progress to standard error.
 
         Returns
         -------
         ArgmaxabilityReport
-            Status, radius, witness and reason of every row of `Y`.
+            Status, radius, witness and reason for every row of `Y`.
 
         See Also
         --------
-        sklearn_xlc.geometry.verify_argmaxable : What the answers mean, and how they are found.
+        sklearn_xlc.geometry.verify_argmaxable : Meaning and derivation of the answers.
         """
         check_is_fitted(self, "net_")
         if not self._code.multilabel:
@@ -372,7 +381,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         )
 
     def _output_inputs(self, X: Any) -> np.ndarray:
-        """What the output layer reads for each row: the factors of its weights."""
+        """Inputs of the output layer for each sample: the factors of its weights."""
         head = self.net_.module_.head
         with torch.inference_mode():
             parts = [head.inputs(features).cpu().numpy() for _, features in self._features(X)]

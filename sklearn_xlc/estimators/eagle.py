@@ -1,4 +1,4 @@
-"""EAGLETransformer: label embeddings and labels of samples, from the labels of groups."""
+"""EAGLETransformer: learn label embeddings and assign labels to samples, from labels of groups."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ DTYPES = (np.float64, np.float32)
 class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Label embeddings and labels of samples from aggregated labels (EAGLE).
 
-    Labels are known for groups of samples only: the tags of a page, not of its paragraphs. The
-    embedding of a label is a direction close to at least one sample in each group of the label
-    [1]_, and :meth:`assign` gives each label of a group to the sample closest to it, so that any
-    classifier can be trained on the samples.
+    Labels are often known for groups of samples only: a page has tags, its paragraphs have none.
+    The transformer learns an embedding of each label, a direction close to at least one sample in
+    each group with the label [1]_. Then :meth:`assign` gives each label of a group to the sample
+    closest to its embedding, and any classifier can be trained on the samples.
 
     ``contrast=None`` is the method of the paper. On text it fails: the sum of the samples of a
     label's groups points along the mean of all samples, and one sample close to the mean takes most
-    labels. The default discounts the mean and the main directions of all samples, weights samples
-    softly, and shares frequent labels.
+    labels. The default therefore discounts the mean and the main directions of all samples, weights
+    the samples of a group softly, and shares frequent labels among several samples.
 
     Parameters
     ----------
@@ -53,51 +53,51 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         The step of ``e = Proj(e + step_size * g)``; "full" is ``e = g``. "auto": "full", or 0.1
         without contrast.
     temperature : float or "auto", default="auto"
-        In an iteration the samples of a group are weighted by a softmax of their similarities over
-        `temperature`, in units of the similarities' spread. 0: only the most similar sample counts,
-        or all of them on ties. "auto": 1/4, or 0 without contrast.
+        Divisor of the similarities in a softmax over the samples of a group, which weights the
+        samples in each iteration; in units of the similarities' spread. 0: only the most similar
+        sample counts, or all of them on ties. "auto": 1/4, or 0 without contrast.
     sharing : "expected", float in [0, 1], "auto" or None, default="auto"
-        Samples that get a label beside the best sample of each group.
+        Samples that get a label in addition to the best sample of each group.
 
         - "expected": the most similar samples of all the label's groups, until the expected number
-          carry it (see Notes). Frequent labels need it, and groups of similar samples: a group of
-          ten often holds three samples of a label, but names it once. The iterations expect the
-          same number.
+          carry it (see Notes). Frequent labels and groups of similar samples need it: a group of
+          ten often holds three samples of a label, but names the label once. The iterations expect
+          the same number of samples.
         - float: samples at least as similar as this quantile of the best samples.
         - None: the best sample only.
         - "auto": "expected", or None without contrast.
     n_components : int, default=200
-        Directions that the contrast discounts; 0 leaves it at the mean.
+        Number of directions that the contrast discounts; 0: only the mean.
     shrinkage : float or "auto", default="auto"
-        A direction with the share s of the samples' squared norm keeps the part
-        ``shrinkage / (s + shrinkage)`` of the similarity, as in ridge regression. The more samples,
-        the less is needed: "auto" is ``0.2 / sqrt(n_samples)``.
+        How much the contrast leaves of each direction, as in ridge regression: a direction with the
+        share s of the samples' squared norm keeps the part ``shrinkage / (s + shrinkage)`` of the
+        similarity. More samples need less: "auto" is ``0.2 / sqrt(n_samples)``.
     multiplicity : {"ignore", "top"}, default="ignore"
-        Meaning of a number c above 1 in `y` (labels merged as lists). "ignore": the label occurs.
-        "top": it goes to c samples of the group; the group then also counts c times in the sums,
-        and `sharing` has no effect.
+        Meaning of a number c above 1 in `y` (labels merged as lists). "ignore": the label occurs in
+        the group, however often. "top": the label goes to c samples of the group; the group then
+        also counts c times in the sums, and `sharing` has no effect.
     top_k : int, default=None
         Number of labels that :meth:`transform` keeps for each sample, as CSR. None: all, dense.
     memory_limit : int, default=2**29
-        Bytes of working storage, about.
+        Approximate limit in bytes of the working storage.
     n_jobs : int, default=None
-        Blocks of labels computed at once, through joblib: threads unless a joblib context names
-        another backend. The result does not depend on it.
+        Number of blocks of labels computed in parallel through joblib, by threads unless a joblib
+        context names another backend. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition of the background, and of the samples from which labels of zero
-        sum start.
+        Seed of the decomposition of the background, and of the starting samples of labels whose
+        samples sum to zero.
 
     Attributes
     ----------
     label_embeddings_ : {ndarray, CSR matrix} of shape (n_labels, n_features)
-        Unit vectors; zero for a label without a non-empty sample. CSR if X was sparse and there is
-        no contrast. Made on demand.
+        Embeddings of norm one; zero for a label without a non-empty sample. CSR if X was sparse and
+        there is no contrast. Computed on access.
     sharing_rates_ : ndarray of shape (n_labels,) or None
         Estimated probability that a sample carries a label that another sample of its group
-        carries: about zero in random groups, up to one where the samples of a group are alike. None
-        unless `sharing` is "expected" and `multiplicity` "ignore".
+        carries: near zero in random groups, up to one where the samples of a group are alike. None
+        unless `sharing` is "expected" and `multiplicity` is "ignore".
     classes_ : ndarray of shape (n_labels,)
-        Distinct labels of a 1-D y, else the column numbers.
+        Distinct labels of a 1-D y, otherwise the column numbers.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -108,22 +108,23 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     Similarities are cosines; an empty sample has similarity 0. On ties the first sample is taken.
 
     A label whose samples sum to zero (in Figure 1 of [1]_ every group holds x and -x) starts from
-    one sample of one of its groups, by `random_state`. Labels with the same groups agree on the
-    group, but start from different samples: the first from the picked one, the second from the
+    one sample of one of its groups, drawn with `random_state`. Labels with the same groups agree on
+    the group, but start from different samples: the first from the picked one, the second from the
     least similar sample, the third from the next, and so on.
 
-    "Expected" sharing takes the larger of two numbers. If samples carry a label independently with
-    probability p, a share ``q = 1 - (1 - p)^g`` of groups of g samples has it: p, solved for, makes
-    ``p * n`` samples. Where samples of a group are alike, more carry it. Groups *without* the label
-    tell how many: their samples do not carry it, so a sample of another group that is more similar
-    to the label than nearly all of them does. Counted with embeddings learnt from the other half of
-    the groups, this gives `sharing_rates_`.
+    "expected" sharing takes the larger of two estimates of the number of samples that carry a
+    label. The first assumes that samples carry the label independently with probability p: a share
+    ``q = 1 - (1 - p)^g`` of the groups of g samples then has it, and solving for p gives ``p * n``
+    samples. Where the samples of a group are alike, more samples carry the label; the second
+    estimate counts them. Samples of groups *without* the label do not carry it, so a sample of
+    another group that is more similar to the label than nearly all of these carries it. The count
+    uses embeddings learnt from the other half of the groups, and gives `sharing_rates_`.
 
-    Comparing with the groups *without* the label is the same as comparing with all samples if each
-    sample has one group: the two differences are proportional.
+    If each sample has one group, the contrast with all samples is the contrast with the groups
+    *without* the label: the two differences are proportional.
 
-    Measured: P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in random
-    groups of 10, mean of three seeds. "Oracle" knows the labels of the samples.
+    The table gives P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in
+    random groups of 10, mean of three seeds. "Oracle" trains on the true labels of the samples.
 
     =====================================  ==================  ===================
     setting                                bibtex              debtags
@@ -141,10 +142,10 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     default, but ``temperature=0``         60.0 / 35.4 / 25.6  73.0 / 54.9 / 41.8
     =====================================  ==================  ===================
 
-    On 45 000 EU laws with 4 000 labels (EURLEX57K) the default has 89.4 / 79.5 / 66.4, the oracle
-    90.1 / 80.6 / 67.8, EAGLE-0 65.3 / 50.9 / 39.9 and EAGLE 53.4 / 41.5 / 32.7 (three seeds). In
-    clusters of 10 similar samples it has 79.0 / 72.1 / 62.3, EAGLE 79.5 / 69.2 / 58.8 (one seed);
-    on debtags 73.8 / 53.5 / 41.3 and 64.8 / 47.2 / 37.1 (three).
+    On 45 000 EU laws with 4 000 labels (EURLEX57K) the default reaches 89.4 / 79.5 / 66.4, the
+    oracle 90.1 / 80.6 / 67.8, EAGLE-0 65.3 / 50.9 / 39.9 and EAGLE 53.4 / 41.5 / 32.7 (three
+    seeds). In clusters of 10 similar samples the default reaches 79.0 / 72.1 / 62.3 and EAGLE 79.5
+    / 69.2 / 58.8 (one seed); on debtags 73.8 / 53.5 / 41.3 and 64.8 / 47.2 / 37.1 (three seeds).
 
     References
     ----------
@@ -153,7 +154,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Examples
     --------
-    The toy of Figure 1: every group has both labels, and its samples are x and -x.
+    The toy example of Figure 1: every group has both labels, and its samples are x and -x.
 
     >>> import numpy as np
     >>> from sklearn_xlc import EAGLETransformer
@@ -216,13 +217,14 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples. Their norms make no difference.
+            Samples. Their norms have no effect.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
-            Labels of the groups: either row i holds those of the group of sample i, or row j those
-            of group j, in the order of ``np.unique(groups)`` or of the columns of a membership
-            matrix. With ids of as many groups as samples, the former is meant. Counts above 1 see
-            `multiplicity`. A 1-D y holds one label of any type per row.
+            Labels of the groups, in one of two forms: row i holds the labels of sample i's group,
+            or row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the
+            columns of a membership matrix. With ids of as many groups as samples, the first form is
+            meant. For counts above 1 see `multiplicity`. A 1-D y holds one label of any type per
+            row.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
             Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
@@ -292,7 +294,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return embeddings.block(0, shape[0])
 
     def transform(self, X: Any) -> Any:
-        """Cosine of every sample with every label embedding.
+        """Compute the cosine of every sample with every label embedding.
 
         Parameters
         ----------
@@ -302,8 +304,8 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Affinities in [-1, 1]; with `top_k` the largest of each sample only, as CSR, on ties
-            those of the first labels.
+            Affinities in [-1, 1]. With `top_k`, only the largest of each sample, as CSR; ties go to
+            the first labels.
 
         Raises
         ------
@@ -328,7 +330,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples; those of `fit` or others.
+            Samples, of `fit` or new ones.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
             Labels of the groups, as in :meth:`fit`.
@@ -339,8 +341,8 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         csr_matrix of shape (n_samples, n_labels) and dtype int8
-            Indicator: a subset of the labels of each sample's groups, in which each label of each
-            group has a sample.
+            Indicator of the labels of the samples. Samples get labels of their groups only, and
+            each label of a group goes to at least one of its samples.
 
         Raises
         ------
@@ -367,7 +369,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
 
     def _resolve_auto(self, name: str) -> Any:
-        """Value of a parameter, with "auto" replaced: the best measured, or the paper's own."""
+        """Value of a parameter; "auto": the best measured, or without contrast the paper's."""
         value = getattr(self, name)
         if not isinstance(value, str) or value != "auto":
             return value

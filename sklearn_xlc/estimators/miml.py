@@ -1,4 +1,4 @@
-"""MIMLClassifier: bags of samples, labels known for bags only."""
+"""MIMLClassifier: classify bags of samples, from labels known for bags only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sklearn_xlc.heads import Head, Loss, MIMLHead
 from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.training import EncoderHead
 
-#: Samples of a step, about, and the least number of bags.
+#: Approximate number of samples per step, and the least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
 
@@ -40,39 +40,40 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     An image is a bag of patches, a page a bag of paragraphs, an order a bag of items; labels are
     known for bags only. A network scores the labels of each sample, and the sample that ranks first
     for a label decides whether the bag has it (Deep-MIML [1]_). Early in training this is often the
-    wrong sample. Label embeddings learnt from the bags beforehand tell better where to look: this
-    is the co-attention of [2]_. A classifier trained on bags also classifies single samples, which
-    tells the sample that a label comes from.
+    wrong sample. Label embeddings, learnt from the bags beforehand, show the network where to look
+    (the co-attention of [2]_). A classifier trained on bags also classifies single samples, and so
+    finds the sample that a label comes from.
 
     Parameters
     ----------
     attention : {"eagle", "mean"}, None or EAGLETransformer, default="eagle"
-        Label embeddings that rank the samples of a bag, beside the network.
+        Label embeddings that rank the samples of a bag, in addition to the network.
 
         - "eagle": embeddings by :class:`EAGLETransformer`, close to at least one sample in each bag
-          of the label.
+          with the label.
         - "mean": the mean sample of the label's bags less the mean sample of all bags.
-        - an :class:`EAGLETransformer`: with its parameters, `multiplicity` included; it is cloned.
+        - an :class:`EAGLETransformer`: embeddings with its parameters, `multiplicity` included; it
+          is cloned.
         - None: no attention, plain Deep-MIML.
     temperature : float, default=1.0
         Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
-        where samples and embeddings have unit norm; :math:`1 / \tau` in [2]_. The larger, the more
-        alike samples count. The scores of the network grow as training proceeds and then outweigh
-        the attention at a large `temperature`.
+        where samples and embeddings have unit norm; :math:`1 / \tau` in [2]_. The larger it is, the
+        more equally samples count. The scores of the network grow as training proceeds, and then
+        outweigh an attention with a large `temperature`.
     mask : {"select", "multiply"}, default="select"
         How the attention acts. "select": samples rank by score plus log M, and the bag has the
         score of the first sample, without the mask. "multiply" is [2]_, ``max(M * relu(score))``
-        plus a bias: the mask enters the score of the bag, so the network need not learn what the
-        mask knows already, and gets no help on singleton bags (M = 1).
+        plus a bias: the mask is part of the score of the bag. The network then relies on the mask
+        and learns less itself, which shows on singleton bags, where M = 1.
     n_concepts : int, default=5
         Linear units of each label, of which the largest is its score.
     multiplicity : {"top", "ignore"}, default="top"
         Meaning of a number c above 1 in `y`. "top": the label holds in exactly c samples of the
-        bag, and the network learns to score c samples above zero. "ignore": the label occurs. A y
-        of zeros and ones tells which labels occur, unless an earlier call of `partial_fit` (or of
-        `fit`, with `warm_start`) had counts.
+        bag, and the network learns to score c samples above zero. "ignore": the label occurs,
+        however often. A y of zeros and ones says only which labels occur, unless an earlier call of
+        `partial_fit` (or of `fit`, with `warm_start`) had counts.
     loss : str or Loss, default="auto"
-        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+        Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
 
         - "bce": binary cross-entropy of each label (multi-label).
         - "asymmetric": easy negatives count for less than easy positives (multi-label);
@@ -84,72 +85,79 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
     decision : str or Decision, default="auto"
-        How scores become label sets: a name, or an object of :mod:`sklearn_xlc.decisions` with
-        options of its own. Of class labels (1-D y) the best one is predicted, whatever the
-        decision.
+        Rule that turns scores into label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
+        class is predicted, whatever the decision.
 
-        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
-          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the best labels, as many as a training sample has on average;
+        - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
+          (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample;
           :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
-          one; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
-          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": the label set of training samples whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
-        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
-          probability above one half.
+        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
+          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
+          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": of the label sets of training samples, the one whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
+          which have no features of their own.
+        - "auto": "divergence" for losses with a softmax, which shares one probability among the
+          labels; otherwise every label with a probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
-        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
+        Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
+        to 1000 samples; beyond, 0.7 if X is mostly zeros and 0.2 otherwise.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
-        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
-        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
-        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
+        Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
+        or function that builds one: it is called with `n_features_in_`, or with nothing where X
+        holds strings or a mapping. A network is copied, never changed. It reads a dense tensor,
+        unless it asks for CSR rows, strings or mappings of arrays (see
+        :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
-        Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
-        rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
-        input layer on sparse rows: less time and a third of the memory where X has many columns,
-        for about half a point of precision. "sgd" needs the least memory.
+        Optimisation algorithm. "adam" is lazy: in the input layer on sparse X, and in tables of
+        embeddings, it updates only the rows that a batch uses. "mixed" is "adam" with row-wise
+        Adagrad, at 50 times the learning rate, in the input layer on sparse X: faster, and with a
+        third of the memory where X has many columns, for about half a point of precision. "adagrad"
+        is row-wise Adagrad everywhere. "sgd" needs the least memory.
     learning_rate : float, default=0.002
-        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+        Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
+        half cosine.
     weight_decay : float, default=0.0
-        Decoupled weight decay of matrices.
+        Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
         Bags per step. "auto": as many as hold about 256 samples, but at least 4; all bags where
         they hold up to 1000 samples.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; above, 10 or
-        as many as 300 steps need. Large bags may need more (see Notes).
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
+        more until there are 300 steps. Large bags may need more (see Notes).
     early_stopping : bool, default=False
-        Hold out bags, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
-        back to the best epoch.
+        Hold out bags, stop when their loss has not fallen for `n_iter_no_change` epochs, and
+        restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Share of the bags held out by `early_stopping`.
+        Fraction of the bags held out for `early_stopping`, and for a `decision` that is tuned.
     n_iter_no_change : int, default=3
-        Patience of `early_stopping` in epochs.
+        Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
-        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
-        over steps ("ema"). Holds a second copy of the model while training.
+        Average the weights over the last quarter of the epochs ("swa"), or over steps as an
+        exponential moving average ("ema"). Training then holds a second copy of the model. None: do
+        not average.
     precision : {"float32", "bfloat16"}, default="float32"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums stay as they are. An encoder of float64 X is not touched.
+        and sums keep their precision. With float64 X the encoder ignores it.
     callbacks : list of skorch callbacks, default=None
-        Called during training; copied first.
+        Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
-        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
-        model is loaded.
+        Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
+        saved model is loaded.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take; also for the label embeddings.
+        Limit in bytes of the temporary logits in training, and of the working storage for label
+        embeddings.
     random_state : int, RandomState instance or None, default=None
-        Seed of weights, order of bags, dropout and label embeddings. The same seed on the same
-        machine with the same number of threads gives the same model, bit for bit.
+        Seed of the initial weights, the order of the bags, dropout and label embeddings. The same
+        seed on the same machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Go on from the fitted network, with its label embeddings, in the next :meth:`fit`.
+        Continue from the fitted network, with its label embeddings, in the next :meth:`fit`, rather
+        than start anew.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -160,23 +168,23 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     decision_ : Decision
         Fitted decision.
     label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
-        Unit vectors that the attention compares samples with; zero for labels without a bag.
+        Unit vectors, with which the attention compares samples; zero for labels without a bag.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where X had names.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs trained.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_parameters_ : int
-        Trainable parameters.
+        Number of trainable parameters.
     net_ : skorch.NeuralNet
-        Net that was trained; ``net_.module_`` holds encoder and head.
+        Trained net; ``net_.module_`` holds encoder and head.
 
     See Also
     --------
-    AggregatedLabelClassifier : Assigns labels of groups to samples, for any classifier.
+    AggregatedLabelClassifier : Assigns labels to samples, and trains any classifier on them.
     EAGLETransformer : The label embeddings on their own.
 
     Notes
@@ -194,7 +202,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     Examples
     --------
-    Labels of bags of 5 samples; which sample has which label is unknown in training:
+    Labels are known for bags of 5 samples; training does not know which sample has which label:
 
     >>> import numpy as np
     >>> from sklearn_xlc import MIMLClassifier
@@ -207,7 +215,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     >>> clf.predict(X[:1500], groups).shape
     (300, 10)
 
-    Single samples:
+    The same classifier predicts labels of single samples:
 
     >>> labels, scores = clf.predict_topk(X[1500:], k=1)
     >>> bool(np.mean(labels[:, 0] == y[1500:]) > 0.8)
@@ -286,26 +294,25 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     def fit(
         self, X: Any, y: Any, groups: Any = None, *, sample_weight: Any = None
     ) -> MIMLClassifier:
-        """Learn label embeddings, then encoder and head.
+        """Fit label embeddings, then encoder and head.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples of all bags, in any order; float32 and float64 are kept, and decide the
-            precision of the model.
+            Samples of all bags, in any order. The model has the precision of X, float32 or float64.
         y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels) or (n_bags, n_labels)
-            Class labels of any type, or a 0/1 indicator of labels, or how often labels occur (see
-            `multiplicity`). Either row i holds the labels of the bag of sample i, or row j those of
+            Class labels of any type, a 0/1 indicator of labels, or counts of labels (see
+            `multiplicity`). Row i holds the labels of sample i's bag, or row j holds the labels of
             bag j, in the order of predictions (see Notes of the class). With ids of as many bags as
-            samples, the former is meant.
+            samples, the first form is meant.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_bags), default=None
-            Ids of the samples' bags, or a 0/1 membership matrix, with which y has a row for each
+            Ids of the samples' bags, or a 0/1 membership matrix; with a matrix, y has one row per
             bag. None: every sample is a bag.
         sample_weight : array-like of shape (n_samples,) or (n_bags,), default=None
-            Weights of the bags in the loss, in the form of y. Bags of weight zero are dropped
-            first; label embeddings ignore other weights.
+            Weights of the bags in the loss, one per sample or per bag, as in `y`. Bags of weight
+            zero are dropped first; the label embeddings ignore all other weights.
 
         Returns
         -------
@@ -315,8 +322,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Raises
         ------
         ValueError
-            If an argument is not valid, or samples of one bag have different labels. A classifier
-            that was fitted before is then left as it was.
+            If an argument is not valid, or samples of one bag have different labels. An earlier fit
+            is then kept.
         """
         return super().fit(Grouped(X, groups), y, sample_weight)
 
@@ -329,15 +336,15 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         *,
         sample_weight: Any = None,
     ) -> MIMLClassifier:
-        """Make one pass over some bags, at a constant learning rate.
+        """Train for one pass over some bags, at a constant learning rate.
 
-        The label embeddings stay as the first call has learnt them. The network is trained in
-        place: a pass that is interrupted keeps the steps it has taken.
+        The label embeddings are learnt in the first call and then stay fixed. The network is
+        trained in place: after an interrupt it keeps the steps taken so far.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples of whole bags.
+            Samples of complete bags.
         y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels) or (n_bags, n_labels)
             Labels of the bags, as in :meth:`fit`.
@@ -357,7 +364,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Raises
         ------
         ValueError
-            If `classes` is missing in the first call, or y holds other labels.
+            If `classes` is missing in the first call, or y holds labels outside of them.
         """
         return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
 
@@ -425,7 +432,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     @property
     def label_embeddings_(self) -> np.ndarray | None:
-        """Unit vectors that the attention compares samples with."""
+        """Unit vectors, with which the attention compares samples."""
         check_is_fitted(self, "net_")
         vectors = self.net_.module_.head.label_embeddings
         return None if vectors is None else vectors.T.cpu().numpy()

@@ -40,37 +40,40 @@ _HEADS: dict[str, type[Head]] = {
 class MultiHeadClassifier(BaseXLCClassifier):
     """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
 
-    A neural network whose output layer does not have one output per label. Each label is the
-    tuple of its mixed-radix digits, and each head of the layer scores one digit [1]_, so the
-    output costs the sum of the heads' lengths where a plain classifier costs their product.
+    A neural network that needs no output per label. Each label is written as a tuple of a few
+    digits (a mixed-radix number), and each *head*, a short output layer, scores one digit [1]_. The
+    cost of the output is the sum of the head lengths; with one output per label it is their
+    product.
 
     Parameters
     ----------
     algorithm : {"auto", "flat", "product", "cascade", "sampling"}, default="auto"
         Output layer.
 
-        - "flat": one output per label, the vanilla classifier. Multi-class and multi-label.
-        - "product": heads side by side, whose log probabilities add up. Multi-class. The fastest,
-          and the roughest: labels that share a digit share parameters.
-        - "cascade": coarse to fine; each head scores only the children of the `beam_width` best
-          nodes of the last one. Multi-label and multi-class.
-        - "sampling": one output per label, of which a step trains only the groups that hold a
-          label of the batch. Multi-class; for pretraining, with :meth:`transform` as the goal.
-        - "auto": "flat" up to 1000 labels, where its steps take no longer than those of the
-          cascade; above, "product" for multi-class and "cascade" for multi-label.
+        - "flat": one output per label, the plain classifier. Multi-class and multi-label.
+        - "product": independent heads, whose log probabilities add up. Multi-class. The fastest and
+          the coarsest: labels that share a digit share parameters.
+        - "cascade": from coarse to fine; each head scores only the children of the `beam_width`
+          best nodes of the previous head. Multi-label and multi-class.
+        - "sampling": one output per label; a step trains only the groups of outputs that hold a
+          label of the batch. Multi-class; for pretraining an encoder, used through
+          :meth:`transform`.
+        - "auto": "flat" up to 1000 labels, where it is as fast as "cascade"; beyond, "product" for
+          multi-class and "cascade" for multi-label.
     n_heads : int, default=2
-        Number of heads. Each one more adds an approximation error (Eq. 14 of [1]_).
+        Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_).
     head_lengths : sequence of int, default=None
-        Length of each head, most significant first; their product must be at least the number of
-        labels. For "sampling" the pair (number of sub-heads, labels in each). None: chosen by
-        :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending otherwise.
+        Number of outputs of each head, the most significant digit first; their product must be at
+        least the number of labels. For "sampling", the pair (number of sub-heads, labels in each).
+        None: lengths by :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending
+        otherwise.
     label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
             default="given"
-        Which labels are neighbours in the code: the order of ``classes_``, a random one, one by
-        balanced clustering of label centroids, or a permutation that names the position of each
-        label.
+        Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
+        ("given"), a random order, an order by balanced clustering of the label centroids
+        ("clustered"), or an array with the position of each label.
     loss : str or Loss, default="auto"
-        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+        Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
 
         - "bce": binary cross-entropy of each label (multi-label).
         - "asymmetric": easy negatives count for less than easy positives (multi-label);
@@ -86,96 +89,103 @@ class MultiHeadClassifier(BaseXLCClassifier):
         - "arcface" ("sampling" only): "ce" with an angular margin.
         - "auto": "bce" for multi-label y, "ce" otherwise.
 
-        "flat" takes all but the last two. "cascade" takes "ce", and in multi-label the losses of
-        single labels except "propensity_bce"; so does "product", over the digits of a label
-        (Algorithm 2 of [1]_ is "bce"). "sampling" takes "ce".
+        "flat" takes all losses but "joint_ce" and "arcface". "cascade" takes "ce" and, in
+        multi-label, "bce", "asymmetric" and "focal". "product" takes "ce", "joint_ce" and, over the
+        digits of a label, "bce" (Algorithm 2 of [1]_), "asymmetric" and "focal". "sampling" takes
+        "ce" and "arcface".
     head : callable, default=None
-        Function ``(n_features, n_labels, multilabel)`` that returns a
-        :class:`~sklearn_xlc.heads.Head` of your own, such as a subclass of it; takes the place of
-        `algorithm`, `loss` and their parameters. None: the head that they name.
+        An output layer of your own: a subclass of :class:`~sklearn_xlc.heads.Head`, or a function
+        that returns a head, called with ``(n_features, n_labels, multilabel)``. It replaces
+        `algorithm`, `loss` and their parameters. None: the head that `algorithm` names.
     n_groups : int, default=1
-        Number of groups of heads ("product" with "ce"): the label probability is a mixture of
-        `n_groups` products, the dial between "product" and "flat" (Eq. 16 of [1]_).
+        Number of groups of heads ("product" with "ce"): the probability of a label is a mixture of
+        `n_groups` products (Eq. 16 of [1]_). More groups come closer to "flat", in quality and in
+        cost.
     embedding_dim : int, default=256
         Width of the node embeddings of "cascade".
     beam_width : int, default=10
-        Nodes that "cascade" keeps a row and level.
+        Nodes that "cascade" keeps per sample and level.
     path_exponent : float, default=0.5
-        Weight of a node's ancestors in its score ("cascade", multi-label): 1 is the product of
-        probabilities.
+        Weight of a node's ancestors in its score ("cascade", multi-label); 1 multiplies the
+        probabilities along the path.
     n_sampled_heads : int, default=0
-        Random negative sub-heads a step ("sampling"), beside those of the batch.
+        Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch.
     margin, scale : float, default=0.5 and 64.0
-        Angular margin in radians and scale of "arcface".
+        Angular margin in radians, and factor of the cosines ("arcface").
     correction : bool, default=False
-        Correct the softmax over sampled labels for the chance with which each is drawn
+        Correct the softmax over sampled labels for the probability with which each label is drawn
         ("sampling").
     decision : str or Decision, default="auto"
-        How scores become label sets: a name, or an object of :mod:`sklearn_xlc.decisions` with
-        options of its own. Of class labels (1-D y) the best one is predicted, whatever the
-        decision.
+        Rule that turns scores into label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
+        class is predicted, whatever the decision.
 
-        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
-          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the best labels, as many as a training sample has on average;
+        - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
+          (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample;
           :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
-          one; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
-          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": the label set of training samples whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
-        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
-          probability above one half.
+        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
+          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
+          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": of the label sets of training samples, the one whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
+          which have no features of their own.
+        - "auto": "divergence" for losses with a softmax, which shares one probability among the
+          labels; otherwise every label with a probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
-        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows; above, 0.7 for rows that are mostly zeros and 0.2 for others.
+        Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
+        to 1000 samples; beyond, 0.7 if X is mostly zeros and 0.2 otherwise.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
-        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
-        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
-        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
+        Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
+        or function that builds one: it is called with `n_features_in_`, or with nothing where X
+        holds strings or a mapping. A network is copied, never changed. It reads a dense tensor,
+        unless it asks for CSR rows, strings or mappings of arrays (see
+        :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
-        Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
-        rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
-        input layer on sparse rows: less time and a third of the memory where X has many columns,
-        for about half a point of precision. "sgd" needs the least memory.
+        Optimisation algorithm. "adam" is lazy: in the input layer on sparse X, and in tables of
+        embeddings, it updates only the rows that a batch uses. "mixed" is "adam" with row-wise
+        Adagrad, at 50 times the learning rate, in the input layer on sparse X: faster, and with a
+        third of the memory where X has many columns, for about half a point of precision. "adagrad"
+        is row-wise Adagrad everywhere. "sgd" needs the least memory.
     learning_rate : float, default=0.002
-        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+        Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
+        half cosine.
     weight_decay : float, default=0.0
-        Decoupled weight decay of matrices.
+        Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
-        Rows a step. "auto": all rows up to 1000, 256 above.
+        Samples per step. "auto": all samples up to 1000; 256 beyond.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
-        as many as 300 steps need.
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
+        more until there are 300 steps.
     early_stopping : bool, default=False
-        Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
-        back to the best epoch.
+        Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
+        restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Share of the rows held out by `early_stopping`.
+        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned.
     n_iter_no_change : int, default=3
-        Patience of `early_stopping` in epochs.
+        Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
-        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
-        over steps ("ema"). Holds a second copy of the model while training.
+        Average the weights over the last quarter of the epochs ("swa"), or over steps as an
+        exponential moving average ("ema"). Training then holds a second copy of the model. None: do
+        not average.
     precision : {"float32", "bfloat16"}, default="float32"
         "bfloat16" runs the matrix products of the encoder and of "flat" at half precision while
-        training; weights and sums stay as they are. An encoder of float64 X is not touched.
+        training; weights and sums keep their precision. With float64 X the encoder ignores it.
     callbacks : list of skorch callbacks, default=None
-        Called during training; copied first.
+        Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
-        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
-        model is loaded.
+        Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
+        saved model is loaded.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take in training.
+        Limit in bytes of the temporary logits in training.
     random_state : int, RandomState instance or None, default=None
-        Seed of weights, order of rows, dropout and sampling. The same seed on the same machine
-        with the same number of threads gives the same model, bit for bit.
+        Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
+        on the same machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Go on from the fitted network in the next :meth:`fit`.
+        Continue from the fitted network in the next :meth:`fit`, rather than start anew.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -188,7 +198,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
     algorithm_ : str
         Algorithm in use; "custom" where `head` is given.
     head_lengths_ : tuple of int
-        Length of each head; ``(n_labels,)`` where there is one.
+        Length of each head; ``(n_labels,)`` with a single head.
     label_order_ : ndarray of shape (n_labels,)
         Position of each label in the code.
     n_features_in_ : int
@@ -196,13 +206,13 @@ class MultiHeadClassifier(BaseXLCClassifier):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where X had names.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs trained.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_parameters_ : int
-        Trainable parameters.
+        Number of trainable parameters.
     net_ : skorch.NeuralNet
-        Net that was trained; ``net_.module_`` holds encoder and head.
+        Trained net; ``net_.module_`` holds encoder and head.
 
     See Also
     --------
@@ -211,13 +221,14 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is defined where the loss has a link to probabilities: for every name but
-    "arcface", and with "product" for "ce" only. Those of "asymmetric" and "focal" are not
-    calibrated; those of "pick_all_labels" are the shares that labels have in a sample's label set.
-    For "product" they are products of softmaxes, renormalised over the labels that exist; for
-    "sampling" the softmax over all labels, biased unless `correction` is set. "cascade" in
-    multi-label weighs ancestors by `path_exponent`, and ranks only labels below its beam in
-    :meth:`predict` and :meth:`predict_topk`; :meth:`decision_function` scores all of them.
+    :meth:`predict_proba` is defined where the loss links scores to probabilities: for every named
+    loss but "arcface", and with "product" for "ce" only. The probabilities of "asymmetric" and
+    "focal" are not calibrated; "pick_all_labels" gives the share of each label in the label set of
+    a sample. "product" gives products of softmaxes, renormalised over the labels that exist;
+    "sampling" gives the softmax over all labels, which is biased unless `correction` is set. In
+    multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
+    :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all
+    labels.
 
     References
     ----------
@@ -360,7 +371,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self._lengths(code)
 
     def _check_custom(self) -> None:
-        """Refuse parameters that a head of the user's own does not read."""
+        """Raise ValueError for parameters that a user's own head does not read."""
         if self.algorithm != "auto" or not self._is("auto"):
             raise ValueError(
                 f"head={self.head!r} takes the place of algorithm and loss; leave both at 'auto', "

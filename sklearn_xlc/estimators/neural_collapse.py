@@ -1,4 +1,4 @@
-"""ETFNeuralCollapseClassifier: label sets without thresholds, from a classifier that is fixed."""
+"""ETFNeuralCollapseClassifier: label sets without thresholds, from a fixed last layer."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from sklearn_xlc.metrics import neural_collapse
 class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     """Classifier that predicts label sets without thresholds (multi-label neural collapse).
 
-    One softmax over all labels is trained on every label of a row (pick-all-labels loss). In such
-    networks the features of rows with one label collapse to the corners of a simplex, and those of
-    rows with several to sums of these corners [1]_. So the last layer need not be learnt, and a
-    whole label set can be read off the scores of a row: there are no thresholds to tune.
+    One softmax over all labels is trained on every label of a sample (pick-all-labels loss). As
+    training proceeds, the features of samples with one label collapse to the corners of a simplex,
+    and the features of samples with several labels to sums of these corners [1]_. The last layer
+    can therefore be fixed in advance, and the scores of a sample give its whole label set without a
+    threshold to tune.
 
     Parameters
     ----------
@@ -35,13 +36,14 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Last layer: a fixed simplex equiangular tight frame
         (:func:`~sklearn_xlc.geometry.simplex_etf`), or a trained matrix.
     feature_dim : int, default=None
-        Entries of the features that the last layer reads, which a linear layer makes of the
-        encoder's. As many as labels need no matrix at all; fewer than labels less one have no
-        simplex, and a frame of low coherence takes its place. None: as many as labels with the
-        default encoder, whose outputs are rectified and so make poor features; the outputs of an
-        `encoder` of your own as they are, without a layer in between.
+        Number of features that the last layer reads; a linear layer computes them from the
+        encoder's outputs. With as many features as labels the fixed layer needs no matrix; with
+        fewer than the number of labels less one no simplex exists, and a frame of low coherence
+        replaces it. None: as many features as labels with the default encoder, whose rectified
+        outputs make poor features; with an `encoder` of your own, its outputs, without a linear
+        layer in between.
     loss : str or Loss, default="auto"
-        What is trained: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+        Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
 
         - "bce": binary cross-entropy of each label (multi-label).
         - "asymmetric": easy negatives count for less than easy positives (multi-label);
@@ -54,78 +56,84 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
           [1]_; :class:`~sklearn_xlc.heads.PickAllLabels`.
         - "ce": softmax cross-entropy (multi-class).
         - "auto": ``PickAllLabels(competition=0.5, reduction="mean")``, the mean over the labels of
-          a sample, which compete with each other in half of the loss. The loss of [1]_ costs a
-          point of precision at 1 on text; less than 0.5 predicts set sizes less accurately.
+          a sample, which compete with each other in half of the loss. On text, the loss of [1]_
+          costs a point of precision at 1, and a `competition` below 0.5 predicts set sizes less
+          accurately.
     feature_decay : float, default=0.0
-        Factor of the mean squared norm of the features in the loss.
+        Weight of the mean squared norm of the features in the loss.
     fit_intercept : bool, default=True
-        Whether labels have biases, which are trained.
+        Whether to train a bias for each label.
     decision : str or Decision, default="auto"
-        How scores become label sets: a name, or an object of :mod:`sklearn_xlc.decisions` with
-        options of its own. Of class labels (1-D y) the best one is predicted, whatever the
-        decision.
+        Rule that turns scores into label sets (multi-label): a name, or an object of
+        :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
+        class is predicted, whatever the decision.
 
-        - "threshold": labels above a threshold, which is tuned for micro-averaged F1 on held-out
-          samples (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the best labels, as many as a training sample has on average;
+        - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
+          (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample;
           :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": the set, of all sets, whose uniform distribution is nearest to the predicted
-          one; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": the set, of all sets, whose prototype is nearest to the features: for a linear
-          last layer, and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": the label set of training samples whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. Bags have no features for this one and "nearest".
-        - "auto": "divergence" where labels share one probability (softmax); elsewhere labels of a
-          probability above one half.
+        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
+          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
+        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
+          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
+        - "seen": of the label sets of training samples, the one whose mean features are nearest;
+          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
+          which have no features of their own.
+        - "auto": "divergence" for losses with a softmax, which shares one probability among the
+          labels; otherwise every label with a probability above one half.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
-        Share of hidden units dropped while training; unused when `encoder` is given. "auto": none
-        up to 1000 rows; above, 0.8 for rows that are mostly zeros and 0.2 for others.
+        Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
+        to 1000 samples; beyond, 0.8 if X is mostly zeros and 0.2 otherwise.
     encoder : torch.nn.Module or callable, default=None
-        Network that turns a batch of samples into features of shape (n_samples, n_outputs); or a
-        class or function of `n_features_in_` that makes one. It is copied, never changed. Samples
-        are tensors of rows, unless the network asks for others: CSR rows, strings or mappings of
-        arrays (see :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
+        Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
+        or function that builds one: it is called with `n_features_in_`, or with nothing where X
+        holds strings or a mapping. A network is copied, never changed. It reads a dense tensor,
+        unless it asks for CSR rows, strings or mappings of arrays (see
+        :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
     optimizer : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
-        Adam touches only the moments of the rows that a batch holds (of the input layer on sparse
-        rows, of node embeddings). "mixed" has row-wise Adagrad, at 50 times the rate, for the
-        input layer on sparse rows: less time and a third of the memory where X has many columns,
-        for about half a point of precision. "sgd" needs the least memory.
+        Optimisation algorithm. "adam" is lazy: in the input layer on sparse X, and in tables of
+        embeddings, it updates only the rows that a batch uses. "mixed" is "adam" with row-wise
+        Adagrad, at 50 times the learning rate, in the input layer on sparse X: faster, and with a
+        third of the memory where X has many columns, for about half a point of precision. "adagrad"
+        is row-wise Adagrad everywhere. "sgd" needs the least memory.
     learning_rate : float, default=0.002
-        Peak rate; it warms up over the first 5% of the steps and falls to zero as a half cosine.
+        Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
+        half cosine.
     weight_decay : float, default=0.0
-        Decoupled weight decay of matrices.
+        Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
-        Rows a step. "auto": all rows up to 1000, 256 above.
+        Samples per step. "auto": all samples up to 1000; 256 beyond.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 rows, where each is one step; above, 10 or
-        as many as 300 steps need.
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
+        more until there are 300 steps.
     early_stopping : bool, default=False
-        Hold out rows, stop when their loss has not fallen for `n_iter_no_change` epochs, and go
-        back to the best epoch.
+        Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
+        restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Share of the rows held out by `early_stopping`, and by a `decision` that is tuned.
+        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned.
     n_iter_no_change : int, default=3
-        Patience of `early_stopping` in epochs.
+        Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
-        Use an average of the weights: over the last quarter of the epochs ("swa") or a moving one
-        over steps ("ema"). Holds a second copy of the model while training.
+        Average the weights over the last quarter of the epochs ("swa"), or over steps as an
+        exponential moving average ("ema"). Training then holds a second copy of the model. None: do
+        not average.
     precision : {"float32", "bfloat16"}, default="float32"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums stay as they are. An encoder of float64 X is not touched.
+        and sums keep their precision. With float64 X the encoder ignores it.
     callbacks : list of skorch callbacks, default=None
-        Called during training; copied first.
+        Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
-        Where to train and predict; "auto" is the GPU if there is one. Resolved again when a saved
-        model is loaded.
+        Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
+        saved model is loaded.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take in training.
+        Limit in bytes of the temporary logits in training.
     random_state : int, RandomState instance or None, default=None
-        Seed of weights, order of rows, dropout and sampling. The same seed on the same machine
-        with the same number of threads gives the same model, bit for bit.
+        Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
+        on the same machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Go on from the fitted network in the next :meth:`fit`.
+        Continue from the fitted network in the next :meth:`fit`, rather than start anew.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -136,40 +144,40 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     decision_ : Decision
         Fitted decision.
     threshold_ : float
-        Probability above which a label is predicted, where the decision is a threshold.
+        Probability above which a label is predicted, if the decision is a threshold.
     label_set_scales_ : ndarray of shape (max_labels,)
-        Scales of the prototypes of 1, 2, ... labels, where the decision is "nearest".
+        Scales of the prototypes of 1, 2, ... labels, if the decision is "nearest".
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, where X had names.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs trained.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_parameters_ : int
-        Trainable parameters.
+        Number of trainable parameters.
     net_ : skorch.NeuralNet
-        Net that was trained; ``net_.module_`` holds encoder and head.
+        Trained net; ``net_.module_`` holds encoder and head.
 
     See Also
     --------
-    sklearn_xlc.metrics.neural_collapse : How far features have collapsed.
-    DFTSigmoidClassifier : Labels that are on or off each by itself.
+    sklearn_xlc.metrics.neural_collapse : Measures of how far features have collapsed.
+    DFTSigmoidClassifier : A probability for each label on its own, and every label set in reach.
 
     Notes
     -----
-    :meth:`predict_proba` is the softmax over all labels: in multi-label the share of a row's labels
-    that each label is expected to make up, so rows sum to one.
+    :meth:`predict_proba` is the softmax over all labels, so its rows sum to one. In multi-label it
+    estimates the share of each label in the label set of a sample.
 
-    "nearest" compares with sums of the rows of the last layer, scaled. The thresholds of
-    "threshold" are small, as the labels of a sample share one probability.
+    "nearest" compares features with scaled sums of the last layer's rows. The thresholds of
+    "threshold" are small, since the labels of a sample share one probability.
 
-    Rows without any label add nothing to the loss (but for `feature_decay`), and "divergence",
+    Samples without labels add nothing to the loss except through `feature_decay`. "divergence",
     "nearest" and "topk" predict at least one label.
 
-    :meth:`partial_fit` keeps a temperature or threshold that :meth:`fit` has chosen, and label sets
-    seen before; "nearest" takes its scales from the samples of the last call.
+    :meth:`partial_fit` keeps the temperature or threshold that :meth:`fit` has chosen, and the
+    label sets seen before; "nearest" fits its scales to the samples of the last call.
 
     References
     ----------
@@ -274,7 +282,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         return self.loss
 
     def _projects(self) -> bool:
-        """Whether a linear layer makes as many features as there are labels."""
+        """Whether a linear layer computes as many features as there are labels."""
         return self.feature_dim is None and self.encoder is None
 
     def _auto_decision(self, head: Head | None) -> Decision:
@@ -282,11 +290,11 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     @property
     def label_set_scales_(self) -> np.ndarray:
-        """Scales of the prototypes of 1, 2, ... labels, where the decision is "nearest"."""
+        """Scales of the prototypes of 1, 2, ... labels, if the decision is "nearest"."""
         return self.decision_.label_set_scales_
 
     def _inputs(self, X: Any) -> np.ndarray:
-        """What the last layer reads for each of the validated rows."""
+        """Inputs of the last layer for validated samples."""
         with torch.inference_mode():
             head = self.net_.module_.head
             return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self._features(X)])
@@ -301,22 +309,23 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     # --- collapse -----------------------------------------------------------------------------
 
     def collapse_report(self, X: Any, y: Any, *, random_state: Any = 0) -> dict[str, Any]:
-        """How far the features of some rows have collapsed.
+        """Measure how far the features of samples have collapsed.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples, such as the training rows.
+            Samples, such as the training samples.
         y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels)
             Their labels.
         random_state : int, RandomState instance or None, default=0
-            Seed of the label sets that are compared.
+            Seed that draws the label sets to compare.
 
         Returns
         -------
         dict
-            As of :func:`sklearn_xlc.metrics.neural_collapse`, of what the last layer reads.
+            Measures of :func:`sklearn_xlc.metrics.neural_collapse`, for the inputs of the last
+            layer.
 
         Raises
         ------
