@@ -103,7 +103,7 @@ class Encoder(nn.Module):
         return []
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """Parameters whose gradient touches few rows a batch and arrives as a sparse tensor."""
+        """Parameters with a sparse gradient: a batch touches few of their rows."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""What every head shares: its duties, its loss, and the merging of chunked top-k lists."""
+"""Base class of heads, and what heads share: weights of samples, ranking with ties, merging."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _LINKS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Head(nn.Module, ABC):
-    """Base of all heads. A head owns the output space and knows nothing of scikit-learn.
+    """Base class of heads. A head owns the output space and knows nothing of scikit-learn.
 
     To write one, define three methods:
 
-    - :meth:`loss` of features and targets, an ordinary differentiable scalar;
-    - :meth:`topk`, the best labels and their scores, equal scores by position
-      (:func:`topk_by_position` and :func:`merge_topk` do that);
+    - :meth:`loss` of features and targets, a differentiable scalar;
+    - :meth:`topk`, the best labels and their scores, where equal scores rank by position
+      (:func:`topk_by_position` and :func:`merge_topk` see to it);
     - :meth:`scores` of every label;
 
-    and set `link`, so that scores become probabilities. The remaining methods have defaults.
-    :class:`ChunkedHead` asks for less where the logits of a label are a function of its own
-    weights: two methods, for which any loss then works.
+    and set `link`, which turns scores into probabilities. The other methods have defaults. If the
+    logits of a label depend on its own weights only, subclass :class:`ChunkedHead` instead: it asks
+    for two methods, and every loss then works.
 
     Parameters
     ----------
@@ -55,14 +55,14 @@ class Head(nn.Module, ABC):
     Attributes
     ----------
     link : {"softmax", "sigmoid", "exp", None}
-        How `scores` become probabilities; None: they do not. With "sigmoid" a label is predicted
-        where its score is positive.
+        Function from `scores` to probabilities; None: there is none. With "sigmoid", a label with a
+        positive score is predicted.
     own_losses : tuple of str
-        Names of losses that only this head knows.
+        Names of additional losses of this head.
 
     Examples
     --------
-    A head that scores labels by the distance of their prototypes:
+    A head that scores labels by the distance to their prototypes:
 
     >>> import torch
     >>> from sklearn_xlc.batches import Targets
@@ -94,23 +94,23 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether a head for such targets can train with a kind of loss."""
+        """Whether the head can train with a class of loss on such targets."""
         known = issubclass(kind, (PointwiseLoss, RowwiseLoss))
         return known and ("multi-label" if multilabel else "multi-class") in kind.tasks
 
     @classmethod
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
-        """Loss to train with: a copy of `loss`, or the one of that name.
+        """Return the loss to train with: a copy of `loss`, or a new loss of that name.
 
         Parameters
         ----------
         loss : str or Loss
-            "auto" is "bce" for multi-label targets and "ce" otherwise. A name in `own_losses`
-            stands for "ce", with what the head makes of it.
+            "auto" is "bce" for multi-label targets and "ce" otherwise. A name in `own_losses` gives
+            "ce", which the head then modifies.
         multilabel : bool
             Whether targets are multi-label.
         where : str, default=""
-            What the message calls the head. Empty: its class.
+            Name of the head in the message. Empty: its class.
 
         Returns
         -------
@@ -119,7 +119,7 @@ class Head(nn.Module, ABC):
         Raises
         ------
         ValueError
-            If the head cannot train with it; the message lists the losses that it can train with.
+            If the head cannot train with `loss`; the message lists the losses of the head.
         """
         if isinstance(loss, str) and loss in cls.own_losses:
             return SoftmaxCrossEntropy()
@@ -132,15 +132,15 @@ class Head(nn.Module, ABC):
         )
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """Parameters whose gradient touches few rows a batch and arrives as a sparse tensor."""
+        """Parameters with a sparse gradient: a batch touches few of their rows."""
         return []
 
     def fused_parameters(self) -> list[nn.Parameter]:
-        """Parameters that :meth:`loss` updates itself when it is given `update`."""
+        """Parameters that :meth:`loss` updates itself if `update` is given."""
         return []
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start from label frequencies, of shape (n_labels,), relative to the number of samples."""
+        """Initialise from label frequencies: share of the samples with each label, (n_labels,)."""
 
     @abstractmethod
     def loss(
@@ -152,16 +152,16 @@ class Head(nn.Module, ABC):
     ) -> Tensor:
         """Mean loss of a batch: ``sum(weight * loss of the sample) / sum(weight)``.
 
-        With `update`, the parameters named by :meth:`fused_parameters` have taken their step
-        when this returns, and the loss carries a gradient for everything else. Without it the
-        loss is an ordinary differentiable function of features and parameters.
+        With `update`, the loss takes the optimiser step of the :meth:`fused_parameters` before it
+        returns, and has a gradient for everything else. Without it, the loss is a differentiable
+        function of features and all parameters.
         """
 
     @abstractmethod
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and positions of the k best labels, both (n_rows, k), best first.
 
-        Of labels with equal scores the one of lower position comes first.
+        Among labels with equal scores, the lower position comes first.
         """
 
     @abstractmethod
@@ -169,21 +169,21 @@ class Head(nn.Module, ABC):
         """Scores of every label, of shape (n_rows, n_labels)."""
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Probabilities of all labels, from their scores; defined where `link` is not None."""
+        """Probabilities of all labels from their scores, if `link` is not None."""
         if self.link is None:
             raise ValueError(f"{type(self).__name__} defines no probabilities: its link is None")
         return _LINKS[self.link](scores)
 
 
 def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
-    """Weight of each row in the mean loss.
+    """Compute the weight of each sample in the mean loss.
 
     Parameters
     ----------
     sample_weight : tensor of shape (n_rows,) or None
-        None: all rows alike.
+        None: equal weights.
     features : tensor of shape (n_rows, ...)
-        Gives dtype, device and number of rows.
+        Tensor with the dtype, device and number of rows of the result.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
 def topk_by_position(
     scores: Tensor, k: int, positions: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Best k columns of each row; equal scores rank by position.
+    """Find the best k columns of each row; equal scores rank by position.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def topk_by_position(
     k : int
         Number of columns, at most `n_columns`.
     positions : tensor of shape (n_rows, n_columns), default=None
-        Position of the label in each entry. None: its column.
+        Position of each entry's label. None: its column.
 
     Returns
     -------
@@ -254,16 +254,16 @@ def topk_by_position(
 def merge_topk(
     best: tuple[Tensor, Tensor] | None, scores: Tensor, start: int, k: int
 ) -> tuple[Tensor, Tensor]:
-    """Join the k best so far with a chunk of scores whose first column is label `start`.
+    """Merge the k best labels so far with the scores of the next chunk of labels.
 
     Parameters
     ----------
     best : pair of tensors of shape (n_rows, at most k), or None
-        Scores and positions so far, all of lower position than `start`; None before the first.
+        Scores and positions so far, all positions below `start`; None before the first chunk.
     scores : tensor of shape (n_rows, chunk)
         Scores of the labels ``start, start + 1, ...``.
     start : int
-        Position of the first column.
+        Position of the chunk's first label.
     k : int
         Number of labels.
 

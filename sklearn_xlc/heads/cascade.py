@@ -1,4 +1,4 @@
-"""Multi-Head Cascade: coarse to fine, each head refining the groups the last one kept."""
+"""Multi-Head Cascade: each head refines the groups of labels that the previous head kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 
 class _Pairs(NamedTuple):
-    """Row and node, with the log score of the path to it (in a beam) or its target."""
+    """Rows and nodes, with the log score of the path to the node (in a beam) or its target."""
 
     rows: Tensor
     nodes: Tensor
@@ -26,10 +26,10 @@ class _Pairs(NamedTuple):
 class CascadeHead(Head):
     """Cascade of H heads (multi-label and multi-class).
 
-    The first head scores the values of a label's first digit. Each later head scores the
-    children of the nodes kept so far: child c of a kept parent scores
-    ``table[c] . query + bias[c]`` with a query of `embedding_dim` numbers a row (Eq. 12 of [1]_).
-    Only the tables' rows of kept parents are read and updated.
+    The first head scores the values of a label's first digit. Each later head scores the children
+    of the nodes kept so far: child c of a kept parent scores ``table[c] . query + bias[c]`` with a
+    query of `embedding_dim` numbers per sample (Eq. 12 of [1]_). Of the tables, only the rows of
+    kept parents are read and updated.
 
     Parameters
     ----------
@@ -38,24 +38,25 @@ class CascadeHead(Head):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     lengths : sequence of int
-        Length of each head, two or more.
+        Number of outputs of each head, for at least two heads.
     embedding_dim : int, default=256
         Width of the queries and tables.
     beam_width : int, default=10
-        Nodes kept a row and level.
+        Nodes kept per sample and level.
     path_exponent : float, default=0.5
-        Weight of the parents' log probabilities in a label's score (multi-label). 1 is the product
-        of all sigmoids of the paper.
+        Weight of the parents' log probabilities in a label's score (multi-label). 1 gives the
+        product of all sigmoids, as in [1]_.
     loss : str or Loss, default="auto"
-        Loss of the nodes' logits: any pointwise loss that does not tell labels apart (multi-label),
-        or "ce" (multi-class). "auto" is "bce" for multi-label targets and "ce" otherwise.
+        Loss of the nodes' logits: any pointwise loss without parameters per label (multi-label), or
+        "ce" (multi-class). "auto" is "bce" for multi-label targets and "ce" otherwise.
 
     Notes
     -----
     Multi-label training keeps the `beam_width` best parents *and every parent that holds a
-    positive*; the loss is that of the existing children of kept parents plus that of the first
-    head, summed a row. The target of a node is the largest of its labels'. Multi-class training
-    follows the true digits, whose surprises add up to that of the label.
+    positive*; the loss of a sample is the sum over the first head and over the existing children of
+    kept parents. The target of a node is the largest target of its labels. Multi-class training
+    follows the true digits: their surprises (minus log probabilities) add up to the surprise of the
+    label.
 
     References
     ----------
@@ -98,7 +99,7 @@ class CascadeHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether nodes can train with it: each on its own, or given their parent."""
+        """Whether it can train nodes, each on its own or given its parent."""
         per_node = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
         return per_node and super().accepts(kind, multilabel)
 
@@ -106,7 +107,7 @@ class CascadeHead(Head):
         return list(self.tables)
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start nodes at their frequency: later levels among the rows that score them."""
+        """Start nodes at their frequency, in later levels among the samples that score them."""
         labels = torch.arange(self.n_labels, device=frequency.device)
         parents = frequency  # not read on the first level
         for level, n_nodes in enumerate(self.n_nodes):

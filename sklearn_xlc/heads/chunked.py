@@ -1,4 +1,4 @@
-"""Any loss over chunks of labels, for every head that can say the logits of a chunk."""
+"""Any loss over chunks of labels, for every head with logits that can be computed by chunk."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ CHUNK = 4096
 
 
 class ChunkedHead(Head):
-    """Head whose loss, gradient and ranking go through chunks of labels.
+    """Base class of heads that compute loss, gradient and ranking in chunks of labels.
 
-    Neither the logits nor the gradients of all labels are ever held at once: the loss takes each
-    chunk's optimiser step as soon as its gradient is known. (A loss that needs the normaliser of
-    the row keeps the logits where they fit into `memory_limit`, and computes them twice where they
-    do not.)
+    The logits and gradients of all labels are never held at once: the loss takes the optimiser step
+    of a chunk as soon as its gradient is known. (A loss that needs the normaliser of the row keeps
+    the logits if they fit into `memory_limit`, and otherwise computes them twice.)
 
-    Subclasses say how the logits of a chunk come about in :meth:`logits`, and their derivative in
-    :meth:`backward`. They name the parameters that :meth:`backward` updates in
-    :meth:`fused_parameters`.
+    Subclasses compute the logits of a chunk in :meth:`logits`, and their derivative in
+    :meth:`backward`. :meth:`fused_parameters` names the parameters that :meth:`backward` updates.
 
     Parameters
     ----------
@@ -35,7 +33,7 @@ class ChunkedHead(Head):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take.
+        Limit in bytes of the temporary logits.
     loss : str or Loss, default="auto"
         Pointwise or row-wise loss. "auto" is "bce" for multi-label targets and "ce" otherwise.
 
@@ -46,7 +44,7 @@ class ChunkedHead(Head):
 
     Examples
     --------
-    A head whose labels each read one feature, times a scale of their own:
+    A head in which each label has one feature and one scale:
 
     >>> import torch
     >>> from sklearn_xlc.heads import ChunkedHead
@@ -82,21 +80,21 @@ class ChunkedHead(Head):
         self.link = "exp" if shared else self.criterion.link
 
     def inputs(self, features: Tensor) -> Tensor:
-        """What the chunks read: the features, or an ordinary differentiable function of them."""
+        """Inputs of the chunks: the features, or a differentiable function of them."""
         return features
 
     @abstractmethod
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
-        """Logits of the labels of one chunk, of shape (n_rows, chunk), in memory of their own."""
+        """Logits of one chunk of labels, of shape (n_rows, chunk), in memory of their own."""
 
     @abstractmethod
     def backward(
         self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
-        """Take a chunk's logit gradient: add the inputs' part to `into`, `update` the weights."""
+        """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
 
     def chunk_size(self) -> int:
-        """Labels a chunk."""
+        """Number of labels in a chunk."""
         return CHUNK
 
     def chunks(self) -> list[slice]:
@@ -152,7 +150,7 @@ class ChunkedHead(Head):
 
 
 class _Precomputed(torch.autograd.Function):
-    """A loss whose gradients are known already."""
+    """Loss with gradients that are already computed."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, gradients: list[Tensor], *variables: Tensor) -> Tensor:
@@ -176,14 +174,14 @@ class Positives(NamedTuple):
 
     @property
     def at(self) -> tuple[Tensor, Tensor]:
-        """Index of their logits."""
+        """Index of the logits of the positives."""
         return self.rows, self.columns
 
 
 def positives_by_chunk(
     chunks: list[slice], targets: Targets, values: Tensor, weights: Tensor
 ) -> list[tuple[slice, Positives]]:
-    """Every chunk with its positives; `values` and `weights` have one entry for each positive."""
+    """Every chunk with its positives; `values` and `weights` have one entry per positive."""
     ids, order = targets.ids.sort()
     rows, values, weights = targets.rows[order], values[order], weights[order]
     edges = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=ids.device)
@@ -250,7 +248,7 @@ def _rowwise(
 
 
 def _take(logits: Tensor, found: Positives) -> Tensor:
-    """Logits of the positives, which are set to minus infinity."""
+    """Return the logits of the positives, and set them to minus infinity."""
     values = logits[found.at]
     logits[found.at] = float("-inf")
     return values

@@ -1,4 +1,4 @@
-"""Head whose classifier is a fixed simplex equiangular tight frame, or learnt."""
+"""Head with a last layer that is a fixed simplex equiangular tight frame, or learnt."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sklearn_xlc.heads.losses import Loss
 
 
 class ETFHead(ChunkedHead):
-    r"""Linear classifier whose weights are fixed, made for the pick-all-labels loss [1]_.
+    r"""Linear classifier with fixed weights, for the pick-all-labels loss [1]_.
 
     The logits are :math:`z = W h + b`. The rows of W are those of
-    :func:`~sklearn_xlc.geometry.simplex_etf` and are never trained; where h has as many entries as
+    :func:`~sklearn_xlc.geometry.simplex_etf` and are never trained; if h has as many entries as
     there are labels, :math:`W h = \sqrt{K / (K - 1)} (h - \bar h)` needs no matrix.
 
     Parameters
@@ -28,27 +28,28 @@ class ETFHead(ChunkedHead):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     feature_dim : int, default=None
-        Entries of h, which a linear layer makes of the features. None: h is the features.
+        Number of entries of h, which a linear layer computes from the features. None: h is the
+        features.
     learned : bool, default=False
         Train W.
     with_bias : bool, default=True
-        Whether labels have biases, which are trained and start at their frequency.
+        Whether each label has a trained bias, which starts at the label's frequency.
     feature_decay : float, default=0.0
-        Factor of the mean of :math:`\|h\|^2` in the loss.
+        Weight of the mean of :math:`\|h\|^2` in the loss.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take.
+        Limit in bytes of the temporary logits.
     seed : int, default=0
-        Of the frame that stands in for the simplex where h has fewer than K - 1 entries, and of
-        the rotation where it has more than K.
+        Seed of the frame that replaces the simplex if h has fewer than K - 1 entries, and of the
+        rotation if it has more than K.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`, but "auto" is "pick_all_labels".
 
     Attributes
     ----------
     projection : Linear or Identity
-        Makes h.
+        Layer that computes h.
     weight : Parameter of shape (n_labels, feature_dim), or None
-        Learnt W.
+        Learnt W; None if it is fixed.
     bias : Parameter of shape (n_labels,), or None
 
     References
@@ -98,7 +99,7 @@ class ETFHead(ChunkedHead):
 
     @property
     def is_implicit(self) -> bool:
-        """Whether W is never held."""
+        """Whether W is never stored."""
         return self.weight is None and self.feature_dim == self.n_labels
 
     @property
@@ -110,7 +111,7 @@ class ETFHead(ChunkedHead):
         return [p for p in (self.weight, self.bias) if p is not None]
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start at the share that each label has of all labels, or at its frequency."""
+        """Start at the share of each label among all labels, or at its frequency."""
         if self.bias is not None:
             shared = self.criterion.needs_normaliser
             start = frequency / frequency.sum() if shared else frequency
@@ -118,7 +119,7 @@ class ETFHead(ChunkedHead):
                 self.bias.copy_(start.log() if shared else self.criterion.prior(frequency))
 
     def inputs(self, features: Tensor) -> Tensor:
-        """What the classifier reads: h, of shape (n_rows, feature_dim)."""
+        """Inputs of the classifier: h, of shape (n_rows, feature_dim)."""
         return self.projection(features)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
@@ -150,7 +151,7 @@ class ETFHead(ChunkedHead):
             update(self.bias, chunk, gradient.sum(0))
 
     def products(self, inputs: Tensor) -> Tensor:
-        """W h, which are the logits without biases, of shape (n_rows, n_labels)."""
+        """Logits without biases, W h, of shape (n_rows, n_labels)."""
         return torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:

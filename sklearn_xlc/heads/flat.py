@@ -1,4 +1,4 @@
-"""One output per label: the vanilla classifier, and the baseline of all others."""
+"""One output per label: the plain classifier, and the baseline of all others."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class FlatHead(ChunkedHead):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take.
+        Limit in bytes of the temporary logits.
     precision : {"float32", "bfloat16"}, default="float32"
-        Precision of the fused loss's matrix products; weights and sums stay as they are.
+        Precision of matrix products in the fused loss; weights and sums keep their precision.
     width : int, default=None
-        Features of a linear layer in between: the bottleneck that most classifiers for many labels
-        have. None: no such layer.
+        Width of a linear layer between features and labels: the bottleneck of most classifiers with
+        many labels. None: no such layer.
     with_bias : bool, default=True
-        Whether labels have biases, which start at their frequency.
+        Whether each label has a bias, which starts at the label's frequency.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
     projection : Linear or Identity
-        The layer in between.
+        Layer between features and labels.
     weight : Parameter of shape (n_labels, n_features), or (n_labels, width)
     bias : Parameter of shape (n_labels,), or None
 

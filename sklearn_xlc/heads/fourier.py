@@ -1,4 +1,4 @@
-"""Fourier output layer: every set of up to k labels can be predicted, however many labels."""
+"""Fourier output layer: it can predict every set of up to k labels, however many there are."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ ENTRY = 0.1
 
 
 class FourierHead(ChunkedHead):
-    r"""Fixed Fourier columns that guarantee, and learnt slack columns that help.
+    r"""Output layer of fixed Fourier columns, which give the guarantee, and learnt slack columns.
 
-    The logits are :math:`W p + S q`, where W is
-    :func:`~sklearn_xlc.geometry.fourier_matrix` of n labels and k active ones, S is a learnt matrix
-    of shape (n, s), and the coefficients p and q are linear in the features. W is never trained,
-    and beyond 10 000 labels never held [1]_.
+    The logits are :math:`W p + S q`, where W is :func:`~sklearn_xlc.geometry.fourier_matrix` for n
+    labels of which k are active, S is a learnt matrix of shape (n, s), and the coefficients p and q
+    are linear in the features. W is never trained, and beyond 10 000 labels never stored [1]_.
 
     Parameters
     ----------
@@ -48,20 +47,20 @@ class FourierHead(ChunkedHead):
     n_slack : int, default=0
         Number s of learnt columns.
     memory_limit : int, default=2**30
-        Bytes that temporary logits may take.
+        Limit in bytes of the temporary logits.
     method : {"auto", "matrix", "fft", "chunk"}, default="auto"
-        Way to the same product with W: the matrix; a fast Fourier transform; or chunks of labels,
-        for which the coefficients are turned by the phase of the chunk's first label and then
-        multiplied with one basis. "auto": the fastest, which is "matrix" up to 10 000 labels and
-        "chunk" beyond, but "fft" for 64 active labels or more, between 2000 and 200 000 labels
-        whose number has no prime factor above 11.
+        Algorithm for the product with W; the result is the same. "matrix": store W. "fft": a fast
+        Fourier transform. "chunk": chunks of labels; the coefficients are rotated by the phase of
+        the chunk's first label and multiplied with one common basis. "auto": the fastest, "matrix"
+        up to 10 000 labels and "chunk" beyond; but "fft" for 64 or more active labels, if the
+        number of labels is between 2000 and 200 000 and has no prime factor above 11.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
     projection : Linear
-        Makes the coefficients of W, then of S.
+        Layer that computes the coefficients of W, then of S.
     slack : Parameter of shape (n_labels, n_slack)
     gain : float
         Factor of the Fourier coefficients.
@@ -109,7 +108,7 @@ class FourierHead(ChunkedHead):
 
     @torch.no_grad()
     def _start_slack(self) -> None:
-        """Slack columns in pairs that cancel: they learn as random ones do, but start at zero."""
+        """Slack columns in pairs that cancel: they learn like random columns, but start at zero."""
         weight, bias = self.projection.weight, self.projection.bias
         # Coefficients of W, and of the first slack column, start at their biases. That column, with
         # the coefficient one, is a bias for every label.
@@ -130,7 +129,7 @@ class FourierHead(ChunkedHead):
         return [self.slack] if self.n_slack else []
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start at the mean number of labels a row; with slack, at the frequency of each label."""
+        """Start at the mean number of labels per sample; with slack, at each label's frequency."""
         target = self.criterion.prior(frequency)
         constant = target.mean()
         if not self.n_slack and not self.criterion.needs_normaliser:
@@ -226,7 +225,7 @@ def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def _fastest(n_labels: int, max_active: int, memory_limit: int) -> str:
-    """Way to the product with W that took least time in benchmarks/sweep_fourier.py."""
+    """Algorithm for the product with W that was fastest in benchmarks/sweep_fourier.py."""
     fits = 8 * FFT_ROWS * n_labels <= memory_limit
     smooth = next_fast_len(n_labels) == n_labels
     if max_active >= FFT_ACTIVE and FFT_LABELS[0] <= n_labels <= FFT_LABELS[1] and smooth and fits:

@@ -1,9 +1,9 @@
-r"""Losses: mathematics on logits, which know neither heads nor chunks of labels.
+r"""Losses: functions of logits, independent of heads and of chunks of labels.
 
-There are two kinds. A *pointwise* loss is a sum over labels, each on its own; a *row-wise* loss
-reads the normaliser of its row, the log-sum-exp over all labels. To write one, subclass
-:class:`PointwiseLoss` or :class:`RowwiseLoss` and define its value; derivatives come from autograd
-unless you give them. Every head that takes `loss=` then takes yours.
+There are two kinds. A *pointwise* loss is a sum of independent losses of the labels. A *row-wise*
+loss reads the normaliser of its row, the log-sum-exp over all labels. To write one, subclass
+:class:`PointwiseLoss` or :class:`RowwiseLoss` and define its value; autograd provides the
+derivatives, unless you do. Every head with a parameter `loss` then takes it.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Labels = slice | Tensor
 
 
 class Loss(nn.Module, ABC):
-    """Base of all losses; subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
+    """Base class of losses; subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 
-    A loss is a module, so that what it knows of the labels (its buffers) moves between devices and
-    is saved with the model.
+    A loss is a module, so that its buffers (quantities of the labels) move between devices and are
+    saved with the model.
 
     Attributes
     ----------
     link : {"sigmoid", "softmax", None}
-        What turns logits into probabilities; None: nothing does.
+        Function from logits to probabilities; None: there is none.
     needs_normaliser : bool
-        Whether the loss of a label needs the log-sum-exp over its row, and chunks of labels
-        therefore two passes.
+        Whether the loss of a label needs the log-sum-exp over its row, so that chunked heads make
+        two passes.
     tasks : tuple of str
-        Tasks that the loss makes sense for: "multi-class" (one label a sample), "multi-label".
+        Tasks of the loss: "multi-class" (one label per sample), "multi-label".
     per_label : bool
-        Whether labels differ by buffers that :meth:`fit` sets. Heads whose outputs are not labels
-        (but nodes or digits) refuse such a loss.
+        Whether the loss has a parameter per label, in buffers set by :meth:`fit`. Heads whose
+        outputs are nodes or digits, not labels, refuse such a loss.
     """
 
     link: ClassVar[str | None] = None
@@ -49,7 +49,7 @@ class Loss(nn.Module, ABC):
     per_label: ClassVar[bool] = False
 
     def fit(self, label_counts: Tensor, n_samples: float) -> None:
-        """Learn from label counts, called once before training; by default nothing.
+        """Set buffers from label counts; called once before training. By default nothing happens.
 
         Parameters
         ----------
@@ -61,21 +61,20 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def prior(self, frequency: Tensor) -> Tensor:
-        """Logits of labels from their frequencies, of shape (n_labels,): where heads start."""
+        """Logits at which heads start, of shape (n_labels,), from label frequencies."""
 
     def extra_repr(self) -> str:
-        """Show the parameters of the constructor, which are stored under their names."""
+        """Show the constructor's parameters, which are stored under their names."""
         names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
 class PointwiseLoss(Loss):
-    r"""Sum over labels of a loss of each logit.
+    r"""Base class of losses that are a sum over labels, each with a loss of its logit.
 
-    With soft target y the loss of a logit is
-    :math:`y\,\ell_1(z) + (1 - y)\,\ell_0(z)`. A subclass defines :meth:`negative`
-    (:math:`\ell_0`) and :meth:`positive` (:math:`\ell_1`). The rest follows, by autograd where it
-    is a derivative, and may be overridden by something faster.
+    With soft target y the loss of a logit is :math:`y\,\ell_1(z) + (1 - y)\,\ell_0(z)`. A subclass
+    defines :meth:`negative` (:math:`\ell_0`) and :meth:`positive` (:math:`\ell_1`). The other
+    methods follow, derivatives by autograd; override them with faster versions.
 
     Examples
     --------
@@ -164,7 +163,8 @@ class AsymmetricLoss(PointwiseLoss):
     Parameters
     ----------
     gamma_neg, gamma_pos : float, default=4.0 and 0.0
-        Exponents :math:`\gamma_-` and :math:`\gamma_+`: the larger, the less easy ones count.
+        Exponents :math:`\gamma_-` and :math:`\gamma_+`: the larger, the less easy negatives and
+        positives count.
     clip : float, default=0.05
         Probability m up to which a negative costs nothing.
 
@@ -238,14 +238,15 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
     Parameters
     ----------
     a, b : float, default=0.55 and 1.5
-        As in :func:`sklearn_xlc.metrics.propensities`.
+        Constants of the propensity model, as in :func:`sklearn_xlc.metrics.propensities`.
 
     Notes
     -----
     The loss of an annotated label, :math:`\log(1 + e^z) - z / p_l`, falls without bound as z grows:
-    a network that learns its training samples by heart gets ever larger logits for rare labels.
-    Weight decay or `early_stopping` prevent that. It also needs longer to train. On WordNet glosses
-    (flat head, 20 epochs) it takes PSP@1 from 18.0% to 24.5%, and P@1 from 68.7% to 65.3%.
+    a network that overfits its training samples gives ever larger logits to rare labels. Weight
+    decay or `early_stopping` prevent this. Training also takes longer. On WordNet glosses (flat
+    head, 20 epochs) the loss raises PSP@1 from 18.0% to 24.5%, and lowers P@1 from 68.7% to 65.3%,
+    compared with the cross-entropy.
 
     References
     ----------
@@ -295,17 +296,18 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 
 
 class RowwiseLoss(Loss):
-    r"""Sum over the positives of a row of a function of two numbers.
+    r"""Base class of losses that are a sum over the positives of a row.
 
-    The *surprise* of label k is :math:`\log \sum_j e^{z_j} - z_k`, minus its log probability. Its
-    *margin* is :math:`\log \sum_{j \notin S} e^{z_j} - z_k`, where S are the row's positives: by
-    how much the labels that the row does not have beat it. A positive of soft target y counts y
-    times. A subclass defines :meth:`value`.
+    The loss of a positive is a function of two numbers. The *surprise* of label k is
+    :math:`\log \sum_j e^{z_j} - z_k`, minus its log probability. Its *margin* is
+    :math:`\log \sum_{j \notin S} e^{z_j} - z_k`, where S are the row's positives: how far the
+    labels that the row does not have outscore k. A positive with soft target y counts y times. A
+    subclass defines :meth:`value`.
 
     Attributes
     ----------
     reduction : {"sum", "mean"}
-        Whether the loss of a row is the sum over its positives, or their mean.
+        Whether the loss of a row is the sum or the mean over its positives.
 
     Examples
     --------
@@ -342,10 +344,10 @@ class RowwiseLoss(Loss):
 
 
 class SoftmaxCrossEntropy(RowwiseLoss):
-    r"""Cross-entropy of one label a row, or of soft targets that share it.
+    r"""Cross-entropy of one label per row, or of soft targets.
 
-    Its value is the surprise. Heads that have no margins to offer (all but those with one output a
-    label) take this loss and its subclasses.
+    Its value is the surprise. Heads without one output per label compute no margins; of the
+    row-wise losses they take only this loss and its subclasses.
 
     Examples
     --------
@@ -367,11 +369,11 @@ class PickAllLabels(RowwiseLoss):
     Parameters
     ----------
     competition : float, default=1.0
-        Share of the loss in which all labels compete, those of the same row included, as in [1]_:
-        the surprise. In the rest a label competes only with itself and with the labels that the row
-        does not have.
+        Share of the loss in which every label competes with all labels, including the other labels
+        of its row, as in [1]_ (the surprise). In the rest of the loss it competes only with the
+        labels that the row does not have.
     reduction : {"sum", "mean"}, default="sum"
-        Whether the loss of a row is the sum over its labels, as in [1]_, or their mean.
+        Whether the loss of a row is the sum over its labels, as in [1]_, or the mean.
 
     References
     ----------
@@ -420,7 +422,7 @@ def resolve_loss(
     names: Collection[str] = (),
     where: str = "this head",
 ) -> Loss:
-    """Loss of a name, or a copy of a loss, if it is of a kind that is accepted.
+    """Return the loss of a name, or a copy of a loss, if its class is accepted.
 
     Parameters
     ----------
@@ -429,11 +431,11 @@ def resolve_loss(
     multilabel : bool
         Whether targets are multi-label.
     accepts : callable
-        Whether a type of Loss is accepted.
+        Function of a subclass of Loss: whether it is accepted.
     names : collection of str, default=()
-        More names to be listed in the message.
+        Additional names that the message lists.
     where : str, default="this head"
-        What the message says to be using the loss.
+        User of the loss in the message.
 
     Returns
     -------
@@ -442,7 +444,7 @@ def resolve_loss(
     Raises
     ------
     ValueError
-        If the loss is unknown or not accepted; the message lists the names that are.
+        If the loss is unknown or not accepted; the message lists the accepted names.
     """
     name = ("bce" if multilabel else "ce") if isinstance(loss, str) and loss == "auto" else loss
     kind = LOSSES.get(name) if isinstance(name, str) else type(name)

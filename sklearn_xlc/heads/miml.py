@@ -22,12 +22,12 @@ MAX_PRIOR = 0.5
 
 
 class MIMLHead(Head):
-    r"""Multi-instance multi-label head: the labels of a bag from those of its instances.
+    r"""Multi-instance multi-label head: scores the labels of a bag by its instances.
 
-    Each label has `n_concepts` linear units, of which the largest is the logit :math:`v_{ik}` of
-    label k in instance i. One instance of the bag decides on a label: the one of largest logit
-    (Deep-MIML [1]_), or, given label embeddings, the one of largest logit *and* attention, which
-    is the co-attention of [2]_.
+    Each label has `n_concepts` linear units; the largest unit is the logit :math:`v_{ik}` of label
+    k in instance i. One instance of the bag decides on a label: the instance with the largest logit
+    (Deep-MIML [1]_) or, given label embeddings, with the largest logit *and* attention (the
+    co-attention of [2]_).
 
     Parameters
     ----------
@@ -36,17 +36,17 @@ class MIMLHead(Head):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     n_concepts : int, default=5
-        Units of each label.
+        Number of linear units of each label.
     temperature : float, default=1.0
-        Positive divisor of the cosines in the attention, :math:`1 / \tau` in [2]_.
+        Positive divisor of the cosines in the softmax of the attention, :math:`1 / \tau` in [2]_.
     mask : {"select", "multiply"}, default="select"
-        How the attention acts. "multiply" is [2]_: it multiplies the logits (after a ReLU; labels
-        have a bias after pooling). "select" adds its logarithm, but only to decide which instance
-        counts: its logit is not masked.
+        How the attention acts. "multiply" is [2]_: the attention multiplies the logits (after a
+        ReLU; labels have a bias after pooling). "select": the logarithm of the attention is added
+        to the logits to select an instance, and the bag has the unmasked logit of this instance.
     counts : bool, default=False
-        Whether the target c of a label says that it holds in exactly c instances.
+        Whether a target c means that the label holds in exactly c instances.
     memory_limit : int, default=2**30
-        Bytes that the logits of a batch may take, about; more labels than fit are computed in
+        Approximate limit in bytes of the logits of a batch; beyond it, labels are computed in
         chunks, and twice.
     loss : str or Loss, default="auto"
         Loss of the logits of bags: any pointwise loss (multi-label), or "ce" (multi-class). "auto"
@@ -57,7 +57,7 @@ class MIMLHead(Head):
     weight : Parameter of shape (n_labels, n_concepts, n_features)
     concept_bias : Parameter of shape (n_labels, n_concepts)
     bias : Parameter of shape (n_labels,), or None
-        After pooling; "multiply" only.
+        Added after pooling; "multiply" only.
     label_embeddings : buffer of shape (n_columns, n_labels), or None
         Set by :meth:`attend`.
 
@@ -107,7 +107,7 @@ class MIMLHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether bags can train with it."""
+        """Whether it can train bags."""
         known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy))
         return known and super().accepts(kind, multilabel)
 
@@ -266,7 +266,7 @@ def first_of_segments(keys: Tensor, owner: Tensor, n_segments: int) -> Tensor:
 
 
 def sort_segments(keys: Tensor, owner: Tensor) -> Tensor:
-    """Rows by falling keys within each segment, segment after segment; ties in their order."""
+    """Rows by decreasing key within each segment, segment after segment; ties keep their order."""
     order = keys.argsort(dim=0, descending=True, stable=True)
     return order.gather(0, owner[order].argsort(dim=0, stable=True))
 

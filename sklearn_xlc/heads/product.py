@@ -22,9 +22,9 @@ class ProductHead(Head):
     """Product of H short heads (multi-class).
 
     A label is the tuple of its mixed-radix digits, and head h scores digit h: ``sum(lengths)``
-    outputs stand for ``prod(lengths)`` labels (Eqs. 4 to 11 of [1]_). Heads are combined by the sum
-    of log-softmaxes (or log-sigmoids for "bce"), never by products of raw logits, for which
-    Theorem 1 does not hold.
+    outputs stand for ``prod(lengths)`` labels (Eqs. 4 to 11 of [1]_). The score of a label is the
+    sum of log-softmaxes (with "bce", log-sigmoids) of its digits, never a product of raw logits,
+    for which Theorem 1 does not hold.
 
     Parameters
     ----------
@@ -33,26 +33,27 @@ class ProductHead(Head):
     multilabel : bool
         Must be False: a sample has exactly one label.
     lengths : sequence of int
-        Length of each head.
+        Number of outputs of each head.
     loss : str or Loss, default="auto"
-        - "auto", "ce" or its kind: cross-entropy of each head, summed. The probability of a label
-          is the product of softmaxes, renormalised over the labels that exist.
-        - "bce" or another pointwise loss that does not tell labels apart: mean over the
-          concatenated logits, where each true digit is a positive (Algorithm 2 of [1]_).
-        - "joint_ce": one softmax over the concatenated logits, each true digit a target; its
-          floor is ``H log H``, not 0.
+        - "auto", "ce" or an object of its kind: sum of the cross-entropies of the heads. The
+          probability of a label is the product of softmaxes, renormalised over the labels that
+          exist.
+        - "bce" or another pointwise loss without parameters per label: mean over the concatenated
+          logits, in which each true digit is a positive (Algorithm 2 of [1]_).
+        - "joint_ce": one softmax over the concatenated logits, in which each true digit is a
+          target; its minimum is ``H log H``, not 0.
     n_groups : int, default=1
         Number G of groups of heads. With G > 1 (loss "ce" only) the label probability is a mixture
-        of G products, ``sum_g pi_g prod_h softmax(O_g^h)``: a non-negative CP decomposition of
-        rank G (Eq. 16 of [1]_, with probabilities for its raw outputs, so that it is normalised
-        without a sum over all labels). The dial between one product and the flat head.
+        of G products, ``sum_g pi_g prod_h softmax(O_g^h)``: a non-negative CP decomposition of rank
+        G (Eq. 16 of [1]_, with probabilities in place of raw outputs, so that the mixture is
+        normalised without a sum over all labels). More groups come closer to the flat head.
 
     Notes
     -----
     With one group :meth:`topk` is exact in ``O(sum(lengths))``. With several, the best candidates
-    of each group are scored exactly, and their number is doubled until no other label can reach
-    the k best (its score is at most the mixture of the groups' last candidates), or until it
-    reaches ``MAX_CANDIDATES``; only in the latter case may a label be missed.
+    of each group are scored exactly, and their number is doubled until no other label can reach the
+    k best (its score is at most the mixture of the groups' last candidates), or until it reaches
+    ``MAX_CANDIDATES``; only then may a label be missed.
 
     References
     ----------
@@ -82,7 +83,7 @@ class ProductHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether the digits can train with it: each sample has one in every head."""
+        """Whether it can train digits, of which each sample has one in every head."""
         return issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
 
     def set_prior(self, frequency: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Multi-Head Sampling: score only the groups of labels that a batch needs (pretraining)."""
+"""Multi-Head Sampling for pretraining: train only the groups of labels that a batch needs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
 
 
 class SamplingHead(Head):
-    """Linear classifier without bias, trained on the sub-heads that hold a label of the batch.
+    """Linear classifier without bias; a step trains only the sub-heads with a label of the batch.
 
-    The weight is viewed as (n_heads, length, n_features): label y lives in sub-head
-    ``y // length`` (Algorithm 4 of [1]_, with its line 29 corrected to
-    ``position of the head * length + local label``). Each step scores the sub-heads of the
-    batch and `n_sampled_heads` random others; every row sees all of them, so the other rows'
-    sub-heads serve as negatives. Testing scores every label.
+    The weight is viewed as (n_heads, length, n_features): label y lives in sub-head ``y // length``
+    (Algorithm 4 of [1]_, with its line 29 corrected to
+    ``position of the head * length + local label``). Each step scores the sub-heads of the batch
+    and `n_sampled_heads` random others; every sample is scored by all of them, so the sub-heads of
+    the other samples serve as negatives. Prediction scores every label.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ class SamplingHead(Head):
     multilabel : bool
         Must be False: a sample has exactly one label.
     length : int
-        Labels in a sub-head.
+        Number of labels in a sub-head.
     loss : str or Loss, default="auto"
-        "auto", "ce" or its kind: softmax cross-entropy. "arcface": the same with an additive
-        angular margin [2]_, on normalised features and weights.
+        "auto", "ce" or an object of its kind: softmax cross-entropy. "arcface": softmax
+        cross-entropy with an additive angular margin [2]_, on normalised features and weights.
     n_sampled_heads : int, default=0
-        Random negative sub-heads beside those of the batch.
+        Number of random negative sub-heads per step, in addition to the sub-heads of the batch.
     margin, scale : float, default=0.5 and 64.0
         Angular margin in radians, and factor of the cosines (ArcFace only).
     correction : bool, default=False
@@ -78,14 +78,14 @@ class SamplingHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether one label a sample can train with it: the cross-entropy and its kind."""
+        """Whether it is a softmax cross-entropy, which trains one label per sample."""
         return issubclass(kind, SoftmaxCrossEntropy)
 
     def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Learn how often a sub-head is drawn because it holds a label of the batch."""
+        """Estimate how often a sub-head is drawn because it holds a label of the batch."""
         padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))
         self.head_frequency.copy_(padded.view(self.n_heads, self.length).sum(1))
 
