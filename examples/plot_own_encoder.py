@@ -2,7 +2,7 @@
 An encoder of your own
 ======================
 
-What turns rows into features is a parameter: any `torch.nn.Module` will do. Here it is a small
+What turns samples into features is a parameter: any `torch.nn.Module` will do. Here it is a small
 convolutional network for images of digits, which knows something that the default multilayer
 perceptron has to learn from the data: that a digit stays the same digit when it moves.
 """
@@ -11,7 +11,7 @@ perceptron has to learn from the data: that a digit stays the same digit when it
 # Data
 # ----
 # The 8 x 8 digits of scikit-learn, each moved by up to a pixel in both directions. An estimator
-# takes flat rows: 64 numbers an image.
+# takes rows of numbers: 64 an image.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -28,11 +28,12 @@ print(f"{len(X_train)} images to learn from, {len(X_test)} to test on")
 # %%
 # Encoder
 # -------
-# The module is given a batch of rows of shape ``(n_rows, 64)``, brings them into the shape of
-# images, and returns ``(n_rows, n_outputs)``. The estimator adds the output layer. The parameter is
-# either a module, which is copied with the weights it has, or a function of the number of columns
-# that makes one. The function is the better choice for a network without weights yet: it is called
-# in `fit` under `random_state`.
+# The module is given a batch of samples as a tensor of shape ``(n_samples, 64)``, brings them into
+# the shape of images, and returns ``(n_samples, n_outputs)``. The estimator adds the output layer.
+# The parameter is either a module, which is copied with the weights it has, or a function of the
+# number of columns that makes one. The function is the better choice for a network without weights
+# yet: it is called in `fit` under `random_state`. A subclass of `sklearn_xlc.encoders.Encoder` may
+# also read sparse rows, strings or several arrays by name.
 
 from torch import nn
 

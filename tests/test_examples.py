@@ -73,9 +73,44 @@ def test_own_encoder(no_matplotlib, capsys):
     assert shown["classifier"].n_features_in_ == 64
 
 
-@pytest.mark.parametrize("name", ["label_set_decoding", "neural_collapse", "own_encoder"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "label_set_decoding",
+        "neural_collapse",
+        "own_decision",
+        "own_encoder",
+        "own_head",
+        "own_loss",
+    ],
+)
 def test_in_two_epochs(two_epochs, name):
     run(f"plot_{name}")
+
+
+@pytest.mark.slow
+def test_own_head():
+    accuracy = run("plot_own_head")["accuracy"]
+    found = {(kind.__name__, width): value for (kind, width), value in accuracy.items()}
+    for width in (2, 3):
+        assert found["HyperbolicHead", width] > found["FlatHead", width] + 0.01
+    assert 0.9 < found["HyperbolicHead", 10] < found["FlatHead", 10]
+
+
+@pytest.mark.slow
+def test_own_loss():
+    usual, *_, robust = run("plot_own_loss")["accuracy"].values()
+    assert robust[0] > 0.95
+    assert np.all(np.subtract(robust, usual)[1:] > 0.05)
+
+
+@pytest.mark.slow
+def test_own_decision(no_matplotlib):
+    scores = run("plot_own_decision")["scores"]
+    of_samples = {name: found[0] for name, found in scores.items()}
+    assert of_samples["ExpectedF1"] > of_samples["auto"] + 0.1
+    assert of_samples["CalibratedF1"] == max(of_samples.values())
+    assert scores["Threshold"][1] == max(micro for _, micro in scores.values())
 
 
 def test_groups_in_two_epochs(two_epochs):
