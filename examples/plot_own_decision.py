@@ -2,10 +2,10 @@
 A decision of your own
 ======================
 
-A classifier scores every label, but how many of the best ones should it name? The *decision* says
-that, and it is a parameter like any other. Here we write one: for each sample it names as many
-labels as promise the highest F1, by a rule from the literature [1]_, and finds out in training how
-far the scores can be believed.
+A classifier scores every label, but how many of the best ones should it name? Its *decision* says
+that. Here we write one, by a rule from the literature [1]_: it names as many labels as promise the
+highest F1, the harmonic mean of precision (how many of the labels named are true) and recall (how
+many of the true labels are named).
 
 .. [1] N. Ye, K. M. A. Chai, W. S. Lee, H. L. Chieu. Optimizing F-measure: A Tale of Two Approaches.
    ICML 2012.
@@ -14,7 +14,7 @@ far the scores can be believed.
 # %%
 # Data
 # ----
-# Definitions of nouns, labelled with everything that the noun is a kind of: a town is a
+# 2653 definitions of nouns, with labels for everything that the noun is a kind of: a town is a
 # municipality, a region, and so on.
 
 import numpy as np
@@ -28,7 +28,6 @@ frequent = np.flatnonzero(np.asarray(glosses.target[train].sum(axis=0)).ravel() 
 vectorizer = TfidfVectorizer(sublinear_tf=True, dtype=np.float32).fit(glosses.data[train])
 X_train, X_test = (vectorizer.transform(glosses.data[part]) for part in (train, test))
 Y_train, Y_test = (glosses.target[part][:, frequent] for part in (train, test))
-print(f"{len(train)} texts to learn from, {len(frequent)} labels")
 
 # %%
 # The rule
@@ -36,10 +35,8 @@ print(f"{len(train)} texts to learn from, {len(frequent)} labels")
 # Let the best labels of a sample be true with probabilities :math:`p_1 \ge p_2 \ge ...` If we name
 # the first m of them, the F1 to expect is close to
 # :math:`2 (p_1 + ... + p_m) / (m + \sum_i p_i)`. We take the m for which this is highest.
-#
 # `decode` is given the scores of the best labels, best first, and the numbers of these labels;
-# `label_sets` turns a mask of those to name into the result. `n_candidates` says how many labels we
-# want to see.
+# `label_sets` turns a mask of those to name into the result.
 
 from scipy.special import expit
 
@@ -49,15 +46,11 @@ from sklearn_xlc.decisions import Decision, Threshold
 class ExpectedF1(Decision):
     """As many of the best labels as promise the highest F1 of the sample."""
 
-    def n_candidates(self, n_labels):
-        return min(30, n_labels)
-
     def decode(self, scores, labels=None):
         p = expit(scores)  # scores are log odds
         sizes = np.arange(1, p.shape[1] + 1)
         expected = 2 * p.cumsum(axis=1) / (sizes + p.sum(axis=1, keepdims=True))
-        best = 1 + expected.argmax(axis=1)
-        return self.label_sets(sizes <= best[:, None], labels)
+        return self.label_sets(sizes <= 1 + expected.argmax(axis=1)[:, None], labels)
 
 
 # %%
@@ -77,7 +70,8 @@ class CalibratedF1(ExpectedF1):
     def fit(self, scores, Y, *, labels=None, **context):
         self.slope_, self.offset_ = 1.0, 0.0
         if scores is not None:  # None: there are no held-out samples, as in `partial_fit`
-            is_true = np.take_along_axis(Y.toarray(), labels, axis=1).ravel()
+            rows = np.repeat(np.arange(len(labels)), labels.shape[1])
+            is_true = np.asarray(Y[rows, labels.ravel()]).ravel()
             model = LogisticRegression().fit(scores.reshape(-1, 1), is_true)
             self.slope_, self.offset_ = model.coef_[0, 0], model.intercept_[0]
         return super().fit(scores, Y)
@@ -89,9 +83,10 @@ class CalibratedF1(ExpectedF1):
 # %%
 # Compare
 # -------
-# Our rule aims at the F1 of each sample, averaged. The micro-averaged F1 counts the labels of all
-# samples together. "auto" names labels of probability above one half, "topk" the same number for
-# each sample, and `Threshold` tunes one threshold for all.
+# "auto" names labels of probability above one half, "topk" the same number for each sample, and
+# `Threshold` tunes one threshold for all. Our rule aims at the mean F1 of the samples, and is best
+# there once it is calibrated. The micro-averaged F1 counts the labels of all samples together; for
+# that one a tuned threshold is better.
 
 from sklearn.metrics import f1_score
 
@@ -105,7 +100,6 @@ for decision in ["auto", "topk", Threshold(criterion="example_f1"), ExpectedF1()
         decision=decision, hidden_layer_sizes=(128,), max_epochs=25, random_state=0
     ).fit(X_train, Y_train)
     Y_pred = classifier.predict(X_test)
-    scores[name] = [
-        f1_score(Y_test, Y_pred, average=kind, zero_division=0) for kind in ("samples", "micro")
-    ]
-    print(f"{name:14}{Y_pred.sum() / len(test):8.1f}{scores[name][0]:15.3f}{scores[name][1]:10.3f}")
+    kinds = ["samples", "micro"]
+    f1 = scores[name] = [f1_score(Y_test, Y_pred, average=k, zero_division=0) for k in kinds]
+    print(f"{name:14}{Y_pred.sum() / len(test):8.1f}{f1[0]:15.3f}{f1[1]:10.3f}")

@@ -80,10 +80,8 @@ accuracy = {}
 print(f"{'dimensions':>10}{'linear':>12}{'hyperbolic':>12}")
 for width in (2, 3, 10):
     for kind in (FlatHead, HyperbolicHead):
-        head = partial(kind, width=width)
-        classifier = MultiHeadClassifier(head=head, max_epochs=15, **settings)
-        classifier.fit(X[:4500], y[:4500])
-        accuracy[kind, width] = classifier.score(X[4500:], y[4500:])
+        model = MultiHeadClassifier(head=partial(kind, width=width), max_epochs=15, **settings)
+        accuracy[kind, width] = model.fit(X[:4500], y[:4500]).score(X[4500:], y[4500:])
     print(f"{width:10}{accuracy[FlatHead, width]:12.3f}{accuracy[HyperbolicHead, width]:12.3f}")
 
 # %%
@@ -98,14 +96,12 @@ from sklearn.datasets import load_digits
 X, y = load_digits(return_X_y=True)
 classifier = MultiHeadClassifier(head=HyperbolicHead, **settings).fit(X[:900] / 16, y[:900])
 head = classifier.net_.module_.head
-with torch.no_grad():
-    inside = head.inputs(torch.from_numpy(classifier.transform(X[900:] / 16))).numpy()
-    border = F.normalize(head.points).numpy()
+inside = head.inputs(torch.from_numpy(classifier.transform(X[900:] / 16))).detach().numpy()
 figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
 axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.6"))
 axes.scatter(*inside.T, c=y[900:], cmap="tab10", s=6)
-for digit, point in enumerate(border):
+for digit, point in enumerate(F.normalize(head.points).detach().numpy()):
     axes.text(*(1.08 * point), digit, color=f"C{digit}", ha="center", va="center", fontsize=14)
-axes.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal")
+axes.axis("equal")
 axes.axis("off")
 plt.show()
