@@ -130,7 +130,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     setting                                bibtex              debtags
     =====================================  ==================  ===================
     oracle                                 63.2 / 38.4 / 27.9  81.7 / 58.4 / 44.7
-    each sample gets all labels of group    33.1 / 19.7 / 15.0  38.7 / 35.9 / 29.9
+    samples have all labels of the group   33.1 / 19.7 / 15.0  38.7 / 35.9 / 29.9
     ``contrast=None, n_iter=0`` (EAGLE-0)  30.6 / 17.5 / 13.1  37.1 / 30.1 / 24.5
     ``contrast=None`` (EAGLE)              27.1 / 15.3 / 11.7  32.5 / 24.5 / 19.1
     default                                60.1 / 36.0 / 26.1  73.9 / 55.3 / 42.1
