@@ -131,10 +131,6 @@ class Head(nn.Module, ABC):
             where=where or cls.__name__,
         )
 
-    def row_parameters(self) -> list[nn.Parameter]:
-        """Parameters with a sparse gradient: a batch touches few of their rows."""
-        return []
-
     def fused_parameters(self) -> list[nn.Parameter]:
         """Parameters that :meth:`loss` updates itself if `update` is given."""
         return []

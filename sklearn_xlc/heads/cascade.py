@@ -103,9 +103,6 @@ class CascadeHead(Head):
         per_node = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
         return per_node and super().accepts(kind, multilabel)
 
-    def row_parameters(self) -> list[nn.Parameter]:
-        return list(self.tables)
-
     def set_prior(self, frequency: Tensor) -> None:
         """Start nodes at their frequency, in later levels among the samples that score them."""
         labels = torch.arange(self.n_labels, device=frequency.device)

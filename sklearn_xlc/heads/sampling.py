@@ -81,9 +81,6 @@ class SamplingHead(Head):
         """Whether it is a softmax cross-entropy, which trains one label per sample."""
         return issubclass(kind, SoftmaxCrossEntropy)
 
-    def row_parameters(self) -> list[nn.Parameter]:
-        return [self.weight]
-
     def set_prior(self, frequency: Tensor) -> None:
         """Estimate how often a sub-head is drawn because it holds a label of the batch."""
         padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))
