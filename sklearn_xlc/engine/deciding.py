@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
@@ -156,6 +157,7 @@ class DecisionMixin:
     @property
     def threshold_(self) -> Any:
         """Threshold as a probability, if the decision is a threshold."""
+        check_is_fitted(self, "net_")
         return self.decision_.threshold_  # type: ignore[attr-defined]
 
     # --- predict ----------------------------------------------------------------------------
@@ -190,7 +192,18 @@ class DecisionMixin:
         """Label sets of a batch: an indicator whose columns are label ids."""
         with torch.inference_mode():
             inputs, beside = self._decision_inputs(self.decision_, features, self.decision_.reads)
-        return self.decision_.decode(inputs, **beside)
+        sets = sp.csr_matrix(self.decision_.decode(inputs, **beside))
+        expected = (len(inputs), len(self.classes_))
+        if sets.shape != expected:
+            raise ValueError(
+                f"{type(self.decision_).__name__}.decode returned label sets of shape "
+                f"{sets.shape}, but must return {expected}: a row for each sample, a column for "
+                "each label"
+            )
+        if not sets.data.all():  # only what is stored is read
+            sets = sets.copy()
+            sets.eliminate_zeros()
+        return sets
 
     def _compares_sets(self) -> bool:
         """Whether the decision measures the distance of the second best label set."""

@@ -286,7 +286,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         return self.feature_dim is None and self.encoder is None
 
     def _auto_decision(self, head: Head | None) -> Decision:
-        return Divergence()
+        return Divergence() if head is None else super()._auto_decision(head)
 
     @property
     def label_set_scales_(self) -> np.ndarray:

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 
@@ -177,6 +178,14 @@ def test_auto_is_one_half_or_a_set_where_probability_is_shared(data):
             assert clf.threshold_ == 0.5
 
 
+@pytest.mark.parametrize("loss", ["bce", "pick_all_labels"])
+def test_auto_follows_the_loss_whatever_the_classifier(data, loss):
+    X, Y = data
+    for name in ("flat", "dft", "bottleneck", "etf", "learned"):
+        clf = decided(name, "auto", loss=loss, max_epochs=1).fit(X, Y)
+        assert type(clf.decision_) is (Threshold if loss == "bce" else Divergence)
+
+
 def test_a_softmax_over_labels_is_normalised_for_decisions(data):
     X, Y = data
     clf = decided("flat", "auto", max_epochs=5).fit(X, Y)
@@ -205,6 +214,40 @@ def test_a_foreign_decision_reads_all_scores(data):
     assert few.fit(X, Y).decision_.seen_ == (5, N_LABELS)
 
 
+class Returned(Decision):
+    """A decision that returns what it is told to."""
+
+    reads = "scores"
+
+    def __init__(self, form):
+        self.form = form
+
+    def decode(self, scores):
+        return self.form(scores > 0)
+
+
+def with_zeros(taken):
+    sets = sp.csr_matrix(np.ones(taken.shape))
+    sets.data = taken.ravel().astype(float)
+    return sets
+
+
+@pytest.mark.parametrize("form", [with_zeros, sp.coo_matrix, np.asarray, sp.csc_array])
+def test_a_foreign_decision_may_return_any_indicator(data, form):
+    X, Y = data
+    clf = decided("flat", Returned(form), max_epochs=5).fit(X, Y)
+    predicted = clf.predict(X)
+    np.testing.assert_array_equal(predicted.toarray(), clf.decision_function(X) > 0)
+    assert (predicted.data == 1).all()
+
+
+def test_a_foreign_decision_of_the_wrong_shape_is_named(data):
+    X, Y = data
+    clf = decided("flat", Returned(lambda taken: taken[:, :3]), max_epochs=1).fit(X, Y)
+    with pytest.raises(ValueError, match=r"Returned.*decode.* shape \(240, 3\).*\(240, 18\)"):
+        clf.predict(X)
+
+
 def test_decisions_in_a_search(data):
     X, Y = data
     search = GridSearchCV(
@@ -220,6 +263,12 @@ def test_decisions_in_a_search(data):
         decided("flat", AllScores(), max_epochs=5), grid, scoring="f1_micro", error_score="raise"
     ).fit(X, Y)
     assert search.best_estimator_.decision_.margin == search.best_params_["decision__margin"]
+
+
+def test_thresholds_of_an_unfitted_classifier():
+    with pytest.raises(NotFittedError):
+        MultiHeadClassifier(decision="threshold").threshold_  # noqa: B018
+    assert not hasattr(MultiHeadClassifier(), "threshold_")
 
 
 def test_the_decision_given_is_never_changed(data):
