@@ -33,7 +33,7 @@ class BusemannHead(ChunkedHead):
         return [self.ideal_points, self.bias]
 
     def set_prior(self, frequency):
-        self.bias.data.copy_(self.prior_logits(frequency))
+        self.bias.data.copy_(self.criterion.prior(frequency))
 
     def inputs(self, features):
         tangent = self.projection(features)  # exponential map at the origin
