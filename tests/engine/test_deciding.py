@@ -267,7 +267,7 @@ def test_decisions_in_a_search(data):
 
 def test_thresholds_of_an_unfitted_classifier():
     with pytest.raises(NotFittedError):
-        MultiHeadClassifier(decision="threshold").threshold_  # noqa: B018
+        MultiHeadClassifier(decision="threshold").threshold_
     assert not hasattr(MultiHeadClassifier(), "threshold_")
 
 
