@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_xlc._csr import canonical
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
 from sklearn_xlc.engine.label_code import LabelCode
@@ -200,10 +201,7 @@ class DecisionMixin:
                 f"{sets.shape}, but must return {expected}: a row for each sample, a column for "
                 "each label"
             )
-        if not sets.data.all():  # only what is stored is read
-            sets = sets.copy()
-            sets.eliminate_zeros()
-        return sets
+        return canonical(sets)
 
     def _compares_sets(self) -> bool:
         """Whether the decision measures the distance of the second best label set."""
