@@ -1,10 +1,11 @@
-"""Learning from the labels of groups: label embeddings and the assignment of labels to samples.
+"""Learning from labels of groups: label embeddings, and assignment of labels to samples.
 
 :func:`aggregation` joins :class:`~sklearn_xlc.groups.Groups` and their labels,
-:func:`learn_embeddings` finds a vector for each label (Algorithm 1 of EAGLE, and variants that
-discount the background of all samples), and :func:`assign_labels` gives the labels of a group to
-its samples (Algorithm 2). The kernels work on the (sample, label) pairs that the groups leave open,
-in blocks of labels under a memory limit. Arrays go in, arrays come out; torch is not needed.
+:func:`learn_embeddings` learns a vector for each label (Algorithm 1 of EAGLE, and variants that
+discount the background of all samples), and :func:`assign_labels` assigns the labels of a group to
+its samples (Algorithm 2). The kernels work on the possible (sample, label) pairs only: each sample
+with each label of its groups. They run in blocks of labels under a memory limit, read and return
+arrays, and do not need torch.
 """
 
 from sklearn_xlc._csr import unit_rows

@@ -28,29 +28,29 @@ def assign_labels(
 ) -> sp.csr_matrix:
     """Assign the labels of groups to their samples: Algorithm 2 in [1]_.
 
-    Each label of a group goes to the sample most similar to its embedding, on ties to the first,
-    and may then be shared with further samples of its groups.
+    Each label of a group goes to the sample most similar to the label's embedding, on ties to the
+    first sample, and may then be shared with further samples of its groups.
 
     Parameters
     ----------
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Samples of unit norm, or empty.
+        Samples of norm one, or zero.
     data : Aggregation
         Groups and their labels.
     embeddings : Embeddings
         Embeddings of the same labels.
     use_counts : bool, default=False
-        Whether a label that the group holds c times goes to the c most similar samples.
+        Whether a label that occurs c times in a group goes to the c most similar samples.
     totals : ndarray of shape (n_labels,), default=None
-        Each label goes on to further samples, the most similar ones first, until so many carry
-        it.
+        Number of samples that should carry each label: the label goes to further samples, the most
+        similar first, until this number is reached. None: no further samples.
     quantile : float in [0, 1], default=None
-        Each label goes on to all samples of its groups that are at least as similar as this
-        quantile of the samples that have it already.
+        Each label also goes to all samples of its groups that are at least as similar as this
+        quantile of the samples that already carry it. None: no further samples.
     memory_limit : int, default=2**29
-        Bytes that all jobs together may use for working storage, about.
+        Approximate limit in bytes of the working storage of all jobs together.
     n_jobs : int, default=None
-        Label blocks computed at once.
+        Number of blocks of labels computed in parallel.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def join_blocks(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sp
     samples, labels = (np.concatenate(part) for part in zip(*parts))
     entries = (np.ones(len(samples), dtype=np.int8), (samples, labels))
     assigned = sp.csr_matrix(entries, shape=(data.groups.n_samples, data.n_labels))
-    assigned.data[:] = 1  # a sample of several groups may have got the label in each
+    assigned.data[:] = 1  # a sample of several groups may have the label from each
     return assigned
 
 

@@ -1,4 +1,4 @@
-"""Mean and main directions of all samples, and the inner product that discounts them."""
+"""Mean and main directions of all samples, and an inner product that discounts them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn_xlc.aggregation._pairs import FloatArray
 
 @dataclass(frozen=True)
 class Background:
-    """Mean and leading directions of unit samples.
+    """Mean and leading directions of samples of norm one.
 
     Samples are centred, and the inner product of x and z is ``x' (I - V' D V) z`` with a diagonal D
     of values in (0, 1): directions in which all samples vary count less.
@@ -55,7 +55,7 @@ class Background:
 
 
 def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Background:
-    r"""Mean and leading directions of unit samples.
+    r"""Mean and leading directions of samples of norm one.
 
     With the second moments of the samples :math:`X'X / n = V' S V`, whose trace is 1, the inner
     product is that of ridge regression, :math:`\alpha (X'X / n + \alpha I)^{-1}` with
@@ -65,18 +65,18 @@ def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Ba
     Parameters
     ----------
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Samples of unit norm, or empty.
+        Samples of norm one, or zero.
     n_components : int
         Number of directions; 0 leaves the mean only.
     shrinkage : float
         Positive; the larger, the less is discounted.
     rng : RandomState
-        Source of the randomised decomposition.
+        Generator for the randomised decomposition.
 
     Returns
     -------
     Background
-        Mean and directions, and what samples have in common with them.
+        Mean, directions, and the products of the samples with them.
     """
     mean = np.asarray(X.mean(axis=0), dtype=X.dtype).ravel()
     n_components = min(n_components, *X.shape)

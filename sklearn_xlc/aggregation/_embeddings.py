@@ -15,16 +15,16 @@ from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 from sklearn_xlc.aggregation._start import start_pairs
 
-#: Bytes of working storage of all jobs together, about.
+#: Approximate limit in bytes of the working storage of all jobs together.
 MEMORY_LIMIT = 2**29
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Unit label vectors, kept as sums over samples so that sparse samples stay sparse.
+    """Label vectors of norm one, stored as sums over samples so that sparse samples stay sparse.
 
-    Without a background the vector of a label is its normalised sum; with one, mean and directions
-    are discounted first. :meth:`block` does so for a range of labels.
+    Without a background, the vector of a label is its normalised sum; with a background, its mean
+    and directions are discounted first. :meth:`block` computes the vectors of a range of labels.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Embeddings:
     low_rank : ndarray of shape (n_labels, n_components) or None
         The same sums over the projections of the background.
     background : Background or None
-        What is discounted.
+        Mean and directions to discount.
     """
 
     sums: Any
@@ -79,14 +79,15 @@ def learn_embeddings(
 ) -> Embeddings:
     r"""Learn label embeddings by Algorithm 1 (GRLR) in [1]_, optionally against a background.
 
-    A label starts from the sum of all samples of its groups. Each iteration gives every sample of
-    these groups a weight, 1 for the most similar sample of each group and 0 for the others, and
-    moves the embedding towards the weighted sum g: ``e = Proj(e + step_size * g)``.
+    The embedding e of a label starts as the sum of all samples of the label's groups. Each
+    iteration gives a weight to every sample of these groups, 1 to the most similar sample of each
+    group and 0 to the others, and moves the embedding towards the weighted sum g:
+    ``e = Proj(e + step_size * g)``.
 
     Parameters
     ----------
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Samples of unit norm, or empty.
+        Samples of norm one, or zero.
     data : Aggregation
         Groups and their labels.
     background : Background, default=None
@@ -94,27 +95,28 @@ def learn_embeddings(
     n_iter : int, default=20
         Number of iterations T; 0 is EAGLE-0.
     step_size : float, default=0.1
-        The :math:`\lambda` of the paper; None replaces e by g.
+        Step size :math:`\lambda` of [1]_. None replaces e by g.
     temperature : float, default=0
-        Divisor of the similarities in a softmax over each group that gives the weights, in units of
-        the spread of the label's similarities. 0: the hard maximum, all samples on ties.
+        Divisor of the similarities in a softmax over each group, which gives the weights; in units
+        of the spread of the label's similarities. 0: only the most similar sample counts, or all of
+        them on ties.
     targets : ndarray of shape (n_labels,), default=None
-        Number of samples expected to carry each label in one of its groups: multiplies the soft
+        Number of samples of a group that are expected to carry each label; multiplies the soft
         weights, which never exceed 1. None: one sample per group.
     use_counts : bool, default=False
-        Whether a group that holds the label several times counts as often, at the start and as a
+        Whether a group counts as many times as it holds the label, in the first sum and as a
         target.
     seed : int, default=0
-        Seed of the samples from which labels of zero sum start.
+        Seed of the starting samples of labels whose samples sum to zero.
     memory_limit : int, default=2**29
-        Bytes that all jobs together may use for working storage, about.
+        Approximate limit in bytes of the working storage of all jobs together.
     n_jobs : int, default=None
-        Label blocks computed at once.
+        Number of blocks of labels computed in parallel.
 
     Returns
     -------
     Embeddings
-        Zero for labels without a group or without a non-empty sample.
+        Embeddings; zero for labels without a group or without a non-zero sample.
 
     Notes
     -----
@@ -312,13 +314,13 @@ def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
 
 
 def expected_samples(data: Aggregation, rates: FloatArray | None = None) -> FloatArray:
-    r"""Expected number of (sample, group) memberships that carry each label.
+    r"""Estimate the number of (sample, group) memberships that carry each label.
 
     If samples carry a label independently with probability p, a group of g samples has it with
-    probability :math:`q = 1 - (1 - p)^g`: p follows from the share q of the groups that have the
-    label and from their mean size. Groups of unequal sizes hold about as many samples with the
-    label. Groups of similar samples hold more: then `rates` give the larger number. Never fewer
-    than one sample in each of the label's groups.
+    probability :math:`q = 1 - (1 - p)^g`: p follows from the share q of the groups with the label
+    and from their mean size, also approximately for groups of unequal sizes. Groups of similar
+    samples have more samples with the label; `rates` then give the larger number. The result is
+    never less than one sample for each of the label's groups.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def expected_samples(data: Aggregation, rates: FloatArray | None = None) -> Floa
 
     Examples
     --------
-    One of two pairs of samples has the label, so 29% of the samples do, if independently:
+    One of two pairs of samples has the label, so 29% of the samples do, if they are independent:
 
     >>> import numpy as np
     >>> from sklearn_xlc.aggregation import aggregation, expected_samples

@@ -1,4 +1,4 @@
-"""Groups with labels, and the (sample, label) pairs between which a group leaves the choice."""
+"""Groups with labels, and the possible (sample, label) pairs of each group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[Any]
 class Aggregation:
     """Groups of samples and the labels of the groups.
 
-    Build it with :func:`aggregation`, which drops the labels of groups without samples: nobody
+    Build it with :func:`aggregation`, which drops the labels of groups without samples: no sample
     could carry them.
 
     Parameters
@@ -44,7 +44,7 @@ class Aggregation:
         return self.per_label(self.groups.sizes)
 
     def of_groups(self, mask: npt.NDArray[np.bool_]) -> Aggregation:
-        """Keep the labels of the groups in `mask` only; all groups stay."""
+        """Keep only the labels of the groups in `mask`; all groups stay."""
         labels = self.labels
         kept = mask[labels.indices]
         indptr = np.concatenate([[0], np.cumsum(kept)])[labels.indptr]
@@ -52,7 +52,7 @@ class Aggregation:
         return replace(self, labels=sp.csc_array(parts, shape=labels.shape))
 
     def per_label(self, of_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sum of a quantity of groups over the groups of each label."""
+        """Sum of a quantity over the groups of each label."""
         none = np.zeros(1, of_group.dtype)
         cumulated = np.concatenate([none, np.cumsum(of_group[self.labels.indices])])
         return np.diff(cumulated[self.labels.indptr])
@@ -83,14 +83,14 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
     Parameters
     ----------
     groups : Groups, or {array-like, sparse matrix} of shape (n_samples, n_groups)
-        Groups of :func:`~sklearn_xlc.groups.check_groups`, or a 0/1 membership matrix.
+        Groups as returned by :func:`~sklearn_xlc.groups.check_groups`, or a 0/1 membership matrix.
     group_labels : {array-like, sparse matrix} of shape (n_groups, n_labels)
-        Labels of the groups; above 1, how often the group holds the label.
+        Labels of the groups; a number above 1 says how often the group holds the label.
 
     Returns
     -------
     Aggregation
-        Both, in the order in which the kernels read them.
+        Groups and labels, in the order in which the kernels read them.
 
     Raises
     ------

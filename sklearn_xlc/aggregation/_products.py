@@ -40,7 +40,7 @@ def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tu
 
 
 class Gathered:
-    """Samples of a block's pairs, to be summed into label vectors and multiplied by them.
+    """Samples of a block's pairs, summed into label vectors and multiplied with them.
 
     Label vectors of a block are one flat array, label after label; :meth:`to_rows` unfolds it.
     """
@@ -130,7 +130,7 @@ class Gathered:
 
 
 def tie_bound(best: FloatArray) -> FloatArray:
-    """Least cosine that counts as the best: rounding must not decide between equal samples.
+    """Smallest cosine that ties with the best, so that rounding does not decide between samples.
 
     Exact ties are common: both samples of a label's only group are equally similar to their sum.
     """

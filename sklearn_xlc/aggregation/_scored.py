@@ -1,4 +1,4 @@
-"""Assignment by given scores of (sample, label) pairs."""
+"""Assignment of labels to samples by given scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sklearn_xlc._csr import IntArray, canonical, find_entries, uneven_blocks
 from sklearn_xlc.aggregation._assignment import best_of_segments, join_blocks, next_best
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
 
-#: Pairs of a sample and a label in a block of labels, about.
+#: Approximate number of (sample, label) pairs in a block of labels.
 BLOCK = 2**22
 
 
@@ -20,18 +20,19 @@ def assign_by_scores(
     use_counts: bool = False,
     totals: FloatArray | None = None,
 ) -> sp.csr_matrix:
-    """Assign the labels of groups to their samples, by a score for every pair left open.
+    """Assign the labels of groups to their samples, by scores of the possible pairs.
 
     Parameters
     ----------
     data : Aggregation
         Groups and their labels.
     scores : CSR matrix of shape (n_samples, n_labels)
-        Stores a score, greater is better, for each label of each sample's groups.
+        Scores, the greater the better; one stored entry for each label of each sample's groups.
     use_counts : bool, default=False
-        Whether a label that the group holds c times goes to the c best samples.
+        Whether a label that occurs c times in a group goes to the c best samples.
     totals : ndarray of shape (n_labels,), default=None
-        Each label goes on to further samples, the best ones first, until so many carry it.
+        Number of samples that should carry each label: the label goes to further samples, the best
+        first, until this number is reached. None: no further samples.
 
     Returns
     -------
@@ -41,7 +42,7 @@ def assign_by_scores(
     Raises
     ------
     ValueError
-        If `scores` lacks a pair, or holds NaN for one.
+        If the score of a pair is missing or NaN.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Share of a group's samples that carry one of its labels, told by the groups without it."""
+"""Estimate the share of a group's samples that carry a label of the group."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings, learn_
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels
 
-#: Samples without a label that set its bound, and the share of them above the bound.
+#: Number of samples without a label that set its bound, and the share of these above it.
 N_OTHERS, TAIL = 1000, 0.005
-#: Number of samples whose weight the pooled rate has.
+#: Weight of the pooled rate, in samples.
 STRENGTH = 20
 
 
@@ -33,40 +33,40 @@ def sharing_rates(
 ) -> FloatArray:
     r"""Estimate how often samples carry a label that another sample of their group carries.
 
-    Samples of groups *without* a label do not carry it. With an embedding learnt from half of the
-    groups, samples of the other half are scored. The bound is the score that a share t = 0.005 of
-    the samples without the label exceeds: other samples above it, apart from that share, carry the
-    label. With a the share above the bound among samples that are not the best of their group, and
-    b the share among the best, the rate is ``(a - t) / (b - t)``: b is how often a sample that
-    carries the label is found.
+    Samples of groups *without* a label do not carry it. An embedding of the label is learnt from
+    half of the groups, and scores the samples of the other half. The bound is the score that a
+    share t = 0.005 of the samples without the label exceeds. Of the other samples, the share above
+    the bound, less t, carries the label. Let a be the share above the bound among samples that are
+    not the best of their group, and b the share among the best samples. The rate is
+    ``(a - t) / (b - t)``, since b measures how often a sample that carries the label is found.
 
-    Both shares of a label are drawn towards those of all labels together, with the weight of 20
-    samples, so that a rare label has nearly the common rate. In random groups rates are about the
-    labels' frequencies. In groups of similar samples they are much larger, and somewhat too large,
-    since samples near one with a label resemble it more than samples elsewhere do. Where embeddings
-    are hardly informative rates are too small: the best of a group exceeds the bound by being the
-    best.
+    Both shares of a label are shrunk towards the shares of all labels together, with the weight of
+    20 samples, so that a rare label has nearly the common rate. In random groups the rates are
+    about the frequencies of the labels. In groups of similar samples they are much larger, and
+    somewhat too large, since neighbours of a sample with the label resemble it more than other
+    samples do. With hardly informative embeddings the rates are too small: the best sample of a
+    group exceeds the bound because it is the best.
 
     Parameters
     ----------
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Samples of unit norm, or empty.
+        Samples of norm one, or zero.
     data : Aggregation
         Groups and their labels.
     background : Background, default=None
-        Background that the embeddings discount.
+        Background that the embeddings discount. None: no background.
     seed : int, default=0
-        Seed of the halves and of the samples that set the bounds.
+        Seed that draws the halves, and the samples that set the bounds.
     memory_limit : int, default=2**29
-        Bytes that all jobs together may use for working storage, about.
+        Approximate limit in bytes of the working storage of all jobs together.
     n_jobs : int, default=None
-        Label blocks computed at once.
+        Number of blocks of labels computed in parallel.
 
     Returns
     -------
     ndarray of shape (n_labels,)
-        Rates in [0, 1]; zero where nothing is known: groups of one sample, or no sample without a
-        label.
+        Rates in [0, 1]; zero if they cannot be estimated: groups of one sample, or no sample
+        without the label.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def _count_block(
 def _bounds(
     others: Any, vectors: FloatArray, has_label: sp.csc_array, limit: int
 ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
-    """Score that few samples without the label exceed, and the chance that another one does.
+    """Score that few samples without the label exceed, and the probability that another one does.
 
     The r-th largest of m scores is exceeded by a further one with probability r / (m + 1).
     """

@@ -1,4 +1,4 @@
-"""Starting samples of labels whose samples sum to zero."""
+"""Starting samples for labels whose samples sum to zero."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs
 
 
 def start_pairs(X: Any, data: Aggregation, pairs: Pairs, labels: IntArray, seed: int) -> IntArray:
-    """One pair for each of the given labels of the block: the sample from which it starts.
+    """Select one pair for each given label of the block: the sample from which it starts.
 
     The seed picks a sample of one of the label's groups. Labels with the same groups pick the same
-    sample, and the first of them starts there; the second starts from the least similar sample of
-    that group, the third from the next, and so on. Empty samples are never picked; a label that has
-    no other sample gets none.
+    sample. The first of them starts there, the second from the least similar sample of the group,
+    the third from the next, and so on. Zero samples are never picked; a label with zero samples
+    only gets none.
     """
     filled = _is_filled(X)[pairs.samples]
     before = np.concatenate([[0], np.cumsum(filled)])

@@ -1,4 +1,4 @@
-"""Batches: samples in every form an encoder may read, their labels, and how they are cut."""
+"""Batches of samples in every form that encoders read, with labels and weights."""
 
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch

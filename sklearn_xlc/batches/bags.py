@@ -1,4 +1,4 @@
-"""A batch of bags of instances."""
+"""Batch of bags of instances."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sklearn_xlc.batches.samples import to_device
 
 @dataclass
 class Bags:
-    """A batch of bags of any sizes, their instances one after the other.
+    """Batch of bags of any sizes; their instances are stored one after the other.
 
-    These are :class:`~sklearn_xlc.groups.Groups` on their way to a head: instances are gathered bag
-    by bag, so that the pointers alone say which instances a bag owns.
+    The form of :class:`~sklearn_xlc.groups.Groups` that heads read: instances are sorted by bag, so
+    that pointers suffice to say which instances belong to a bag.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Bags:
         return self.indptr.shape[0] - 1
 
     def to(self, target: torch.device | torch.dtype) -> Bags:
-        """Copy to a device, or with features of a dtype."""
+        """Copy to a device, or convert the features to a dtype."""
         features = None if self.features is None else self.features.to(target)
         if isinstance(target, torch.dtype):
             return replace(self, features=features)

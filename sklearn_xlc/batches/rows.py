@@ -1,4 +1,4 @@
-"""Cutting batches from arrays: sparse rows stay sparse, labels stay ragged."""
+"""Cut batches from arrays: sparse rows stay sparse, labels stay ragged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sklearn_xlc.batches.targets import Targets
 
 @dataclass
 class Rows:
-    """Samples with, where they are known, their labels and weights.
+    """Samples with their labels and weights, if known.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ class Rows:
     sample_weight : ndarray of shape (n_samples,), default=None
         Weights in the loss.
     sparse : bool, default=False
-        Whether rows of numbers reach `collate` as CSR, rather than dense. A dense X is converted
-        here, once, and not in every batch.
+        Whether `collate` receives rows of numbers as CSR rather than dense. A dense X is converted
+        here once, not in every batch.
     bags : ndarray of shape (n_samples + 1,), default=None
         Sample i is the bag of instances ``X[bags[i]:bags[i + 1]]``, at least one.
     collate : callable, default=None
-        Makes the inputs of the encoder from the samples of a batch. None:
+        Function that converts the samples of a batch to the encoder's inputs. None:
         :func:`~sklearn_xlc.batches.collate`.
     """
 
@@ -54,7 +54,7 @@ class Rows:
         return self.X.shape[0] if self.bags is None else len(self.bags) - 1
 
     def take(self, index: np.ndarray | slice) -> Rows:
-        """Samples of `index`."""
+        """Select the samples of `index`."""
         instances, bags = index, None
         if self.bags is not None:
             instances, bags = _instances_of_bags(self.bags, index)
@@ -77,14 +77,14 @@ class Rows:
 
 @dataclass
 class Batch:
-    """A training step's inputs, targets and weights.
+    """Inputs, targets and weights of one batch.
 
     Parameters
     ----------
     inputs : Tensor, SparseRows, Bags, or what the encoder's `collate` returns
-        What the encoder reads.
+        Inputs of the encoder.
     targets : Targets or None
-        Positions of the labels, where they are known.
+        Positions of the labels, if known.
     sample_weight : tensor of shape (n_samples,) or None
         Weights in the loss.
     n_samples : int
@@ -117,13 +117,13 @@ class BatchIterator:
     Parameters
     ----------
     rows : Rows
-        Samples to cut.
+        Samples to cut into batches.
     batch_size : int
-        Samples a batch; the last batch may have fewer.
+        Samples per batch; the last batch may have fewer.
     rng : numpy Generator or None
-        Shuffles the samples anew in every pass; None keeps their order.
+        Generator that shuffles the samples in every pass; None keeps their order.
     device : torch.device
-        Where the batches go.
+        Device of the batches.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class BatchIterator:
 
 
 def make_batch(rows: Rows) -> Batch:
-    """Tensors of a few samples.
+    """Convert samples to the tensors of one batch.
 
     Parameters
     ----------
@@ -185,6 +185,6 @@ def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
 def _instances_of_bags(
     bags: np.ndarray, index: np.ndarray | slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Instances of the bags of `index`, bag after bag, and the pointers of these bags into them."""
+    """Instances of the bags of `index`, sorted by bag, and the pointers of these bags."""
     sizes = np.diff(bags)[index]
     return joined_ranges(bags[:-1][index], sizes), np.concatenate([[0], np.cumsum(sizes)])

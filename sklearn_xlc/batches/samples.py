@@ -1,4 +1,4 @@
-"""Samples in every form an encoder may read: rows of numbers, strings, mappings of arrays."""
+"""Samples in every form that encoders read: rows of numbers, strings, mappings of arrays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sklearn_xlc.batches.sparse_rows import SparseRows
 
 
 class Columns:
-    """Equally long arrays by name, which are indexed by sample together.
+    """Arrays of equal length by name, indexed together by sample.
 
     Parameters
     ----------
     arrays : mapping of str to {ndarray, sparse matrix}
-        Each with one entry (row) a sample.
+        Arrays with one entry (row) per sample.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _as_array(name: Any, values: Any) -> Any:
 
 
 def collate(samples: Any) -> Any:
-    """Tensors of a few samples: what an encoder without a `collate` of its own is given.
+    """Convert samples to tensors, for encoders without a `collate` of their own.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def collate(samples: Any) -> Any:
     Raises
     ------
     TypeError
-        If an array holds strings or other objects: these need an encoder that knows what to do
-        with them.
+        If an array holds strings or other objects, which need an encoder with a `collate` of its
+        own.
 
     Examples
     --------
@@ -110,15 +110,15 @@ def _as_float32(values: Any) -> Any:
 
 
 def to_device(inputs: Any, device: torch.device) -> Any:
-    """Copy what `collate` returned to a device.
+    """Copy the result of `collate` to a device.
 
     Parameters
     ----------
     inputs : object
-        Tensors, objects with a method `to`, and mappings, lists and tuples of such; anything else
-        stays where it is.
+        Tensors, objects with a method `to`, and mappings, lists and tuples of these; other objects
+        are returned unchanged.
     device : torch.device
-        Where the copies go.
+        Device of the copies.
 
     Returns
     -------

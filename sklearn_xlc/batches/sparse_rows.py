@@ -1,4 +1,4 @@
-"""A batch of CSR rows, as an encoder reads them."""
+"""Batch of CSR rows, in the form that encoders read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Transpose(NamedTuple):
-    """A batch by column: row i in CSR form belongs to column ``columns[i]`` of X."""
+    """Batch by column: row i in CSR form belongs to column ``columns[i]`` of X."""
 
     columns: Tensor
     indptr: Tensor
@@ -23,7 +23,7 @@ class Transpose(NamedTuple):
 
 @dataclass
 class SparseRows:
-    """A batch of CSR rows.
+    """Batch of CSR rows.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class SparseRows:
 
     @classmethod
     def from_csr(cls, X: Any) -> SparseRows:
-        """Tensors of a SciPy sparse matrix, which share its memory where types allow."""
+        """Convert a SciPy sparse matrix to tensors, which share its memory if types allow."""
         X = sp.csr_matrix(X)
         return cls(
             indptr=torch.from_numpy(X.indptr.astype(np.int64)),
@@ -70,7 +70,7 @@ class SparseRows:
 
     @cached_property
     def transpose(self) -> Transpose:
-        """The batch by column, as the backward pass reads it; computed once, when asked for."""
+        """Batch by column, for the backward pass; computed once, on first access."""
         n_entries, device = len(self.indices), self.indices.device
         # One sort of joint keys (column, entry) is several times faster than a stable sort.
         keys = self.indices * max(1, n_entries) + torch.arange(n_entries, device=device)

@@ -1,4 +1,4 @@
-"""Labels of a batch, as a head reads them."""
+"""Labels of a batch, in the form that heads read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 class Targets:
     """Ragged positives of a batch: row pointers and label positions, as in CSR.
 
-    Multi-class is the case of exactly one position a row.
+    In multi-class, every row has exactly one position.
 
     Parameters
     ----------
@@ -21,8 +21,8 @@ class Targets:
     ids : tensor of shape (n_positives,), int64
         Positions of the positive labels, unique within a row.
     values : tensor of shape (n_positives,), default=None
-        Soft targets above 0 and up to 1, one for each positive; or counts of labels, for a head
-        that reads them (:class:`~sklearn_xlc.heads.MIMLHead`). None: all are 1.
+        Soft targets in (0, 1], one per positive; or counts of labels, for heads that read them
+        (:class:`~sklearn_xlc.heads.MIMLHead`). None: all are 1.
     """
 
     indptr: Tensor

@@ -1,9 +1,12 @@
-"""Decisions: how scores, or features, become label sets.
+"""Decisions: rules that turn scores, or features, into label sets.
 
-A classifier takes one as its parameter `decision`, by name or as an object. :class:`Threshold` cuts
-at a probability or a score, :class:`TopK` takes a number of labels, :class:`Divergence`,
-:class:`Nearest` and :class:`Seen` compare whole label sets. A rule of your own is a subclass of
-:class:`Decision`. Arrays go in, sparse indicators come out; torch is not needed.
+A classifier takes a decision as its parameter `decision`, by name or as an object.
+:class:`Threshold` predicts labels above a probability or a score, :class:`TopK` predicts a fixed
+number of labels; :class:`Divergence`, :class:`Nearest` and :class:`Seen` compare whole label sets.
+To write a rule of your own, subclass :class:`Decision`. Decisions read arrays, return sparse
+indicators, and do not need torch. (scikit-learn's
+:class:`~sklearn.model_selection.FixedThresholdClassifier` and
+:class:`~sklearn.model_selection.TunedThresholdClassifierCV` wrap binary classifiers only.)
 """
 
 from sklearn_xlc.decisions._base import Decision, LinearLayer

@@ -1,4 +1,4 @@
-"""What every decision shares: what it reads, what it is fitted on, and the form of label sets."""
+"""Base class of decisions, and what decisions share: set sizes, ranked candidates."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ USUAL = 0.99
 
 
 class Decision(BaseEstimator, ABC):
-    """Base of all decisions: turns scores or features of samples into label sets.
+    """Base class of decisions, which turn scores or features of samples into label sets.
 
-    A classifier fits its decision once the network is trained, and then hands it every batch of
-    samples to predict. Parameters are stored by `__init__` and nothing else, as in every
-    scikit-learn estimator: a decision can be cloned, and a search can set its parameters
-    (``decision__k``). A subclass needs :meth:`decode`; it may choose what it reads by the
-    attributes below, and learn something in :meth:`fit`.
+    A classifier fits its decision after it has trained the network, and calls :meth:`decode` for
+    every batch of samples to predict. A decision follows scikit-learn's rules for estimators:
+    `__init__` only stores its parameters, it can be cloned, and a search can set its parameters
+    (``decision__k``). A subclass must define :meth:`decode`. It may also define :meth:`fit`, and
+    choose its inputs by the attributes below.
 
     Attributes
     ----------
     reads : {"ranked", "scores", "features"}, default="ranked"
-        What :meth:`fit` and :meth:`decode` are given.
+        Inputs of :meth:`fit` and :meth:`decode`.
 
-        - "ranked": scores of the best labels of each sample, best first, and beside them the ids
-          of these labels. Nothing of the size samples x labels is held.
+        - "ranked": scores of the best labels of each sample, best first, and the ids of these
+          labels. No matrix of samples by labels is held.
         - "scores": the scores of all labels. Fitting sees as many samples as fit into the
           classifier's `memory_limit`.
-        - "features": what the last layer reads, and that layer where it is linear.
+        - "features": inputs of the last layer, and the last layer itself if it is linear.
     fitted_on : {None, "train", "held"}, default=None
-        Samples that :meth:`fit` is given inputs of: none, those that trained the network, or
-        samples that are held out from training (`validation_fraction` of the classifier).
+        Samples whose inputs :meth:`fit` receives: None, the samples that trained the network, or
+        samples held out from training (`validation_fraction` of the classifier).
     in_blocks : bool, default=False
-        Whether :meth:`fit` takes features as an iterable of blocks of consecutive samples, and so
-        sees all samples without holding them.
+        Whether :meth:`fit` takes features as an iterable of blocks of consecutive samples, so that
+        not all features are held at once.
     n_labels_ : int
         Number of labels, set by :meth:`fit`.
 
@@ -50,7 +50,7 @@ class Decision(BaseEstimator, ABC):
 
     Examples
     --------
-    A rule of your own, the labels that make up a share of the probability, for any classifier:
+    A rule of your own, for any classifier: the best labels that make up a share of the probability.
 
     >>> import numpy as np
     >>> from scipy.special import expit
@@ -79,7 +79,7 @@ class Decision(BaseEstimator, ABC):
     _parameter_constraints: dict[str, list[Any]] = {}
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
-        """Raise if the parameters are not valid, or do not suit the labels.
+        """Raise ValueError if the parameters are not valid, or do not suit the labels.
 
         Parameters
         ----------
@@ -89,14 +89,14 @@ class Decision(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If they do not. The classifier has not been trained yet.
+            If a parameter is not valid, before the classifier is trained.
         """
         self._validate_params()
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
-        """Raise if the decision cannot work with the scores or features of a classifier.
+        """Raise if the decision cannot work with the scores or features of the classifier.
 
         Parameters
         ----------
@@ -112,33 +112,33 @@ class Decision(BaseEstimator, ABC):
         Raises
         ------
         ValueError, MemoryError
-            If it cannot. The classifier has not been trained yet.
+            If the decision cannot work, before the classifier is trained.
         """
 
     def fit(self, inputs: Any, Y: Any, /, *args: Any, **context: Any) -> Decision:
-        """Learn what there is to choose; here the number of labels only.
+        """Fit the decision; the base class only stores the number of labels.
 
         Parameters
         ----------
         inputs : ndarray of shape (n_samples, n_candidates) or (n_samples, n_features), or None
-            Scores or features, as `reads` says, of the samples that `fitted_on` names. None:
+            Scores or features, depending on `reads`, of the samples that `fitted_on` names. None:
             there are no such samples.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of their labels; where `inputs` is None, of the training samples' labels.
+            Indicator of the labels of these samples; if `inputs` is None, of the training samples.
         *args : tuple
             Not used.
         **context : dict
-            What else is known; take what you need.
+            Further keyword arguments; a subclass names those that it needs.
 
-            - ``labels``: ndarray of shape (n_samples, n_candidates), ids of the labels that the
-              scores belong to, if `reads` is "ranked". None: the columns are the labels.
-            - ``layer``: linear last layer, as :class:`LinearLayer`, if `reads` is "features".
-              None: the last layer is not linear.
+            - ``labels``: ndarray of shape (n_samples, n_candidates), ids of the labels of the
+              scores, if `reads` is "ranked". None: the columns are the labels.
+            - ``layer``: last layer as a :class:`LinearLayer`, if `reads` is "features". None: the
+              last layer is not linear.
             - ``sizes``: ndarray of shape (n_training_samples,), number of labels of every training
-              sample. None: those of `Y`.
-            - ``link``: "sigmoid", "exp" or None, what makes a score the probability of its label.
-              Scores are log odds, log-probabilities of which all labels share 1, or nothing of
-              the kind.
+              sample. None: the sizes in `Y`.
+            - ``link``: "sigmoid", "exp" or None, the function from a score to the probability of
+              its label. Scores are log odds ("sigmoid"), log probabilities that sum to one over the
+              labels ("exp"), or have no probabilities (None).
 
         Returns
         -------
@@ -149,18 +149,18 @@ class Decision(BaseEstimator, ABC):
         return self
 
     def partial_fit(self, inputs: Any, Y: Any, /, *args: Any, **context: Any) -> Decision:
-        """Take in later training samples; here nothing changes.
+        """Update the decision with later training samples; the base class does nothing.
 
         Parameters
         ----------
         inputs : ndarray, or None
-            As in :meth:`fit`; None where `fitted_on` is "held", as all samples train.
+            As in :meth:`fit`; None if `fitted_on` is "held", since no samples are held out here.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of their labels.
+            Indicator of the labels of the samples.
         *args : tuple
             Not used.
         **context : dict
-            The other arguments of :meth:`fit`.
+            Further keyword arguments, as in :meth:`fit`.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class Decision(BaseEstimator, ABC):
         return self
 
     def n_candidates(self, n_labels: int) -> int | None:
-        """Return how many of the best labels of a sample :meth:`decode` reads, if "ranked".
+        """Return the number of best labels of a sample that :meth:`decode` reads, if "ranked".
 
         Parameters
         ----------
@@ -180,8 +180,8 @@ class Decision(BaseEstimator, ABC):
         Returns
         -------
         int or None
-            None: twice as many as any training sample has labels, and twice as many again for as
-            long as :meth:`needs_more` says so.
+            None: start with twice the largest number of labels of a training sample, and double
+            while :meth:`needs_more` returns True.
         """
         return None
 
@@ -196,7 +196,7 @@ class Decision(BaseEstimator, ABC):
         Returns
         -------
         bool
-            Here False.
+            False in the base class.
         """
         return False
 
@@ -207,12 +207,12 @@ class Decision(BaseEstimator, ABC):
         Parameters
         ----------
         inputs : ndarray of shape (n_samples, n_candidates) or (n_samples, n_features)
-            Scores or features, as `reads` says.
+            Scores or features, depending on `reads`.
         *args : tuple
             Not used.
         **beside : dict
-            ``labels``, the ids of the candidates (default: the columns), if `reads` is "ranked";
-            ``layer`` if it is "features"; nothing if it is "scores".
+            If `reads` is "ranked": ``labels``, the ids of the candidates (default: the columns). If
+            it is "features": ``layer``. If it is "scores": nothing.
 
         Returns
         -------
@@ -221,12 +221,12 @@ class Decision(BaseEstimator, ABC):
         """
 
     def label_sets(self, taken: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
-        """Build the indicator of the candidates that are taken.
+        """Build an indicator of the selected candidates.
 
         Parameters
         ----------
         taken : bool ndarray of shape (n_samples, n_candidates)
-            Which of the candidates make up the label set of their sample.
+            Mask of the candidates that belong to the label set of their sample.
         labels : ndarray of shape (n_samples, n_candidates), default=None
             Ids of the candidates. None: the columns are the labels.
 
@@ -244,14 +244,14 @@ class Decision(BaseEstimator, ABC):
 
 
 class LinearLayer:
-    """A linear last layer, as a decision sees it.
+    """Linear last layer, in the form that decisions read.
 
     Parameters
     ----------
     weights : ndarray of shape (n_labels, n_features)
-        A row for each label.
+        One row per label.
     is_simplex : bool, default=False
-        Whether the rows are those of a simplex (:func:`~sklearn_xlc.geometry.simplex_etf`).
+        Whether the rows form a simplex (:func:`~sklearn_xlc.geometry.simplex_etf`).
 
     Examples
     --------
@@ -265,12 +265,12 @@ class LinearLayer:
         self.weights, self.is_simplex = weights, is_simplex
 
     def products(self, features: np.ndarray) -> np.ndarray:
-        """Products of features with the weights, without biases.
+        """Multiply features with the weights, without biases.
 
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            Features of some samples.
+            Features of samples.
 
         Returns
         -------
@@ -286,12 +286,12 @@ def set_sizes(Y: Any) -> np.ndarray:
 
 
 def usual_size(sizes: np.ndarray) -> int:
-    """Number of labels that nearly no training sample exceeds."""
+    """Number of labels that 99% of the training samples do not exceed."""
     return int(max(1, np.ceil(np.quantile(sizes, USUAL))))
 
 
 def check_at_most(value: int | None, name: str, n_labels: int) -> None:
-    """Raise if a set could hold more labels than there are."""
+    """Raise ValueError if a set could hold more labels than exist."""
     if value is not None and value > n_labels:
         raise ValueError(f"{name}={value} is more than the {n_labels} labels of y")
 

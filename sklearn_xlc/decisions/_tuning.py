@@ -1,4 +1,4 @@
-"""Cuts of scores that serve a criterion best, over all cuts."""
+"""Search for the cuts of scores that maximise a criterion."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ MAX_STEPS = 50
 
 
 def find_hits(labels: np.ndarray, Y: sp.csr_matrix) -> np.ndarray:
-    """Mask of the candidates that are true, of the shape of `labels`."""
+    """Mask of the candidates that are true labels, in the shape of `labels`."""
     return find_entries(Y, np.arange(len(labels))[:, None], labels) >= 0
 
 
 def best_cut(
     criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> float:
-    """Score above which taking all candidates serves a criterion best.
+    """Find the cut that maximises a criterion if all candidates above it are predicted.
 
     Parameters
     ----------
     criterion : str
         A key of :data:`CRITERIA`.
     scores, labels, hits : ndarray of shape (n_samples, n_candidates)
-        Scores of the candidates, their labels, and whether these are true.
+        Scores of the candidates, their labels, and whether the labels are true.
     Y : CSR matrix of shape (n_samples, n_labels)
         Indicator of the true labels.
 
     Returns
     -------
     float
-        Halfway between two scores. Equal scores are taken together.
+        Cut, halfway between two scores. Equal scores are predicted together.
     """
     order = np.argsort(-scores, axis=None, kind="stable")
     ranked = scores.ravel()[order].astype(np.float64)
@@ -136,26 +136,26 @@ def _running(groups: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def best_cuts_per_label(
     criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> np.ndarray:
-    r"""Scores, one for each label, above which taking all candidates serves a criterion best.
+    r"""Find one cut per label, which together maximise a criterion.
 
-    The mean F1 of the labels is a sum of what each contributes. The F1 of all decisions is not,
-    but the cuts that maximise it maximise ``2 hits - F taken`` of each label where F is that
-    maximum, to which Dinkelbach's iteration converges [1]_.
+    The mean F1 of the labels is a sum over labels, so that each cut can be found on its own. The F1
+    of all decisions is not. But with F its maximum, the best cut of each label maximises
+    ``2 hits - F taken``, and Dinkelbach's iteration converges to F [1]_.
 
     Parameters
     ----------
     criterion : {"micro_f1", "macro_f1"}
         What to maximise.
     scores, labels, hits : ndarray of shape (n_samples, n_candidates)
-        Scores of the candidates, their labels, and whether these are true.
+        Scores of the candidates, their labels, and whether the labels are true.
     Y : CSR matrix of shape (n_samples, n_labels)
         Indicator of the true labels.
 
     Returns
     -------
     ndarray of shape (n_labels,)
-        Cuts. Labels without a true candidate have the best cut that all labels have in common,
-        or their highest score if that is larger.
+        Cuts. A label without a true candidate gets the best cut common to all labels, or its
+        highest score if that is larger.
 
     References
     ----------
@@ -173,7 +173,7 @@ def best_cuts_per_label(
     n_true = np.bincount(Y.indices, minlength=Y.shape[1])
 
     def choose(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Last candidate to take of each label, and whether that is better than none."""
+        """Last candidate to predict of each label, and whether this is better than none."""
         gain = np.where(tied, -np.inf, gain)
         best = np.maximum.reduceat(gain, starts)
         is_best = gain == np.repeat(best, np.diff(np.append(starts, len(gain))))

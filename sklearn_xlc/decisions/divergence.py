@@ -1,4 +1,4 @@
-"""The label set whose uniform distribution is nearest to the predicted one."""
+"""Decision for the label set whose uniform distribution is nearest to the predicted one."""
 
 from __future__ import annotations
 
@@ -21,35 +21,36 @@ from sklearn_xlc.geometry import divergence_label_sets, fit_temperature
 
 
 class Divergence(Decision):
-    r"""The set, of all sets, whose uniform distribution is nearest to the predicted one.
+    r"""Of all label sets, predict the one with uniform distribution nearest to the scores.
 
-    "Nearest" is least in Kullback-Leibler divergence. The pick-all-labels loss trains the softmax
-    to be uniform on the labels of a sample, and this rule reads it back with no threshold to tune.
-    Of labels with a probability each (log odds as scores) the predicted distribution is the share
-    that each has of their sum.
+    The uniform distribution over a label set is compared with the predicted distribution over
+    labels, and the set with the smallest Kullback-Leibler divergence wins. The pick-all-labels loss
+    trains the softmax to be uniform on the labels of a sample; this rule recovers the labels
+    without a threshold to tune. If each label has a probability of its own (scores are log odds),
+    the predicted distribution is its share of their sum.
 
     Parameters
     ----------
     temperature : float or "auto", default=1.0
-        What log-probabilities are divided by: less than 1 gives fewer labels. "auto": the one of
-        highest mean F1 of a sample, on samples that are held out from training; 1 where none are.
+        Divisor of the log probabilities; below 1, sets have fewer labels. "auto": the temperature
+        with the highest mean F1 of samples held out from training; 1 if none are held out.
     max_labels : int, default=None
-        Most labels of a set. None: the number that 99% of the training samples do not exceed, as
-        uninformative samples would get as many as are allowed.
+        Largest number of labels of a set. None: the number that 99% of the training samples do not
+        exceed. A limit is needed because uninformative samples get as many labels as it allows.
 
     Attributes
     ----------
     temperature_ : float
         Temperature in use.
     max_labels_ : int
-        Most labels of a set. Later batches of `partial_fit` never lower it.
+        Largest number of labels of a set. Later calls of `partial_fit` never lower it.
     n_labels_ : int
-        Number of labels there are.
+        Number of labels.
 
     See Also
     --------
     sklearn_xlc.geometry.divergence_label_sets : The derivation.
-    Nearest : Prototypes in place of distributions, for features that collapse.
+    Nearest : Compares prototypes, for features that collapse.
 
     Examples
     --------
@@ -72,7 +73,7 @@ class Divergence(Decision):
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
-        """Held-out samples, to choose a temperature."""
+        """Samples to choose a temperature on: held-out ones, or none."""
         return "held" if self.temperature == "auto" else None
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
@@ -121,24 +122,24 @@ class Divergence(Decision):
 
     @property
     def distances_read(self) -> str:
-        """What :meth:`distances` reads: all scores, unless they are log-probabilities already."""
+        """Inputs of :meth:`distances`: all scores, unless they are log probabilities already."""
         normalized = self.link_ == "exp" and self.temperature_ == 1.0
         return "ranked" if normalized else "scores"
 
     def distances(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """Divergences of the predicted label set, and of the second best one.
+        """Compute the divergences of the predicted and of the second best label set.
 
         Parameters
         ----------
         scores : ndarray of shape (n_samples, n_labels) or (n_samples, n_candidates)
-            Scores of all labels; those of the best suffice where `distances_read` is "ranked".
+            Scores of all labels, or of the best labels if `distances_read` is "ranked".
         labels : ndarray of shape (n_samples, n_candidates), default=None
             Ids of the candidates. None: the columns are the labels.
 
         Returns
         -------
         ndarray of shape (n_samples, 2)
-            Kullback-Leibler divergences; infinite if there is one set only.
+            Kullback-Leibler divergences, the smallest first; infinite if there is no second set.
         """
         constants = None
         if self.distances_read == "scores":
@@ -158,5 +159,5 @@ class Divergence(Decision):
         )
 
     def _logits(self, scores: np.ndarray) -> np.ndarray:
-        """Log-probabilities, up to a constant a sample."""
+        """Log probabilities, up to a constant per sample."""
         return log_expit(scores) if self.link_ == "sigmoid" else scores

@@ -1,4 +1,4 @@
-"""The label set whose prototype is nearest to the features, among all sets."""
+"""Decision for the label set whose prototype is nearest to the features."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from sklearn_xlc.geometry import fit_label_set_scales, greedy_label_sets, neares
 
 
 class Nearest(Decision):
-    r"""The set, of all sets, whose prototype is nearest to the features.
+    r"""Of all label sets, predict the one whose prototype is nearest to the features.
 
-    The prototype of a set of m labels is the sum of its labels' rows of the last layer times a
-    scale :math:`C_m`, which is fitted on the training samples. For features that collapse; where
-    they do not, it takes too many labels. Needs a last layer that is linear. The search is exact
-    for a simplex; for other layers it is among the sets of the largest products.
+    The prototype of a set of m labels is the sum of the last layer's rows for these labels, times a
+    scale :math:`C_m` fitted on the training samples. The last layer must be linear, and the
+    features must collapse; otherwise the rule predicts too many labels. The search is exact for a
+    simplex; for other layers it covers the sets of the labels with the largest products.
 
     Parameters
     ----------
     max_labels : int, default=None
-        Most labels of a set. None: the number that 99% of the training samples do not exceed.
+        Largest number of labels of a set. None: the number that 99% of the training samples do not
+        exceed.
 
     Attributes
     ----------
     label_set_scales_ : ndarray of shape (`max_labels_`,)
         Scales of the prototypes of 1, 2, ... labels.
     mean_ : ndarray of shape (n_features,)
-        Mean of the features, which they are compared less of.
+        Mean of the features, subtracted before the comparison.
     max_labels_ : int
-        Most labels of a set. Later batches of `partial_fit` never lower it.
+        Largest number of labels of a set. Later calls of `partial_fit` never lower it.
     n_labels_ : int
-        Number of labels there are.
+        Number of labels.
 
     See Also
     --------
@@ -127,19 +128,19 @@ class Nearest(Decision):
         return self.label_sets(np.arange(labels.shape[1]) < sizes[:, None], labels)
 
     def distances(self, features: np.ndarray, layer: Any) -> np.ndarray:
-        """Squared distances of the predicted set's prototype, and of the second nearest.
+        """Compute the squared distances to the two nearest prototypes.
 
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            What the last layer reads.
+            Inputs of the last layer.
         layer : object
-            The last layer, as :class:`LinearLayer`.
+            Last layer, as a :class:`LinearLayer`.
 
         Returns
         -------
         ndarray of shape (n_samples, 2)
-            Squared Euclidean distances; infinite if there is one set only.
+            Squared Euclidean distances, the nearest first; infinite if there is no second set.
         """
         return self._nearest(features, layer)[2]
 

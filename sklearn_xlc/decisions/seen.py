@@ -1,4 +1,4 @@
-"""The label set of the training samples whose mean features are nearest."""
+"""Decision for the label set of training samples whose mean features are nearest."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from sklearn_xlc.geometry import seen_label_sets
 
 
 class Seen(Decision):
-    """The label set, among those of the training samples, whose mean features are nearest.
+    """Of the training samples' label sets, predict the one with nearest mean features.
 
-    Never predicts a combination of labels that did not occur. Holds the mean features of every
-    label set that did.
+    The rule stores the mean features of every label set of the training samples. It never predicts
+    a combination of labels that did not occur.
 
     Attributes
     ----------
     means_ : ndarray of shape (n_sets, n_features)
         Mean features of the samples of each label set.
     sets_ : CSR matrix of shape (n_sets, n_labels)
-        Their label sets. Those of later batches of `partial_fit` join them; a set that occurs
-        again has the mean of its latest samples.
+        Label sets of the rows of `means_`. Later calls of `partial_fit` add label sets; a set that
+        occurs again takes the mean of its latest samples.
     n_labels_ : int
-        Number of labels there are.
+        Number of labels.
 
     See Also
     --------
-    sklearn_xlc.geometry.seen_label_sets : The search.
-    Nearest : Compares sets that did not occur as well.
+    sklearn_xlc.geometry.seen_label_sets : Search for the nearest mean features.
+    Nearest : Also compares sets that did not occur.
 
     Examples
     --------
@@ -56,14 +56,14 @@ class Seen(Decision):
         check_dense_size(shape, np.float32, "another decision, or fewer features (feature_dim)")
 
     def fit(self, features: Any, Y: Any, **context: Any) -> Seen:
-        """Average the features of every label set.
+        """Compute the mean features of every label set.
 
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features), or iterable of such blocks
             Features of the training samples, in order.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of their labels.
+            Indicator of the labels of the samples.
         **context : dict
             Not used.
 
@@ -87,25 +87,25 @@ class Seen(Decision):
         return self.sets_[seen_label_sets(features, self.means_)[0]]
 
     def distances(self, features: np.ndarray, layer: Any = None) -> np.ndarray:
-        """Squared distances of the predicted set's mean features, and of the second nearest.
+        """Compute the squared distances to the two nearest mean features.
 
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            What the last layer reads.
+            Inputs of the last layer.
         layer : object, default=None
             Not used.
 
         Returns
         -------
         ndarray of shape (n_samples, 2)
-            Squared Euclidean distances; infinite if there is one set only.
+            Squared Euclidean distances, the nearest first; infinite if there is no second set.
         """
         return seen_label_sets(features, self.means_)[1]
 
 
 def mean_features(features: Any, Y: sp.csr_matrix) -> tuple[np.ndarray, sp.csr_matrix]:
-    """Mean features of every distinct label set, and these sets."""
+    """Mean features of every distinct label set, and the sets."""
     blocks: Iterable[np.ndarray] = [features] if isinstance(features, np.ndarray) else features
     rows, index = distinct_rows(Y)
     sums, start = np.empty(0), 0

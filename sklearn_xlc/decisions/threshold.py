@@ -1,4 +1,4 @@
-"""Labels above a threshold: given, or tuned on held-out samples."""
+"""Decision for labels above a threshold, given or tuned on held-out samples."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.decisions._base import Decision, ranked_candidates, set_sizes
 from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label, find_hits
 
-#: What turns a score into a probability, and back.
+#: Functions from a score to a probability, and back.
 _LINKS = {"sigmoid": (expit, logit), "exp": (np.exp, np.log)}
 
 
 class Threshold(Decision):
-    """Labels whose probability, or score, is above a threshold.
+    """Predict the labels with a probability, or score, above a threshold.
 
     Parameters
     ----------
     threshold : "auto", float or array-like of shape (n_labels,), default="auto"
-        Threshold, or one for each label, on the scale that `scale` names. "auto": tuned for
-        `criterion` on samples that are held out from training (`validation_fraction` of the
-        classifier). Where none are, as in `partial_fit`: a probability of 0.5; or, of labels that
-        share one probability, half the share of a label in a sample with the mean number of them.
+        Threshold, or one threshold per label, on the scale named by `scale`. "auto": tuned for
+        `criterion` on samples held out from training (`validation_fraction` of the classifier). If
+        none are held out, as in `partial_fit`: a probability of 0.5; with a softmax, where labels
+        share one probability, 0.5 divided by the mean number of labels of a sample.
     criterion : {"micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"}, \
             default="micro_f1"
-        What "auto" maximises, on the best labels of each sample.
+        Criterion that "auto" maximises over the best labels of each sample.
 
-        - "micro_f1", "macro_f1", "example_f1": F1 of all decisions together, mean F1 of the labels,
-          mean F1 of the samples; 0 where there is nothing to find and nothing is predicted.
+        - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
+          F1 of the labels, mean F1 of the samples. F1 is 0 if there is nothing to find and nothing
+          is predicted.
         - "subset_accuracy": share of the samples whose label set is right.
-        - "f1_at_k": at most `k` labels are predicted, the best ones above the threshold; harmonic
-          mean of their mean precision and mean recall. Precision is that of the labels predicted:
-          the one of :func:`~sklearn_xlc.metrics.f1_at_k` always divides by k, so that leaving a
-          label out never pays.
+        - "f1_at_k": harmonic mean of mean precision and mean recall, if at most `k` labels are
+          predicted, the best labels above the threshold. Precision counts the predicted labels
+          only; :func:`~sklearn_xlc.metrics.f1_at_k` always divides by k, so that predicting fewer
+          labels never pays.
     per_label : bool, default=False
-        Tune one threshold for each label, for "micro_f1" or "macro_f1". A label that no held-out
-        sample has takes the best threshold that all labels have in common, or more where that
-        keeps it from being predicted.
+        Tune one threshold per label, for "micro_f1" or "macro_f1". A label that no held-out sample
+        has gets the best threshold common to all labels, or a higher one that never predicts it.
     k : int, default=5
-        Most labels of a sample, for "f1_at_k" only.
+        Largest number of labels of a sample, for "f1_at_k" only.
     scale : {"probability", "score"}, default="probability"
-        What a given `threshold` is compared with: probabilities, as of `predict_proba`, or scores,
-        as of `decision_function`. Tuning knows no such difference.
+        Scale of a given `threshold`: probabilities as of `predict_proba`, or scores as of
+        `decision_function`. Unused if the threshold is tuned.
 
     Attributes
     ----------
     threshold_ : float or ndarray of shape (n_labels,)
-        Threshold in use as a probability; as a score, for a classifier without probabilities.
+        Threshold in use, as a probability; as a score if the classifier has no probabilities.
     cut_ : float or ndarray of shape (n_labels,)
-        Threshold in use as a score.
+        Threshold in use, as a score.
     n_labels_ : int
         Number of labels.
 
     See Also
     --------
-    TopK : A number of labels in place of a threshold.
+    TopK : Predicts a fixed number of labels.
     sklearn.model_selection.TunedThresholdClassifierCV : For binary classifiers only, as is
         :class:`~sklearn.model_selection.FixedThresholdClassifier`.
 
@@ -106,7 +106,7 @@ class Threshold(Decision):
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
-        """Held-out samples, to tune the threshold."""
+        """Samples to tune the threshold on: held-out ones, or none."""
         return "held" if self._is_tuned else None
 
     @property
@@ -115,7 +115,7 @@ class Threshold(Decision):
 
     @property
     def _most(self) -> int | None:
-        """Most labels of a sample."""
+        """Largest number of labels of a sample."""
         return self.k if self._is_tuned and self.criterion == "f1_at_k" else None
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
@@ -179,18 +179,18 @@ class Threshold(Decision):
         return self
 
     def _given(self) -> Any:
-        """Cut that the user gave, as a score."""
+        """Given threshold, as a score."""
         cut = np.asarray(self.threshold, dtype=np.float64)
         cut = cut if self.scale == "score" else _LINKS[str(self.link_)][1](cut)
         return float(cut) if cut.ndim == 0 else cut
 
     def _untuned(self, sizes: np.ndarray) -> float:
-        """Cut where nothing is held out."""
+        """Threshold if no samples are held out, as a score."""
         return float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
 
     @property
     def threshold_(self) -> Any:
-        """Threshold in use as a probability; as a score, where there are no probabilities."""
+        """Threshold in use, as a probability; as a score if there are no probabilities."""
         if self.link_ not in _LINKS:
             return self.cut_
         values = _LINKS[self.link_][0](self.cut_)

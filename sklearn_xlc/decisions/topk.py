@@ -1,4 +1,4 @@
-"""The same number of labels for every sample."""
+"""Decision for the same number of labels in every sample."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sklearn_xlc.decisions._base import Decision, check_at_most, ranked_candidat
 
 
 class TopK(Decision):
-    """The k best labels of every sample.
+    """Predict the k best labels of every sample.
 
     Parameters
     ----------
     k : int, default=None
-        Number of labels, at most as many as there are. None: the mean number of labels of the
-        training samples, rounded, and at least 1.
+        Number of labels to predict, at most the number of labels of y. None: the rounded mean
+        number of labels of the training samples, but at least 1.
 
     Attributes
     ----------
     k_ : int
         Number of labels in use.
     n_labels_ : int
-        Number of labels there are.
+        Number of labels.
 
     See Also
     --------
-    Threshold : With ``criterion="f1_at_k"`` at most k labels, of which some may be left out.
+    Threshold : With ``criterion="f1_at_k"`` predicts at most k labels.
 
     Examples
     --------

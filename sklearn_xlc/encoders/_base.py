@@ -1,4 +1,4 @@
-"""What an encoder says of itself: the samples it reads, its width, its learning rates."""
+"""Base class of encoders: the forms of X that they read, their width, their learning rates."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ FORMS = {
 
 
 class Encoder(nn.Module):
-    """Base of encoders that read more than dense rows, or that have learning rates of their own.
+    """Base class of encoders that read more than dense rows, or set learning rates of their own.
 
-    Any other `torch.nn.Module` is an encoder too: one of dense rows, whose width is seen on two
-    samples. An encoder may also have any of the attributes below without this base.
+    Any other `torch.nn.Module` is an encoder of dense rows too; its number of outputs is found by a
+    call on two samples. A module may also define any of the attributes and methods below without
+    this base class.
 
     Attributes
     ----------
     accepts : collection of {"dense", "csr", "text", "mapping"}, default=("dense",)
         Forms of X that the encoder reads.
 
-        - "dense", "csr": rows of numbers. An encoder that accepts both is given CSR where at most
-          a tenth of X is not zero, however X is stored.
-        - "text": one string a sample (list, Series or array).
-        - "mapping": equally long arrays by name (a dict, or the columns of a data frame).
+        - "dense", "csr": rows of numbers. An encoder that accepts both receives CSR if at most a
+          tenth of the entries of X are non-zero, however X is stored.
+        - "text": one string per sample (list, Series or array).
+        - "mapping": arrays of equal length by name (a dict, or the columns of a data frame).
     n_outputs : int
         Number of features.
 
@@ -44,7 +45,7 @@ class Encoder(nn.Module):
 
     Examples
     --------
-    An encoder of a day's number and a vector, whose embeddings learn slowly:
+    An encoder of a weekday and a vector; the embeddings of the weekdays have a low learning rate:
 
     >>> import numpy as np
     >>> import torch
@@ -75,30 +76,30 @@ class Encoder(nn.Module):
     n_outputs: int
 
     def collate(self, samples: Any) -> Any:
-        """Inputs of :meth:`forward` from the samples of a batch.
+        """Convert the samples of a batch to the inputs of :meth:`forward`.
 
         Parameters
         ----------
         samples : ndarray, CSR matrix, list of str, or dict of arrays
-            A few samples of X, in the form that is accepted.
+            Samples of a batch, in an accepted form.
 
         Returns
         -------
         inputs : object
-            Tensors, objects with a method ``to(device)``, or lists, tuples and dicts of such. By
-            default those of :func:`sklearn_xlc.batches.collate`.
+            A tensor, an object with a method ``to(device)``, or a list, tuple or dict of these. The
+            base class calls :func:`sklearn_xlc.batches.collate`.
         """
         return collate(samples)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Parameters with a learning rate or weight decay of their own.
+        """Return parameters with a learning rate or weight decay of their own.
 
         Returns
         -------
         groups : list of dict
-            Each has ``params``, an iterable of parameters of the encoder, and ``lr``,
-            ``weight_decay`` or both. The rate is the peak of the classifier's schedule. Parameters
-            that are in no group have the classifier's `learning_rate` and `weight_decay`.
+            Each group has ``params``, an iterable of parameters of the encoder, and ``lr``,
+            ``weight_decay`` or both. ``lr`` is the peak rate of the classifier's schedule.
+            Parameters outside all groups have the classifier's `learning_rate` and `weight_decay`.
         """
         return []
 
@@ -108,13 +109,13 @@ class Encoder(nn.Module):
 
 
 def accepted_forms(encoder: Any) -> tuple[str, ...]:
-    """Forms of X that an encoder reads, or that the encoders made by a function or class read.
+    """Return the forms of X that an encoder, or the encoders made by a function or class, read.
 
     Parameters
     ----------
     encoder : Module, class, function or functools.partial
-        A function says so by an attribute ``accepts``; without one it is taken to make encoders of
-        dense rows.
+        An encoder, or a function that makes one. Without an attribute ``accepts``, it reads dense
+        rows.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A multilayer perceptron whose first layer reads CSR rows."""
+"""Multilayer perceptron with a first layer that reads CSR rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _SparseLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
         by_column = ctx.rows.transpose
-        # d(rows @ W)/dW = rows' @ grad: one bag a column, summing the samples that hold it.
+        # d(rows @ W)/dW = rows' @ grad: one bag per column sums the samples that hold it.
         grad = F.embedding_bag(
             by_column.indices,
             grad_outputs[0].contiguous(),
@@ -47,10 +47,10 @@ class _SparseLinear(torch.autograd.Function):
 
 
 class InputLinear(nn.Module):
-    """Linear layer whose input is dense or :class:`~sklearn_xlc.batches.SparseRows`.
+    """Linear layer for inputs that are dense or :class:`~sklearn_xlc.batches.SparseRows`.
 
-    The weight is stored as (n_features, n_outputs), one row a column of X, so that a sparse
-    batch reads and updates only the rows of the columns it holds.
+    The weight has one row per column of X, so that a sparse batch reads and updates only the rows
+    of columns that occur in it.
 
     Parameters
     ----------
@@ -79,23 +79,23 @@ class InputLinear(nn.Module):
 
 
 class MLPEncoder(Encoder):
-    """Multilayer perceptron that reads CSR rows without densifying them.
+    """Multilayer perceptron that reads CSR rows without making them dense.
 
-    Each layer is linear, layer normalisation, ReLU, dropout. Layer normalisation works on one
-    sample at a time, so it composes with sample weights; with the row-wise Adagrad of the input
-    layer it was worth more than any added width (see the documentation of the engine).
+    Each layer consists of a linear map, layer normalisation, ReLU and dropout. Layer normalisation
+    works on one sample at a time, so it composes with sample weights; with row-wise Adagrad in the
+    input layer it improved quality more than any added width.
 
     Parameters
     ----------
     n_features : int
         Number of columns of X.
     hidden_layer_sizes : sequence of int, default=(1024,)
-        Widths of the hidden layers, at least one; the last is the number of features handed to
-        the head.
+        Widths of the hidden layers, at least one; the last is the number of features that the head
+        receives.
     dropout : float, default=0.0
-        Share of the features dropped while training.
+        Fraction of the features that training drops.
     sparse : bool, default=True
-        Whether batches will be sparse, so that the input layer's gradient is too.
+        Whether batches are sparse, so that the gradient of the input layer is sparse too.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class MLPEncoder(Encoder):
         self.n_outputs, self.sparse = width, sparse
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """The input layer's table, where batches are sparse."""
+        """Weight of the input layer, if batches are sparse."""
         return [self.input.weight] if self.sparse else []
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:

@@ -1,4 +1,4 @@
-"""An encoder of strings: hashed words and phrases, no vectorizer."""
+"""Encoder of strings by hashed words and phrases, without a vectorizer."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ def words(text: str) -> list[str]:
 
 
 class TextEncoder(MLPEncoder):
-    """Multilayer perceptron over hashed tokens: strings in, without a vectorizer.
+    """Multilayer perceptron over hashed tokens, which reads strings without a vectorizer.
 
-    The tokens of a text, and phrases of several, are hashed to the rows of a table, whose weighted
-    sum is the first hidden layer. A token counts ``1 + log(occurrences)``, and the weights of a
-    text have norm one. There is no vocabulary: nothing is learnt from the texts before training,
-    and `partial_fit` takes texts with new words. Pass the class, or a `functools.partial` of it, as
-    `encoder`, so that its weights are drawn under the `random_state` of the classifier.
+    The tokens of a text, and phrases of several tokens, are hashed to rows of a table; the weighted
+    sum of these rows enters the first hidden layer. The weight of a token is
+    ``1 + log(occurrences)``, scaled so that the weights of a text have norm one. There is no
+    vocabulary: nothing is learnt from the texts before training, and `partial_fit` takes texts with
+    new words. Pass the class, or a `functools.partial` of it, as `encoder`; the classifier then
+    draws the weights with its `random_state`.
 
     Parameters
     ----------
     n_buckets : int, default=2**18
-        Rows of the table. Tokens that share a row cannot be told apart.
+        Number of rows of the table. Tokens that share a row are not distinguished.
     hidden_layer_sizes : sequence of int, default=(256,)
         Widths of the hidden layers, at least one.
     dropout : float, default=0.5
-        Share of the features dropped while training.
+        Fraction of the features that training drops.
     ngram_range : pair of int, default=(1, 1)
-        Least and largest number of tokens of a phrase; ``(1, 2)`` adds pairs of neighbours.
+        Smallest and largest number of tokens of a phrase; ``(1, 2)`` adds pairs of adjacent tokens.
     tokenizer : callable, default=None
-        Turns a text into a list of tokens (str). None: words in lower case. A classifier that is
-        to be saved needs a function that can be pickled.
+        Turns a text into a list of tokens (str). None: words in lower case. To save the classifier,
+        use a function that can be pickled.
 
     Attributes
     ----------
@@ -96,7 +97,7 @@ class TextEncoder(MLPEncoder):
         return SparseRows.from_csr(unit_rows(counts).astype(dtype))
 
     def _buckets(self, text: str) -> list[int]:
-        """Row of the table of each token and phrase of a text."""
+        """Table row of each token and phrase of a text."""
         tokens = list(self.tokenizer(text))
         least, largest = self.ngram_range
         phrases = tokens if least == 1 else []

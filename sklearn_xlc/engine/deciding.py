@@ -257,7 +257,7 @@ class HeadLayer:
         self.is_simplex = getattr(head, "is_simplex", False)
 
     def products(self, features: np.ndarray) -> np.ndarray:
-        """Products of features with the weights, without biases."""
+        """Multiply features with the weights, without biases."""
         head = self._head
         like = next(head.parameters(), torch.zeros(()))
         with torch.inference_mode():

@@ -24,7 +24,7 @@ from sklearn_xlc.engine.validation import validate_X
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import DTYPES, numpy_dtype
 
-#: Rows of a batch in prediction.
+#: Samples per batch in prediction.
 PREDICT_BATCH = 512
 
 

@@ -27,7 +27,7 @@ from sklearn_xlc.heads.losses import LOSSES
 
 #: Up to this many labels one output per label is as fast as the heads that avoid it.
 FLAT_LIMIT = 1000
-#: Algorithms that need exactly one label a row.
+#: Algorithms that need exactly one label per sample.
 _MULTI_CLASS_ONLY = ("product", "sampling")
 _HEADS: dict[str, type[Head]] = {
     "flat": FlatHead,

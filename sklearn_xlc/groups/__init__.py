@@ -1,10 +1,9 @@
-"""Groups of samples: from ids or a membership matrix, and values that belong to groups.
+"""Groups of samples, from ids or a membership matrix.
 
-:func:`check_groups` is the only way in: it turns ids, a membership matrix or None into
-:class:`Groups`, the samples of one group after those of another. All rooms share this form:
-:class:`~sklearn_xlc.aggregation.Aggregation` adds the labels of the groups; a network reads X
-gathered group by group, so that :class:`~sklearn_xlc.batches.Rows` and
-:class:`~sklearn_xlc.batches.Bags` need the pointers alone.
+:func:`check_groups` turns ids, a membership matrix or None into :class:`Groups`, a list of samples
+sorted by group. The whole package uses this form: :class:`~sklearn_xlc.aggregation.Aggregation`
+adds the labels of the groups; a network reads X sorted by group, so that
+:class:`~sklearn_xlc.batches.Rows` and :class:`~sklearn_xlc.batches.Bags` need only the pointers.
 """
 
 from sklearn_xlc.groups._groups import Groups, check_groups

@@ -13,12 +13,12 @@ from sklearn_xlc.groups._groups import Groups
 
 
 def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
-    """Indicator of a y that counts labels, and the counts; any other y unchanged, and None.
+    """Split a y of label counts into indicator and counts; return any other y with None.
 
     Raises
     ------
     ValueError
-        If y holds numbers above one, and also negative or fractional ones.
+        If y holds numbers above one, and also negative or fractional numbers.
     """
     if y is None or not is_indicator(y):
         return y, None
@@ -31,7 +31,7 @@ def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
 
 
 def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
-    """Raise if a label occurs in a group more often than the group has samples."""
+    """Raise ValueError if a group has more of a label than samples."""
     wrong = np.flatnonzero(counts.data > _sizes(counts, groups))
     if len(wrong):
         group, label = row_of(counts, wrong[0]), counts.indices[wrong[0]]
@@ -45,7 +45,7 @@ def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
 
 
 def cap_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
-    """Counts limited to the number of samples of the group."""
+    """Limit counts to the number of samples of the group."""
     data = np.minimum(counts.data, _sizes(counts, groups))
     return sp.csr_matrix((data, counts.indices, counts.indptr), shape=counts.shape)
 

@@ -1,4 +1,4 @@
-"""Groups of samples: ids or a membership matrix in, samples of each group out."""
+"""Groups of samples, built from ids or a membership matrix."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sklearn_xlc._csr import IntArray, joined_ranges
 
 @dataclass(frozen=True)
 class Groups:
-    """Samples of group 0, then of group 1, and so on, in CSR form.
+    """Samples sorted by group, in CSR form.
 
     Build it with :func:`check_groups`.
 
     Parameters
     ----------
     samples : ndarray of shape (n_memberships,) and dtype int64
-        Row numbers of X, ascending within a group.
+        Row numbers of X, sorted within each group.
     indptr : ndarray of shape (n_groups + 1,) and dtype int64
         Group j owns ``samples[indptr[j]:indptr[j + 1]]``.
     group_of : ndarray of shape (n_samples,) or None
@@ -66,18 +66,18 @@ class Groups:
         return sp.csc_array(parts, shape=(self.n_samples, len(self))).tocsr()
 
     def take(self, index: npt.NDArray[Any] | slice) -> Groups:
-        """Some groups, in the order of `index`, of the same samples."""
+        """Select groups, in the order of `index`, of the same samples."""
         sizes = self.sizes[index]
         samples = self.samples[joined_ranges(self.indptr[:-1][index], sizes)]
         return Groups(samples, np.concatenate([[0], np.cumsum(sizes)]), None, self.n_samples)
 
     def gather(self, X: Any) -> Any:
-        """Samples of X group by group; X itself if they are in this order already."""
+        """Sort the samples of X by group; return X itself if it is sorted already."""
         in_order = len(self.samples) == self.n_samples and (np.diff(self.samples) == 1).all()
         return X if in_order else X[self.samples]
 
     def is_per_sample(self, n_values: int, name: str) -> bool:
-        """Whether `n_values` values belong to samples rather than to groups; raises if neither."""
+        """Whether there is a value for each sample, rather than each group; raise if neither."""
         if self.group_of is not None and n_values == self.n_samples:
             return True
         if n_values == len(self):
@@ -88,13 +88,13 @@ class Groups:
         )
 
     def per_group(self, values: Any, name: str) -> Any:
-        """One value of each group, from values of the groups or of their samples.
+        """Return one value per group, from values of the groups or of their samples.
 
         Parameters
         ----------
         values : ndarray of shape (n,), or CSR matrix of n rows, canonical
-            As many as there are samples, each with the value of its group, or as many as there are
-            groups; the former is meant where both numbers are equal.
+            One value per sample, equal within each group, or one value per group. If there are as
+            many groups as samples, the first form is meant.
         name : str
             Name of `values` in messages.
 
@@ -106,7 +106,7 @@ class Groups:
         Raises
         ------
         ValueError
-            If the length is wrong, or samples of one group have different values.
+            If the number of values is wrong, or samples of one group have different values.
         """
         if not self.is_per_sample(values.shape[0], name):
             return values
@@ -131,22 +131,22 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
     ----------
     groups : array-like of shape (n_samples,), {array-like, sparse matrix} of shape \
             (n_samples, n_groups), Groups, or None
-        Ids of any one type, a 0/1 membership matrix, or None where every sample is its own group.
+        Ids of a single type, a 0/1 membership matrix, or None: every sample is a group.
     n_samples : int
         Number of samples.
     allow_empty : bool, default=True
-        Whether a column of a membership matrix may be a group without samples.
+        Whether to allow groups without samples (columns of zeros in a membership matrix).
 
     Returns
     -------
     Groups
-        Groups in the order of the sorted ids, or of the columns of the matrix.
+        Groups, in the order of the sorted ids or of the matrix columns.
 
     Raises
     ------
     ValueError
-        If the length is wrong, ids are missing or do not sort, the matrix is not an indicator, or a
-        group is empty where it must not be.
+        If the number of samples is wrong, ids are missing or cannot be sorted, the matrix is not an
+        indicator, or a group is empty and `allow_empty` is False.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
 
 
 def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
-    """Mask of the samples whose value is not the one of their group."""
+    """Mask of the samples with a value different from that of their group."""
     if not sp.issparse(values):
         return np.asarray(values != of_group[group_of])
     n_entries = np.diff(values.indptr)

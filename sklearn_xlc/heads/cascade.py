@@ -85,7 +85,7 @@ class CascadeHead(Head):
         self.first = nn.Linear(n_features, self.n_nodes[0])
         nn.init.normal_(self.first.weight, std=n_features**-0.5 / 2)
         nn.init.zeros_(self.first.bias)
-        # One row a parent: its children's embeddings, each followed by the child's bias.
+        # One row per parent: its children's embeddings, each followed by the child's bias.
         later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
         self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
         self.tables = nn.ParameterList(

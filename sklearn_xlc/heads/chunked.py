@@ -12,7 +12,7 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
 
-#: Labels a chunk: a batch of 256 logits in float32 then stays within the second-level cache.
+#: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096
 
 
@@ -201,7 +201,7 @@ def _pointwise(
     values = targets.values_like(inputs)
     for chunk, found in positives_by_chunk(head.chunks(), targets, values, weights[targets.rows]):
         logits = head.logits(inputs, chunk)
-        # All labels as negatives, then what the positives differ by.
+        # All labels as negatives first, then the difference that the positives make.
         loss += weights @ criterion.negative(logits).sum(1)
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess

@@ -14,7 +14,7 @@ from sklearn_xlc.codes import MixedRadix
 from sklearn_xlc.heads._base import Head, Update, row_weights
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
-#: Candidates a group and row at which the search for the k best of a mixture stops doubling.
+#: Candidates per group and sample at which the search for the k best of a mixture stops doubling.
 MAX_CANDIDATES = 4096
 
 

@@ -70,10 +70,10 @@ class SamplingHead(Head):
         self.length, self.n_heads = length, -(-n_labels // length)
         self.n_sampled_heads = n_sampled_heads
         self.margin, self.scale, self.correction = margin, scale, correction
-        # One row a sub-head, so that a step gathers and updates whole sub-heads.
+        # One row per sub-head, so that a step gathers and updates whole sub-heads.
         self.weight = nn.Parameter(torch.empty(self.n_heads, length * n_features))
         nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
-        # Mean number of labels a row holds in each sub-head, set by `set_prior`.
+        # Mean number of labels per sample in each sub-head, set by `set_prior`.
         self.register_buffer("head_frequency", torch.zeros(self.n_heads))
 
     @classmethod

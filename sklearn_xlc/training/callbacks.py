@@ -18,17 +18,17 @@ from sklearn_xlc.training.devices import numpy_dtype
 
 
 def copied(callbacks: Any) -> list[Any]:
-    """Deep copies of the user's callbacks.
+    """Return deep copies of the user's callbacks.
 
     Parameters
     ----------
     callbacks : list of skorch callbacks or of (name, callback) pairs, or None
-        Callbacks as the user gave them.
+        Callbacks given by the user.
 
     Returns
     -------
     list
-        One copy an entry.
+        One copy per entry.
 
     Raises
     ------
@@ -46,14 +46,14 @@ def copied(callbacks: Any) -> list[Any]:
 
 
 class CosineSchedule(Callback):
-    """Linear warm-up, then a half cosine down to zero, set before every step.
+    """Learning rate per step: linear warm-up, then a half cosine down to zero.
 
     Parameters
     ----------
     n_steps : int
-        Steps of the whole training.
+        Number of steps of the whole training.
     warmup : float, default=0.05
-        Share of the steps that warm up.
+        Fraction of the steps that warm up.
     """
 
     def __init__(self, n_steps: int, warmup: float = 0.05) -> None:
@@ -94,7 +94,7 @@ class WeightAveraging(Callback):
         "swa" averages the weights at the ends of the epochs of the last quarter; "ema" keeps an
         exponential moving average over steps.
     max_epochs : int
-        Epochs of the whole training.
+        Number of epochs of the whole training.
     decay : float, default=0.99
         Decay of the moving average.
     """
@@ -140,11 +140,11 @@ class WeightAveraging(Callback):
 
 
 class CollapseMonitor(Callback):
-    """Record the measures of neural collapse after every epoch.
+    """Record measures of neural collapse after every epoch.
 
     The history of the net receives ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3`` and ``ncm_2``,
-    ``ncm_3``, ... for every number of labels that samples have. ``nc2_weights`` and ``nc3`` are
-    NaN but for :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. The samples are not saved with a
+    ``ncm_3``, ... for every number of labels that samples have. ``nc2_weights`` and ``nc3`` are NaN
+    except for :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. The samples are not saved with a
     model.
 
     Parameters
@@ -156,7 +156,7 @@ class CollapseMonitor(Callback):
 
     See Also
     --------
-    sklearn_xlc.plotting.NeuralCollapseDisplay : Draws what was recorded.
+    sklearn_xlc.plotting.NeuralCollapseDisplay : Plots the recorded measures.
     sklearn_xlc.metrics.neural_collapse : The measures.
 
     Examples

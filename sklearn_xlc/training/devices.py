@@ -21,7 +21,7 @@ def numpy_dtype(module: nn.Module) -> np.dtype:
 
 
 def resolve_device(device: Any) -> str:
-    """Name of the device to use now; a missing GPU is warned of and replaced by the CPU.
+    """Name of the device to use; without the requested GPU, warn and use the CPU.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def resolve_device(device: Any) -> str:
 
 @contextlib.contextmanager
 def seeded(rng: np.random.RandomState) -> Iterator[None]:
-    """Seed torch for a block; the caller's generator is restored after it."""
+    """Seed torch within a block, and restore the caller's generator after it."""
     with torch.random.fork_rng():
         torch.manual_seed(rng.randint(2**31 - 1))
         yield

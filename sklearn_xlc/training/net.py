@@ -26,7 +26,7 @@ class EncoderHead(nn.Module):
     encoder : Module
         Maps a batch of inputs to features of shape (n_samples, n_features).
     head : Head
-        Owns the output space.
+        Computes loss, scores and best labels from features.
     """
 
     def __init__(self, encoder: nn.Module, head: Head) -> None:
@@ -34,7 +34,7 @@ class EncoderHead(nn.Module):
         self.encoder, self.head = encoder, head
 
     def forward(self, inputs: Any) -> Any:
-        """Features of the inputs; of bags, those of their instances, beside them."""
+        """Features of the inputs; bags are returned with the features of their instances."""
         if isinstance(inputs, Bags):
             return replace(inputs, features=self.encoder(inputs.instances))
         return self.encoder(inputs)
@@ -43,19 +43,20 @@ class EncoderHead(nn.Module):
 class XLCNet(NeuralNet):
     """Net of skorch that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
 
-    A classifier builds one in `fit` and keeps it as ``net_``. Loops, callbacks, history and
-    checkpoints are skorch's; the net brings its own batches, optimiser and training step.
+    A classifier builds a net in `fit` and keeps it as ``net_``. skorch provides the training loop,
+    callbacks, history and checkpoints; this class provides batches, optimiser and training step.
 
     Parameters
     ----------
     module : EncoderHead
-        Module to train, in place: skorch makes no copy of it.
+        Module to train in place; skorch makes no copy of it.
     rng : numpy Generator
-        Order of the training samples.
+        Generator that draws the order of the training samples.
     validation : Rows, default=None
         Samples held out for ``valid_loss``.
     precision : {"float32", "bfloat16"}, default="float32"
-        "bfloat16" runs the encoder under autocast; the head has a precision of its own.
+        Precision of the encoder; "bfloat16" runs it under autocast. The head has a precision of its
+        own.
     optimizer_rule : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Update rule of each kind of parameter, see
         :data:`~sklearn_xlc.training.optimizer.RULES`.
@@ -68,9 +69,9 @@ class XLCNet(NeuralNet):
     module_ : EncoderHead
         The module.
     optimizer_ : RowOptimizer
-        Optimiser, whose groups hold their peak rates as ``peak_lr``.
+        Optimiser; its groups store their peak rates as ``peak_lr``.
     history : skorch.history.History
-        A row for each epoch, with ``train_loss`` and, given `validation`, ``valid_loss``.
+        One row per epoch, with ``train_loss`` and, given `validation`, ``valid_loss``.
 
     Examples
     --------
@@ -119,7 +120,7 @@ class XLCNet(NeuralNet):
         return self
 
     def partial_fit(self, X: Rows, y: Any = None, classes: Any = None, **fit_params: Any) -> XLCNet:
-        """Train. Unlike in skorch an interrupt is raised, unless it is that of early stopping."""
+        """Train; unlike in skorch, an interrupt by the user is raised."""
         if not self.initialized_:
             self.initialize()
         self.notify("on_train_begin", X=X, y=y)
@@ -147,7 +148,7 @@ class XLCNet(NeuralNet):
         return super().fit_loop(X, y, epochs=remaining, **kwargs)
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
-        """Begin an epoch; raise if the last one diverged."""
+        """Begin an epoch; raise if the last loss is not finite."""
         self.check_loss()
         super().on_epoch_begin(net, **kwargs)
 

@@ -1,4 +1,4 @@
-"""One optimiser for dense parameters, row-sparse parameters and heads that update themselves."""
+"""Optimiser for dense parameters, row-sparse parameters and heads that update themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-#: What each choice of `optimizer` does to all parameters but a sparse input layer, and to that.
+#: Update rules by `optimizer`: of all parameters but a sparse input layer, and of this layer.
 RULES = {
     "adam": ("adam", "adam"),
     "mixed": ("adam", "adagrad"),
@@ -21,9 +21,9 @@ RULES = {
 class RowOptimizer(torch.optim.Optimizer):
     """Adam, row-wise Adagrad or SGD, on whole parameters or on some of their rows.
 
-    Row-wise Adagrad keeps one accumulator a row (the running sum of its mean squared gradient), so
-    a table of embeddings costs no second copy. Adam on rows is lazy: rows without a gradient keep
-    their moments.
+    Row-wise Adagrad keeps one accumulator per row (the running sum of its mean squared gradient),
+    so the state of a table of embeddings is small. Adam on rows is lazy: rows without a gradient
+    keep their moments.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class RowOptimizer(torch.optim.Optimizer):
     betas : pair of float, default=(0.9, 0.999)
         Decay of Adam's moments.
     eps : float, default=1e-8
-        Added to the root of the second moment.
+        Constant added to the root of the second moment.
     weight_decay : float, default=0.0
         Decoupled weight decay, on the rows that are updated.
     """
@@ -61,7 +61,7 @@ class RowOptimizer(torch.optim.Optimizer):
         self._index_groups()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over a loaded state, whose groups are new dictionaries."""
+        """Restore a loaded state, which has new group dictionaries."""
         super().__setstate__(state)
         self._index_groups()
 
@@ -88,7 +88,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def update(self, parameter: nn.Parameter, rows: slice, gradient: Tensor) -> None:
-        """Take the step of ``parameter[rows]`` now: the hook a fused head is given."""
+        """Update ``parameter[rows]`` immediately; fused heads call this during the loss."""
         self._update_rows(self._group_of[parameter], parameter, rows, gradient)
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Update rule, learning rate and weight decay of every parameter of an encoder and a head."""
+"""Update rule, learning rate and weight decay for every parameter of encoder and head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INPUT_RATE = 50.0
 
 
 def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> list[dict]:
-    """Groups for :class:`~sklearn_xlc.training.RowOptimizer`.
+    """Build parameter groups for :class:`~sklearn_xlc.training.RowOptimizer`.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> 
     Returns
     -------
     list of dict
-        Every parameter once; no group is empty.
+        Groups that hold every parameter once; no group is empty.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> 
 
 
 def _own_options(encoder: nn.Module) -> dict[nn.Parameter, dict[str, float]]:
-    """Learning rate and weight decay that an encoder asks for, by parameter."""
+    """Learning rate and weight decay that an encoder sets, by parameter."""
     parameters, own = set(encoder.parameters()), {}
     for group in getattr(encoder, "parameter_groups", list)():
         options = {name: value for name, value in group.items() if name != "params"}
