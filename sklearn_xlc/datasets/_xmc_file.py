@@ -19,6 +19,9 @@ from sklearn_xlc._csr import canonical, row_blocks
 
 # Rows formatted at a time by the writer: bounds the strings alive at once.
 _BLOCK_ROWS = 4096
+# Bytes of the longest line: room for a sample with a million features. Without it a small
+# compressed file could fill the memory with one line.
+_MAX_LINE = 2**24
 _GZIP_MAGIC = b"\x1f\x8b"
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -55,8 +58,8 @@ def load_xmc_file(
     ValueError
         If the file breaks the format: header missing or wrong, an id that is not a whole number or
         out of the header's range, a value that is not a finite number, a label or feature given
-        twice in a row, more or fewer rows than the header announces. The message names the file,
-        the line (the header is line 1) and the fault.
+        twice in a row, a line longer than 16 MiB, more or fewer rows than the header announces. The
+        message names the file, the line (the header is line 1) and the fault.
 
     See Also
     --------
@@ -88,11 +91,11 @@ def load_xmc_file(
     line_number = 1
     try:
         with _open_to_read(path) as file:
-            parser = _RowParser(*_parse_header(file.readline()), dtype)
-            for line in file:
-                line_number += 1
-                parser.add(line)
+            parser = _RowParser(*_parse_header(_read_line(file)), dtype)
             line_number += 1
+            while line := _read_line(file):
+                parser.add(line)
+                line_number += 1
             parser.check_complete()
     except (_FormatError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}, line {line_number}: {error}") from error
@@ -254,6 +257,14 @@ def _csr(
     return matrix
 
 
+def _read_line(file: Any) -> bytes:
+    """Next line, empty at the end of the file."""
+    line: bytes = file.readline(_MAX_LINE + 1)
+    if len(line) > _MAX_LINE:
+        raise _FormatError(f"the line is longer than {_MAX_LINE} bytes, the most that is read")
+    return line
+
+
 def _parse_header(line: bytes) -> tuple[int, int, int]:
     """The three counts of the first line."""
     texts = line.split()
@@ -262,9 +273,11 @@ def _parse_header(line: bytes) -> tuple[int, int, int]:
             "the header must be three whole numbers 'n_samples n_features n_labels', "
             f"got {_show(line.strip())}"
         )
-    n_samples, n_features, n_labels = counts = tuple(map(int, texts))
-    if max(counts) > np.iinfo(np.int64).max:
-        raise _FormatError(f"the header's count {max(counts)} does not fit 64 bits")
+    longest = max(texts, key=len)
+    # Many digits first: Python refuses to convert thousands of them.
+    if len(longest) > 19 or max(map(int, texts)) > np.iinfo(np.int64).max:
+        raise _FormatError(f"the header's count {_show(longest)} does not fit 64 bits")
+    n_samples, n_features, n_labels = map(int, texts)
     return n_samples, n_features, n_labels
 
 
@@ -286,7 +299,10 @@ def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
         ids = list(map(int, texts))
     except ValueError:
         unread = next(text for text in texts if not _converts(int, text))
-        raise _FormatError(f"{kind} id {_show(unread)} is not a whole number") from None
+        # Python refuses to convert thousands of digits.
+        fault = f"is out of range, the header announces {n_ids} {kind}s"
+        fault = fault if unread.isdigit() else "is not a whole number"
+        raise _FormatError(f"{kind} id {_show(unread)} {fault}") from None
     if ids:
         if min(ids) < 0 or max(ids) >= n_ids:
             bad = next(i for i in ids if not 0 <= i < n_ids)
@@ -295,7 +311,8 @@ def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
                 f"counted from 0"
             )
         if len(set(ids)) < len(ids):
-            bad = next(i for number, i in enumerate(ids) if i in ids[:number])
+            seen: set[int] = set()
+            bad = next(i for i in ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
             raise _FormatError(f"{kind} id {bad} occurs twice in the row")
     return ids
 

@@ -3,6 +3,7 @@
 import gzip
 import os
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -133,6 +134,8 @@ MALFORMED = {
     "header missing": ("0,1 1:0.5\n", 1, "header must be three whole numbers"),
     "negative header": ("1 -3 2\n", 1, "header must be three whole numbers"),
     "huge header": ("1 1 99999999999999999999\n", 1, "does not fit 64 bits"),
+    "header of many digits": (f"1 {'1' * 5000} 1\n", 1, "'1111.*' does not fit 64 bits"),
+    "label of many digits": (f"1 3 2\n{'1' * 5000} 0:1\n", 2, "label id '111.* is out of range"),
     "label too large": ("1 3 2\n2 0:1\n", 2, "label id 2 is out of range.*announces 2 labels"),
     "label negative": ("1 3 2\n-1 0:1\n", 2, "label id -1 is out of range"),
     "label no number": ("2 3 2\n0 0:1\nx 0:1\n", 3, "label id 'x' is not a whole number"),
@@ -166,6 +169,35 @@ def test_malformed_file_is_refused_with_its_line(tmp_path, text, line, fault, pa
     text = text.encode() if isinstance(text, str) else text
     path = write(tmp_path, gzip.compress(text) if packed else text, "some.txt")
     with pytest.raises(ValueError, match=rf"some\.txt, line {line}: .*{fault}"):
+        load_xmc_file(path)
+
+
+@pytest.mark.parametrize("line", [1, 2, 3])
+def test_a_small_file_cannot_fill_the_memory(tmp_path, line):
+    """A line of blanks that compresses to nothing; the reader stops at 16 MiB of it."""
+    text = b"".join([b"2 3 2\n", b"0 1:1\n"][: line - 1]) + b" " * 2**25
+    path = write(tmp_path, gzip.compress(text), "bomb.gz")
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=rf"bomb\.gz, line {line}: the line is longer than 16777216"
+    ):
+        load_xmc_file(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**26
+
+
+def test_a_long_sample_is_read(tmp_path):
+    features = " ".join(f"{i}:1" for i in range(200_000))
+    X, _ = load_xmc_file(write(tmp_path, f"1 200000 2\n0 {features}\n"))
+    assert X.nnz == 200_000
+
+
+def test_duplicates_in_a_long_sample_are_found_at_once(tmp_path):
+    """Seconds, where comparing every id with all before it would take minutes."""
+    features = " ".join(f"{i}:1" for i in [*range(200_000), 199_999])
+    path = write(tmp_path, f"1 200000 2\n0 {features}\n")
+    with pytest.raises(ValueError, match="line 2: feature id 199999 occurs twice"):
         load_xmc_file(path)
 
 

@@ -37,7 +37,7 @@ class BusemannHead(ChunkedHead):
 
     def inputs(self, features):
         tangent = self.projection(features)  # exponential map at the origin
-        norm = tangent.norm(dim=1, keepdim=True).clamp(1e-6, 10.0)
+        norm = tangent.norm(dim=1, keepdim=True).clamp(1e-6, 6.0)
         return (norm / 2).tanh() * F.normalize(tangent)
 
     def logits(self, inputs, chunk):
