@@ -101,12 +101,17 @@ def output_width(encoder: nn.Module, rows: Rows) -> int:
 
 def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
     """Weighted share of the samples that hold each label, of shape (n_labels,)."""
-    weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    weight = _weights(Y, sample_weight)
     share = Y.T.astype(np.float64) @ (weight / weight.sum())
     return torch.from_numpy(np.maximum(share, RARE))
 
 
 def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
     """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
-    weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    weight = _weights(Y, sample_weight)
     return torch.from_numpy(Y.T.astype(np.float64) @ weight), float(weight.sum())
+
+
+def _weights(Y: Any, sample_weight: np.ndarray | None) -> np.ndarray:
+    """Weights in float64, whatever the type of X: sums over many samples stay exact."""
+    return np.ones(Y.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)

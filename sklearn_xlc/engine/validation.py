@@ -109,16 +109,19 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
     """Form of X: "rows", "text" or "mapping". A data frame is a mapping if `accepts` has it."""
     if sp.issparse(X):  # one of them is a dict
         return "rows"
+    if isinstance(X, str):
+        raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
-    if _is_text(X):
+    is_empty = hasattr(X, "__len__") and not len(X)
+    if _is_text(X) or (is_empty and "text" in accepts):
         return "text"
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
 
 
 def _is_text(X: Any) -> bool:
     """Whether X is one-dimensional and holds a string."""
-    if isinstance(X, str) or getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
+    if getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
         return False
     if isinstance(getattr(X, "dtype", None), np.dtype) and X.dtype.kind in "biufcSmMV":
         return False

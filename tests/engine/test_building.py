@@ -14,6 +14,7 @@ from sklearn_xlc.engine.building import (
     default_encoder,
     frequency,
     inputs_for,
+    label_counts,
     output_width,
     reads_sparse,
     user_encoder,
@@ -76,6 +77,13 @@ def test_frequency():
     np.testing.assert_allclose(frequency(Y, None), [0.75, 0.5, 1e-6], rtol=1e-6)
     weight = np.array([1.0, 0.0, 3.0, 0.0])
     np.testing.assert_allclose(frequency(Y, weight), [0.25, 0.75, 1e-6], rtol=1e-6)
+
+
+def test_equal_weights_are_no_weights_bit_by_bit():
+    Y = sp.csr_matrix(np.eye(7, dtype=np.float32))
+    ones = np.ones(7, dtype=np.float32)
+    assert torch.equal(frequency(Y, ones), frequency(Y, None))
+    assert torch.equal(label_counts(Y, ones)[0], label_counts(Y, None)[0])
 
 
 def test_output_width():
