@@ -116,12 +116,13 @@ class DecisionMixin:
         self, decision: Decision, samples: Rows
     ) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
         """Scores or features of samples, their labels, and further keyword arguments."""
-        n_labels = len(self.classes_)
-        if decision.reads == "scores":
-            samples = self._subsample(samples, n_labels)
-        elif decision.reads == "features" and not decision.in_blocks:
+        if decision.reads == "ranked":
+            samples = self._subsample(samples, self._n_candidates(decision))
+        elif decision.reads == "scores":
+            samples = self._subsample(samples, len(self.classes_))
+        elif not decision.in_blocks:
             width = self._head_width(self.net_.module_.head)
-            samples = self._subsample(samples, max(n_labels, width))
+            samples = self._subsample(samples, max(len(self.classes_), width), labelled=True)
         blocks = self._blocks(decision, samples)
         Y = self._labels_of(samples)
         if decision.reads == "features":
@@ -138,14 +139,21 @@ class DecisionMixin:
             with torch.inference_mode():
                 yield self._decision_inputs(decision, features, decision.reads, fitted=False)
 
-    def _subsample(self, samples: Rows, width: int) -> Rows:
-        """Evenly spaced samples with labels: as many rows of `width` as fit into `memory_limit`."""
+    def _subsample(self, samples: Rows, width: int, labelled: bool = False) -> Rows:
+        """Evenly spaced samples, or those with labels: as many as fit into `memory_limit`."""
         n_rows = max(1, self.memory_limit // (16 * width))
         if n_rows >= len(samples):
             return samples
-        labelled = np.flatnonzero(np.diff(samples.Y.indptr))
-        n_rows = min(n_rows, len(labelled))
-        return samples.take(labelled[np.linspace(0, len(labelled) - 1, n_rows).astype(np.int64)])
+        pool = np.arange(len(samples))
+        if labelled and samples.Y.nnz:
+            pool = np.flatnonzero(np.diff(samples.Y.indptr))
+        n_rows = min(n_rows, len(pool))
+        return samples.take(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
+
+    def _n_candidates(self, decision: Decision) -> int:
+        """Number of labels of a sample that a decision is given, at first."""
+        n_labels = len(self.classes_)
+        return min(n_labels, decision.n_candidates(n_labels) or 2 * self._typical_size)
 
     def _labels_of(self, samples: Rows) -> sp.csr_matrix:
         """Indicator of the samples' labels, whose columns are label ids."""
@@ -174,8 +182,7 @@ class DecisionMixin:
             scores = head.scores(features)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
             return code.by_label(scores.cpu().numpy()), {}
-        n_labels = len(self.classes_)
-        k = min(n_labels, decision.n_candidates(n_labels) or 2 * self._typical_size)
+        n_labels, k = len(self.classes_), self._n_candidates(decision)
         ranked, labels = self._ranked(head, features, k)
         while fitted and k < n_labels and decision.needs_more(ranked):
             k = min(n_labels, 2 * k)
@@ -264,7 +271,7 @@ class HeadLayer:
             inputs = torch.from_numpy(features).to(like.device)
             products = (
                 head.products(inputs)
-                if hasattr(head, "products")
+                if hasattr(type(head), "products")
                 else inputs @ head.classifier(inputs).T
             )
         return self._code.by_label(products.cpu().numpy())
@@ -279,12 +286,12 @@ class HeadLayer:
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:
     """Linear classifier of a head; None if it has none."""
-    return HeadLayer(head, code) if hasattr(head, "classifier") else None
+    return HeadLayer(head, code) if hasattr(type(head), "classifier") else None
 
 
 def _inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
     """Inputs of the last layer: the encoder's features, or the head's transform of them."""
-    return head.inputs(features) if hasattr(head, "inputs") else features
+    return head.inputs(features) if hasattr(type(head), "inputs") else features
 
 
 def _link(head: Head) -> str | None:

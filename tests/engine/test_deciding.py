@@ -21,6 +21,7 @@ from sklearn_xlc import (
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
+from sklearn_xlc.heads import Head, topk_by_position
 
 N_LABELS = 18
 QUICK = {
@@ -265,6 +266,34 @@ def test_decisions_in_a_search(data):
     assert search.best_estimator_.decision_.margin == search.best_params_["decision__margin"]
 
 
+class Layered(Head):
+    """A head whose modules bear the names of methods of other heads."""
+
+    link = "sigmoid"
+
+    def __init__(self, n_features, n_labels, multilabel):
+        super().__init__(n_features, n_labels, multilabel)
+        self.inputs = torch.nn.Linear(n_features, 4)
+        self.classifier = torch.nn.Linear(4, n_labels)
+
+    def scores(self, features):
+        return self.classifier(self.inputs(features))
+
+    def topk(self, features, k):
+        return topk_by_position(self.scores(features), k)
+
+    def loss(self, features, targets, sample_weight=None, update=None):
+        return self.scores(features).square().mean()
+
+
+def test_a_module_of_a_foreign_head_is_not_its_linear_layer(data):
+    X, Y = data
+    clf = decided("flat", "seen", algorithm="auto", head=Layered, max_epochs=1)
+    assert clf.fit(X, Y).decision_.means_.shape[1] == 16
+    with pytest.raises(ValueError, match="rows of a linear last layer"):
+        clf.set_params(decision="nearest").fit(X, Y)
+
+
 def test_thresholds_of_an_unfitted_classifier():
     with pytest.raises(NotFittedError):
         MultiHeadClassifier(decision="threshold").threshold_
@@ -347,6 +376,24 @@ def test_bad_decisions_leave_the_classifier_as_it_was(data, decision, message):
 def test_few_samples_that_fit_into_memory(data):
     X, Y = data
     clf = decided("flat", "auto", max_epochs=1, memory_limit=2**20).fit(X, Y)
-    part = clf._subsample(Rows(X, Y), 2**12)
+    part = clf._subsample(Rows(X, Y), 2**12, labelled=True)
     assert len(part) == 16
     assert np.diff(part.Y.indptr).min() > 0
+    none = sp.csr_matrix(Y.shape)
+    assert len(clf._subsample(Rows(X, none), 2**12, labelled=True)) == 16
+
+
+def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
+    X, Y = data
+    Y = sp.diags_array(np.arange(240) % 5 == 0, dtype=Y.dtype) @ Y
+    clf = decided("flat", "threshold", validation_fraction=0.5, max_epochs=1)
+    seen = []
+    fit = Threshold.fit
+    monkeypatch.setattr(Threshold, "fit", lambda *a, **k: seen.append(a[1:]) or fit(*a, **k))
+    clf.fit(X, sp.csr_matrix(Y))
+    clf.memory_limit = 16 * 2 * clf._typical_size * 30  # thirty samples
+    clf._fit_decision(Rows(X, Y), Rows(X, Y), first=True)
+    (_, whole), (scores, part) = seen
+    assert whole.shape[0] == 120
+    assert len(scores) == part.shape[0] == 30
+    assert np.diff(part.indptr).min() == 0
