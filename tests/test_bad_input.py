@@ -77,9 +77,17 @@ def test_parameters(method, name, value):
 
 TOGETHER = [
     # parameters, y, what the message says
-    ({"algorithm": "product"}, Y, "algorithm='product' needs exactly one label a row.*'cascade'"),
-    ({"algorithm": "sampling"}, Y, "algorithm='sampling' needs exactly one label a row.*'flat'"),
-    ({"head": FlatHead, "algorithm": "flat"}, y, "head=.*FlatHead.*takes the place of.*'flat'"),
+    (
+        {"algorithm": "product"},
+        Y,
+        "algorithm='product' needs exactly one label per sample.*'cascade'",
+    ),
+    (
+        {"algorithm": "sampling"},
+        Y,
+        "algorithm='sampling' needs exactly one label per sample.*'flat'",
+    ),
+    ({"head": FlatHead, "algorithm": "flat"}, y, "head=.*FlatHead.*replaces.*'flat'"),
     (
         {"head": FlatHead, "loss": "ce"},
         y,
@@ -121,7 +129,7 @@ TOGETHER = [
     (
         {"early_stopping": True, "validation_fraction": 0.99},
         y,
-        "validation_fraction=0.99 leaves no row to train on.*30 row",
+        "validation_fraction=0.99 leaves no sample to train on.*30 sample",
     ),
     (
         {"optimizer": "sgd", "learning_rate": 1e300, "max_epochs": 3},
@@ -140,7 +148,9 @@ def test_parameters_that_do_not_suit_each_other_or_the_data(params, target, mess
 def test_early_stopping_with_one_row_of_positive_weight():
     weight = np.zeros(30)
     weight[4] = 1.0
-    with pytest.raises(ValueError, match=r"no row to train on.* 1 row\(s\) of positive weight"):
+    with pytest.raises(
+        ValueError, match=r"no sample to train on.* 1 sample\(s\) of positive weight"
+    ):
         quick(early_stopping=True).fit(X, y, sample_weight=weight)
 
 
@@ -344,7 +354,7 @@ def test_prediction(method):
     [
         (0, ValueError, "k == 0, must be >= 1"),
         (-3, ValueError, "k == -3, must be >= 1"),
-        (11, ValueError, "k=11 asks for more labels than there are: 10"),
+        (11, ValueError, "k=11 must be at most the number of labels, 10"),
         (2.0, TypeError, "k must be an instance of int, not float"),
         ("all", TypeError, "k must be an instance of int, not str"),
         (None, TypeError, "k must be an instance of int, not NoneType"),
@@ -373,6 +383,6 @@ def test_probabilities_that_are_not_defined():
 
 def test_a_missing_gpu_is_warned_of(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.warns(UserWarning, match="device='cuda' asks for a GPU that is not there; using"):
+    with pytest.warns(UserWarning, match="device='cuda' needs a GPU, but there is none; using"):
         clf = quick(device="cuda").fit(X, y)
     assert clf.net_.device == "cpu"

@@ -60,7 +60,9 @@ def _as_array(name: Any, values: Any) -> Any:
         return values.tocsr()
     array = np.asarray(values)
     if array.ndim == 0:
-        raise ValueError(f"X[{name!r}] is a single value; it must be an array with one a sample")
+        raise ValueError(
+            f"X[{name!r}] is a single value; it must be an array with one value per sample"
+        )
     return array
 
 

@@ -124,7 +124,7 @@ class Threshold(Decision):
             if self.per_label and self.criterion not in ("micro_f1", "macro_f1"):
                 raise ValueError(
                     f"per_label=True needs criterion='micro_f1' or 'macro_f1', got "
-                    f"{self.criterion!r}, for which thresholds of labels cannot be told apart"
+                    f"{self.criterion!r}, which cannot be tuned label by label"
                 )
             return
         values = np.asarray(self.threshold, dtype=np.float64)

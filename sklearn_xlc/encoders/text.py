@@ -77,7 +77,7 @@ class TextEncoder(MLPEncoder):
     ) -> None:
         if not 1 <= ngram_range[0] <= ngram_range[1]:
             raise ValueError(
-                f"ngram_range must be two numbers of tokens, the lesser first, got {ngram_range}"
+                f"ngram_range must be two numbers of tokens, the smaller first, got {ngram_range}"
             )
         super().__init__(n_buckets, hidden_layer_sizes, dropout)
         self.n_buckets, self.ngram_range = n_buckets, ngram_range

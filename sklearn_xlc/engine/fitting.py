@@ -277,8 +277,8 @@ class BaseXLCClassifier(
         index = np.arange(len(data.rows))
         if np.ceil(self.validation_fraction * len(index)) >= len(index):
             raise ValueError(
-                f"validation_fraction={self.validation_fraction} leaves no row to train on: X has "
-                f"{len(index)} row(s) of positive weight"
+                f"validation_fraction={self.validation_fraction} leaves no sample to train on: X "
+                f"has {len(index)} sample(s) of positive weight; use a smaller fraction"
             )
         train, held = train_test_split(
             index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)

@@ -240,5 +240,5 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)
         if k > len(self.classes_):
-            raise ValueError(f"k={k} asks for more labels than there are: {len(self.classes_)}")
+            raise ValueError(f"k={k} must be at most the number of labels, {len(self.classes_)}")
         return int(k)

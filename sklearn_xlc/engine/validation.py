@@ -135,7 +135,7 @@ def _check_text(X: Any) -> np.ndarray:
         if not isinstance(sample, str):
             raise ValueError(
                 f"X holds strings, but X[{i}] is {sample!r} of type {type(sample).__name__}; give "
-                "one string a sample"
+                "one string per sample"
             )
     return samples
 

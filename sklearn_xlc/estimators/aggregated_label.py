@@ -366,7 +366,7 @@ class _Samples:
         expected = (self.X.shape[0], len(self.classes))
         if assigned.shape != expected:
             raise ValueError(
-                f"the assigner must give labels of shape {expected}, got {assigned.shape}"
+                f"the assigner must return labels of shape {expected}, got {assigned.shape}"
             )
 
     def indicator(self, y: Any) -> sp.csr_array:

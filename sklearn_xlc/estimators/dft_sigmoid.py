@@ -256,19 +256,19 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 )
             return
         highest = (code.n_labels - 1) // 2
-        if code is getattr(self, "_code", None):  # training goes on: with the layer that there is
+        if code is getattr(self, "_code", None):  # training continues with the existing layer
             self._warn_beyond(self.max_active_, Y)
             return
         if self.max_active == "auto":
             if highest + self.n_slack < 1 < code.n_labels:
-                raise ValueError("with two labels n_slack must be at least 1, got 0")
+                raise ValueError("n_slack must be at least 1 with two labels, got 0")
             return
         if self.max_active > highest:
             raise ValueError(
                 f"max_active={self.max_active} needs 2 * max_active + 1 = "
-                f"{2 * self.max_active + 1} columns, more than the {code.n_labels} labels of y: a "
-                "plain full-rank layer already represents every label set. Use max_active='auto', "
-                f"or at most {highest}"
+                f"{2 * self.max_active + 1} columns, more than the {code.n_labels} labels of y; "
+                f"use max_active='auto' or at most {highest}, or a plain full-rank layer, which "
+                "represents every label set"
             )
         self._warn_beyond(self.max_active, Y)
 
@@ -358,8 +358,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         check_is_fitted(self, "net_")
         if not self._code.multilabel:
             raise ValueError(
-                "verify asks about label sets, but the classifier was fitted on class labels (1-D "
-                "y), of which the highest score is predicted"
+                "verify checks label sets, but the classifier was fitted on class labels (1-D y); "
+                "fit it on an indicator of labels"
             )
         points = None if X is None else self._output_inputs(self._validate_predict(X))
         is_odds = self.net_.module_.head.link == "sigmoid"

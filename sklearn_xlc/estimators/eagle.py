@@ -451,7 +451,7 @@ def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_ar
         unknown = np.flatnonzero(~np.isin(y, classes))
         if len(unknown):
             raise ValueError(
-                f"y holds the label {y[unknown[0]]} in row {unknown[0]}, which fit did not see"
+                f"y holds the label {y[unknown[0]]} in row {unknown[0]}, which did not occur in fit"
             )
         known, ids = classes, np.searchsorted(classes, y)
     return one_per_row(ids, len(known), np.int32), known

@@ -357,8 +357,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return
         if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
             raise ValueError(
-                f"algorithm={self.algorithm!r} needs exactly one label a row (1-D y), but y is an "
-                "indicator; use algorithm='cascade' or 'flat'"
+                f"algorithm={self.algorithm!r} needs exactly one label per sample (1-D y), but y "
+                "is an indicator; use algorithm='cascade' or 'flat'"
             )
         where = f"algorithm={algorithm!r}"
         criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, where)
@@ -374,7 +374,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         """Raise ValueError for parameters that a user's own head does not read."""
         if self.algorithm != "auto" or not self._is("auto"):
             raise ValueError(
-                f"head={self.head!r} takes the place of algorithm and loss; leave both at 'auto', "
+                f"head={self.head!r} replaces algorithm and loss; leave both at 'auto', "
                 f"got algorithm={self.algorithm!r} and loss={self.loss!r}"
             )
 
@@ -388,7 +388,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if self.head_lengths is not None:
             lengths = tuple(np.asarray(self.head_lengths).tolist())
             try:
-                MixedRadix(code.n_labels, lengths)  # refuses what does not cover the labels
+                MixedRadix(code.n_labels, lengths)  # raises if the lengths do not cover the labels
             except (TypeError, ValueError) as error:
                 raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
         else:

@@ -38,7 +38,7 @@ def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
         raise ValueError(
             f"y says that label {label} occurs {counts.data[wrong[0]]} times in the group of row "
             f"{groups.samples[groups.indptr[group]]}, which has {groups.sizes[group]} sample(s); "
-            "a sample either has a label or not. For numbers of another meaning set "
+            "a sample has a label at most once; if the numbers are not counts, set "
             "multiplicity='ignore'"
         )
     return counts

@@ -157,7 +157,9 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
     if isinstance(groups, Groups):
         result = groups
         if result.n_samples != n_samples:
-            raise ValueError(f"groups are of {result.n_samples} samples, but X has {n_samples}")
+            raise ValueError(
+                f"groups were built for {result.n_samples} samples, but X has {n_samples}"
+            )
     elif sp.issparse(groups) or (groups is not None and np.ndim(groups) == 2):
         members = _check_membership(groups, n_samples).tocsc()
         indices, indptr = members.indices.astype(np.int64), members.indptr.astype(np.int64)
@@ -193,7 +195,7 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
     try:
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
-        raise ValueError(f"groups must hold ids of one type that sort together: {error}") from error
+        raise ValueError(f"groups must hold ids of one type that can be sorted: {error}") from error
 
 
 def _is_missing(value: Any) -> bool:

@@ -94,7 +94,7 @@ class FourierHead(ChunkedHead):
         if 2 * max_active + 1 > n_labels:
             raise ValueError(
                 f"max_active={max_active} needs {2 * max_active + 1} Fourier columns, more than "
-                f"n_labels={n_labels}: a flat layer already represents every assignment"
+                f"n_labels={n_labels}; use a flat layer, which represents every label set"
             )
         if method == "auto":
             method = _fastest(n_labels, max_active, memory_limit)

@@ -34,7 +34,7 @@ def resolve_device(device: Any) -> str:
         resolved = torch.device(device)
         if resolved.type == "cuda" and not torch.cuda.is_available():
             warnings.warn(
-                f"device={device!r} asks for a GPU that is not there; using the CPU", stacklevel=2
+                f"device={device!r} needs a GPU, but there is none; using the CPU", stacklevel=2
             )
             return "cpu"
         torch.ones((), device=resolved).item()

@@ -137,7 +137,7 @@ def test_bad_groups_are_named(fitted):
     for answer in ANSWERS.values():
         with pytest.raises(ValueError, match="one id for each of the 60 samples"):
             answer(clf, X, groups[1:])
-    with pytest.raises(ValueError, match="k=5 asks for more labels than there are: 4"):
+    with pytest.raises(ValueError, match="k=5 must be at most the number of labels, 4"):
         clf.predict_topk(X, 5, groups)
 
 

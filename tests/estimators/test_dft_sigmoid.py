@@ -241,7 +241,7 @@ def test_bad_parameters(data, params, message):
 def test_two_classes_need_a_slack_column(data):
     X, _ = data
     y = np.arange(300) % 5
-    with pytest.raises(ValueError, match="with two labels n_slack must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_slack must be at least 1 with two labels, got 0"):
         quick(n_slack=0).fit(X, y % 2)
 
 

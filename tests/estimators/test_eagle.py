@@ -255,7 +255,7 @@ def test_classes():
     assert eagle.classes_.tolist() == ["a", "b"]
     assert eagle.transform(X).argmax(axis=1).tolist() == [1, 0, 1, 0]
     assert eagle.assign(X[:1], ["a"]).toarray().tolist() == [[1, 0]]
-    with pytest.raises(ValueError, match="label c in row 1, which fit did not see"):
+    with pytest.raises(ValueError, match="label c in row 1, which did not occur in fit"):
         eagle.assign(X[:2], ["a", "c"])
     with pytest.raises(ValueError, match=r"y must have 2 labels as in fit, got shape \(4, 3\)"):
         eagle.assign(X, np.ones((4, 3)))

@@ -75,7 +75,7 @@ def test_samples_in_order_are_not_copied():
 def test_groups_are_groups():
     groups = check_groups([1, 0, 1], 3)
     assert check_groups(groups, 3) is groups
-    with pytest.raises(ValueError, match="groups are of 3 samples, but X has 4"):
+    with pytest.raises(ValueError, match="groups were built for 3 samples, but X has 4"):
         check_groups(groups, 4)
 
 

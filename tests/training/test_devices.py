@@ -17,7 +17,7 @@ def test_devices(monkeypatch):
     assert resolve_device("cpu") == resolve_device(torch.device("cpu")) == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == "cpu"
-    with pytest.warns(UserWarning, match="device='cuda:1' asks for a GPU that is not there"):
+    with pytest.warns(UserWarning, match="device='cuda:1' needs a GPU, but there is none"):
         assert resolve_device("cuda:1") == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == "cuda"
