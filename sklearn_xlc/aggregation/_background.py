@@ -58,7 +58,7 @@ def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Ba
     r"""Mean and leading directions of samples of norm one.
 
     With the second moments of the samples :math:`X'X / n = V' S V`, whose trace is 1, the inner
-    product is that of ridge regression, :math:`\alpha (X'X / n + \alpha I)^{-1}` with
+    product comes from ridge regression, :math:`\alpha (X'X / n + \alpha I)^{-1}` with
     :math:`\alpha` the `shrinkage`, on the `n_components` leading directions, and the plain one on
     all others: ``D = S / (S + shrinkage)``.
 

@@ -81,7 +81,7 @@ class Batch:
 
     Parameters
     ----------
-    inputs : Tensor, SparseRows, Bags, or what the encoder's `collate` returns
+    inputs : Tensor, SparseRows, Bags, or the result of the encoder's `collate`
         Inputs of the encoder.
     targets : Targets or None
         Positions of the labels, if known.

@@ -20,7 +20,7 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
 
-#: Decisions by the names that the parameter `decision` takes, beside "auto".
+#: Decisions by the names that the parameter `decision` takes, in addition to "auto".
 DECISIONS: dict[str, type[Decision]] = {
     "threshold": Threshold,
     "topk": TopK,

@@ -11,7 +11,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
 from sklearn_xlc.training.devices import resolve_device
 
-#: Up to this many samples the whole data is one batch, and nothing random (dropout) is needed.
+#: Up to this many samples all data is one batch, and training needs no dropout.
 SMALL_DATA = 1000
 
 
@@ -37,7 +37,7 @@ class TrainingMixin:
     n_iter_: int
     t_: int
 
-    #: Share of hidden units that "auto" drops on samples that are mostly zeros.
+    #: Fraction of hidden units that dropout="auto" drops if X is mostly zeros.
     _sparse_dropout = 0.7
 
     def _dropout(self, n_samples: int, sparse: bool) -> float:
@@ -45,7 +45,7 @@ class TrainingMixin:
             return float(self.dropout)
         if n_samples <= SMALL_DATA:
             return 0.0
-        # Rare words are easily learnt by heart; dense columns all occur in every sample.
+        # Networks overfit rare words; columns of dense X occur in every sample.
         return self._sparse_dropout if sparse else 0.2
 
     def _batch_size(self, n_samples: int) -> int:

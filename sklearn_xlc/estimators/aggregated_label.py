@@ -30,7 +30,7 @@ from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.metrics._scorer import all_scores
 
-#: Scores held at once while labels are assigned anew.
+#: Number of scores held at once while labels are assigned again.
 BLOCK = 2**24
 
 

@@ -156,8 +156,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Seed of the initial weights, the order of the bags, dropout and label embeddings. The same
         seed on the same machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Continue from the fitted network, with its label embeddings, in the next :meth:`fit`, rather
-        than start anew.
+        Continue from the fitted network, with its label embeddings, in the next :meth:`fit`,
+        instead of starting from a new network.
     verbose : int, default=0
         1 shows a progress bar.
 

@@ -133,7 +133,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
         on the same machine with the same number of threads gives the same model, bit for bit.
     warm_start : bool, default=False
-        Continue from the fitted network in the next :meth:`fit`, rather than start anew.
+        Continue from the fitted network in the next :meth:`fit`, instead of starting from a new
+        network.
     verbose : int, default=0
         1 shows a progress bar.
 

@@ -220,7 +220,7 @@ def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
 
 
 def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
-    """Mask of the samples with a value different from that of their group."""
+    """Mask of the samples with a value that differs from the value of their group."""
     if not sp.issparse(values):
         return np.asarray(values != of_group[group_of])
     n_entries = np.diff(values.indptr)

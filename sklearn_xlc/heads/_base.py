@@ -224,7 +224,7 @@ def topk_by_position(
     >>> topk_by_position(torch.tensor([[1.0, 2.0, 1.0, 1.0]]), 3)[1]
     tensor([[1, 0, 2]])
     """
-    # One more than asked for shows whether the last one is tied with one left out.
+    # One more than k shows whether the last column is tied with one left out.
     best, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
     tied = (best[:, 1:] == best[:, :-1]).any(1)
     best, columns = best[:, :k], columns[:, :k]
@@ -279,7 +279,7 @@ def merge_topk(
     scores, ids = topk_by_position(scores, min(k, scores.shape[1]))
     ids = ids + start
     if best is not None:
-        # Both lists have equal scores in order, and the first has the lower positions.
+        # In both lists equal scores are in order of position, and the first has lower positions.
         scores, ids = torch.cat([best[0], scores], dim=1), torch.cat([best[1], ids], dim=1)
         scores, order = topk_by_position(scores, min(k, scores.shape[1]))
         ids = ids.gather(1, order)

@@ -150,7 +150,7 @@ class CascadeHead(Head):
         table = self.tables[level - 1]
         weight = F.embedding(unique[by_count], table, sparse=True).view(len(unique), length, -1)
         sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
-        # Split, not slices: the backward of every slice would fill a gradient of the whole.
+        # `split`, not slices: the backward pass of each slice would fill a gradient of full size.
         queries = query[rows[order]].split((sizes * numbers).tolist())
         weights = weight.split(numbers.tolist())
         logits = [
@@ -244,7 +244,7 @@ class CascadeHead(Head):
         key = kept.rows * n_nodes + kept.nodes
         true_key = true.rows * n_nodes + true.nodes
         missing = true_key[~torch.isin(true_key, key)]
-        # A parent that was not kept enters at probability one half: it is never worse than free.
+        # A parent outside the beam enters with probability one half, whatever its score.
         path = torch.cat([kept.values, kept.values.new_full((len(missing),), -0.6931)])
         key = torch.cat([key, missing])
         return _Pairs(key // n_nodes, key % n_nodes, path)
@@ -304,8 +304,8 @@ class CascadeHead(Head):
 
     @torch.no_grad()
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Best k labels below the beam, which is widened where k leaves need it."""
-        # All kept parents but the last node of a level have all their children.
+        """Best k labels below the beam; the beam is widened if it has fewer than k labels."""
+        # Every kept parent has all its children, except the last node of a level.
         width = max(self.beam_width, -(-(k - 1) // self.code.lengths[-1]) + 1)
         nodes, path = self._leaves(features, width)
         return topk_by_position(path, k, nodes)

@@ -17,7 +17,7 @@ from sklearn_xlc.heads.losses import Loss
 class ETFHead(ChunkedHead):
     r"""Linear classifier with fixed weights, for the pick-all-labels loss [1]_.
 
-    The logits are :math:`z = W h + b`. The rows of W are those of
+    The logits are :math:`z = W h + b`. The rows of W come from
     :func:`~sklearn_xlc.geometry.simplex_etf` and are never trained; if h has as many entries as
     there are labels, :math:`W h = \sqrt{K / (K - 1)} (h - \bar h)` needs no matrix.
 
@@ -83,7 +83,7 @@ class ETFHead(ChunkedHead):
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         self.link = "exp" if self.link == "softmax" else self.link
         self.feature_decay, self.seed = feature_decay, seed
-        # One label alone has no direction to take: its softmax is 1 whatever the features.
+        # A single label needs no direction: its softmax is 1 for any features.
         feature_dim = 1 if n_labels == 1 else feature_dim
         self.feature_dim = feature_dim or n_features
         needs_layer = feature_dim is not None
@@ -160,11 +160,11 @@ class ETFHead(ChunkedHead):
             return self.weight[chunk]
         key = (like.dtype, like.device)
         if key not in self._tables:
-            # A rotation mixes all entries of h; with as many as labels the symmetric form will do.
+            # A rotation mixes all entries of h; for as many entries as labels it is not needed.
             seed = None if self.is_implicit else self.seed
             one = np.zeros((1, 1))
             rows = one if self.n_labels == 1 else simplex_etf(self.n_labels, self.feature_dim, seed)
-            # Made in prediction, it must also serve in training.
+            # Created in prediction mode, it must also work in training.
             with torch.inference_mode(False):
                 self._tables[key] = torch.tensor(rows, dtype=like.dtype, device=like.device)
         return self._tables[key][chunk]

@@ -21,7 +21,7 @@ MATRIX_LIMIT = 10_000
 #: A fast transform beats products with 2 k + 1 columns for so many active labels, between so many
 #: labels, if their number has small prime factors only: with a large one it is five times slower.
 FFT_ACTIVE, FFT_LABELS = 64, (2_000, 200_000)
-#: Rows whose logits must fit the memory limit: a transform makes those of all labels at once.
+#: Rows whose logits must fit the memory limit, as a transform makes all labels at once.
 FFT_ROWS = 256
 #: Size of a Fourier column's entries as the optimiser sees them. Of columns of norm one they would
 #: fall with the number of labels, and with them the effect of a step; 0.05 to 0.2 are equally good
@@ -194,7 +194,7 @@ class FourierHead(ChunkedHead):
         )
 
     def _phase(self, shift: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of the angle by which each frequency turns over `shift` labels."""
+        """Cosine and sine of each frequency's rotation over `shift` labels."""
 
         def make() -> np.ndarray:
             # f * shift modulo n is exact in integers, so that high frequencies lose no digits.
@@ -209,7 +209,7 @@ class FourierHead(ChunkedHead):
         """A constant, made once for each type and device; it is not part of the state."""
         key = (name, like.dtype, like.device)
         if key not in self._tables:
-            # Made in prediction, it must also serve in training.
+            # Created in prediction mode, it must also work in training.
             with torch.inference_mode(False):
                 self._tables[key] = torch.tensor(make(), dtype=like.dtype, device=like.device)
         return self._tables[key]

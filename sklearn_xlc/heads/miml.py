@@ -17,7 +17,7 @@ from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
 from sklearn_xlc.heads.chunked import positives_by_chunk
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
-#: The highest probability with which a label starts in an instance.
+#: Highest initial probability of a label in an instance.
 MAX_PRIOR = 0.5
 
 
@@ -191,8 +191,8 @@ class MIMLHead(Head):
         logits, log_mask = self.instance_logits(bags, chunk), self.log_mask(bags, chunk)
         if self.bias is None:
             return logits.detach() if log_mask is None else logits.detach() + log_mask, logits
-        # A negative logit times a small weight would be a large one: the ReLU comes first. A
-        # sigmoid of what is positive never falls below one half: the bias comes last.
+        # A small weight would raise a negative logit: the ReLU comes first. A sigmoid of a
+        # positive number never falls below one half: the bias comes last.
         masked = F.relu(logits)
         if log_mask is not None:
             masked = masked * log_mask.exp()
@@ -201,7 +201,7 @@ class MIMLHead(Head):
     # --- bags -----------------------------------------------------------------------------
 
     def _bag_logits(self, bags: Bags, chunk: slice) -> Tensor:
-        """Logits of bags, of shape (n_bags, chunk): those of the instances that rank first."""
+        """Logits of bags, (n_bags, chunk): of each label in the first-ranked instance."""
         keys, values = self._keys_and_values(bags, chunk)
         return values.gather(0, first_of_segments(keys, bags.owner, len(bags)))
 
@@ -235,7 +235,7 @@ class MIMLHead(Head):
         return counts.index_put_(at, targets.values_like(counts)[inside])
 
     def _chunks(self, bags: Bags) -> list[slice]:
-        """Slices of labels whose concepts fit the memory limit, with what is made of them."""
+        """Slices of labels whose concepts, and intermediate results, fit the memory limit."""
         n_concepts = self.weight.shape[1]
         size = 2 * len(bags.instances) * (n_concepts + 4) * self.weight.element_size()
         step = max(1, min(self.n_labels, self.memory_limit // max(1, size)))

@@ -135,7 +135,7 @@ class RowOptimizer(torch.optim.Optimizer):
         # A view of the parameter, also where it is a single number.
         table, gradient = torch.atleast_1d(parameter.data), torch.atleast_1d(gradient).contiguous()
         if group["rule"] == "adam":
-            # The count is raised once a step, not once a chunk: work on a copy.
+            # The count rises once per step, not once per chunk: work on a copy.
             part = {key: state[key][rows] for key in ("exp_avg", "exp_avg_sq")}
             part["step"] = state["step"].clone()
             values = table[rows]
