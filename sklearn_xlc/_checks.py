@@ -87,6 +87,8 @@ def as_array(values: Any, name: str) -> np.ndarray:
 def check_csr(matrix: Any, name: str) -> sp.csr_array:
     """Matrix of real numbers as CSR, which shares the arrays of a CSR argument.
 
+    Entries stored more than once stay so.
+
     Raises
     ------
     ValueError
@@ -99,7 +101,18 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
             f"{name} must be a two-dimensional matrix of numbers, got shape {matrix.shape} and "
             f"dtype {matrix.dtype}"
         )
-    return sp.csr_array(matrix)
+    csr = sp.csr_array(matrix)
+    if sp.issparse(matrix) and matrix.format == "coo" and csr.nnz < matrix.nnz:
+        # SciPy has added up repeated entries in their own dtype, where 256 ones may be none.
+        csr = sp.csr_array(_sorted_entries(matrix), shape=matrix.shape)
+    return csr
+
+
+def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Data, indices and pointers of the CSR that stores each entry of a COO matrix on its own."""
+    order = np.argsort(matrix.row, kind="stable")
+    sizes = np.bincount(matrix.row, minlength=matrix.shape[0])
+    return matrix.data[order], matrix.col[order], np.concatenate([[0], np.cumsum(sizes)])
 
 
 def raise_for_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "") -> None:
@@ -200,11 +213,14 @@ def check_counts(matrix: Any, name: str) -> sp.csr_array:
     array([[2, 0]], dtype=int32)
     """
     given = check_csr(matrix, name)
+    rule = f"{name} must hold counts of labels, whole numbers from 0 on"
     with np.errstate(invalid="ignore"):
         right = (given.data >= 0) & (given.data == np.floor(given.data)) & (given.data < 2**31)
-    raise_for_entries(given, ~right, f"{name} must hold counts of labels, whole numbers from 0 on")
-    counts = given.data.astype(np.int32)
-    return canonical(sp.csr_array((counts, given.indices, given.indptr), shape=given.shape))
+    raise_for_entries(given, ~right, rule)
+    parts = (given.data.astype(np.int64), given.indices, given.indptr)
+    counts = canonical(sp.csr_array(parts, shape=given.shape))
+    raise_for_entries(counts, counts.data >= 2**31, rule)  # repeated entries have added up
+    return counts.astype(np.int32)
 
 
 def check_integer(value: Any, name: str, low: int = 1) -> int:

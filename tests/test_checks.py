@@ -56,6 +56,36 @@ def test_indicator_refused(matrix, message):
         check_indicator(matrix, "y", "remedy")
 
 
+@pytest.mark.parametrize(
+    "value, dtype, times, message",
+    [
+        (1, np.int8, 257, "more than once, got 257 in row 1, column 2"),
+        (1, np.uint8, 256, "more than once, got 256 in row 1, column 2"),
+        (1, bool, 2, "more than once, got 2 in row 1, column 2"),
+        (0.5, float, 2, "0 and 1 only, got 0.5 in row 1, column 2"),
+    ],
+)
+def test_repetitions_in_coordinates_are_refused(value, dtype, times, message):
+    """SciPy adds them up in their own dtype, where 256 ones may be none, and two halves are one."""
+    entries = np.full(times, value, dtype=dtype), (np.ones(times, int), np.full(times, 2))
+    for make in (sp.coo_matrix, sp.coo_array):
+        with pytest.raises(ValueError, match=message):
+            check_indicator(make(entries, shape=(3, 4)), "y")
+
+
+@pytest.mark.parametrize("make", [sp.coo_matrix, sp.coo_array])
+def test_repeated_counts_add_up_beyond_their_dtype(make):
+    entries = np.array([200, 100, 1], dtype=np.uint8), ([1, 1, 0], [2, 2, 0])
+    counts = check_counts(make(entries, shape=(2, 3)), "y")
+    np.testing.assert_array_equal(counts.toarray(), [[1, 0, 0], [0, 0, 300]])
+
+
+def test_counts_too_large_together_are_refused():
+    much = sp.csr_array(([2**31 - 1, 1], [0, 0], [0, 2]), shape=(1, 1))
+    with pytest.raises(ValueError, match=r"whole numbers from 0 on.*got 2147483648 in row 0"):
+        check_counts(much, "y")
+
+
 def test_many_repetitions_do_not_wrap_around():
     for times in (256, 257):
         repeated = sp.csr_array((np.ones(times, bool), np.zeros(times, int), [0, times]), (1, 1))
