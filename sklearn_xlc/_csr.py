@@ -183,7 +183,7 @@ def unit_rows(X: Any) -> Any:
     Returns
     -------
     {ndarray, csr_array} of shape (n_rows, n_columns)
-        A copy with scaled rows.
+        A copy with scaled rows; float64 unless X is floating.
 
     Examples
     --------
@@ -193,8 +193,10 @@ def unit_rows(X: Any) -> Any:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
+    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    if X.dtype.kind != "f":
+        X = X.astype(np.float64)
     if sp.issparse(X):
-        X = sp.csr_array(X)
         rows = row_numbers(X.indptr)
         squares = X.data.astype(np.float64) ** 2
         norms = np.sqrt(np.bincount(rows, squares, minlength=X.shape[0]))

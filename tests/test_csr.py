@@ -122,6 +122,12 @@ def test_unit_rows(make, dtype, rng):
     np.testing.assert_allclose(dense, X / np.where(norms, norms, 1), rtol=4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, np.ndarray.tolist])
+def test_unit_rows_of_whole_numbers_are_floating(make):
+    unit = unit_rows(make(np.array([[3, 4], [0, 0]])))
+    np.testing.assert_allclose(unit.toarray() if sp.issparse(unit) else unit, [[0.6, 0.8], [0, 0]])
+
+
 def test_one_per_row():
     indicator = one_per_row(np.array([2, 0, 2]), 4, np.int32)
     assert indicator.dtype == np.int32
