@@ -62,19 +62,11 @@ class LabelCode:
 
     def to_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
         """Move the columns of an indicator from label ids to positions in the head."""
-        if self.positions is None:
-            return Y
-        moved = sp.csr_matrix((Y.data, self.positions[Y.indices], Y.indptr), shape=Y.shape)
-        moved.sort_indices()
-        return moved
+        return Y if self.positions is None else _move_columns(Y, self.positions)
 
     def from_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
         """Move the columns of an indicator from positions in the head to label ids."""
-        if self.positions is None:
-            return Y
-        moved = sp.csr_matrix((Y.data, self._ids[Y.indices], Y.indptr), shape=Y.shape)
-        moved.sort_indices()
-        return moved
+        return Y if self.positions is None else _move_columns(Y, self._ids)
 
     def by_label(self, columns: np.ndarray) -> np.ndarray:
         """Reorder columns from positions in the head to label ids."""
@@ -115,6 +107,14 @@ class LabelCode:
         Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
         Y.sort_indices()
         return Y if self.sparse_output else Y.toarray()
+
+
+def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
+    """Copy of a matrix whose column j becomes column ``moved_to[j]``."""
+    # Indices are sorted in place, and their data with them.
+    moved = sp.csr_matrix((Y.data.copy(), moved_to[Y.indices], Y.indptr), shape=Y.shape)
+    moved.sort_indices()
+    return moved
 
 
 def code_of(y: Any, checked: Any) -> LabelCode:

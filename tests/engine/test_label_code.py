@@ -121,5 +121,9 @@ def test_positions():
     moved = code.reordered(np.array([2, 0, 1]))  # label j goes to position positions[j]
     np.testing.assert_array_equal(moved.to_positions(Y).toarray(), [[0, 1, 1], [1, 0, 0]])
     assert moved.to_positions(Y).has_sorted_indices
+    values = sp.csr_matrix([[3.0, 0.0, 5.0]])
+    for move in (moved.to_positions, moved.from_positions):
+        move(values)
+        np.testing.assert_array_equal(values.toarray(), [[3, 0, 5]])
     np.testing.assert_array_equal(moved.to_ids(moved.label_order), [0, 1, 2])
     np.testing.assert_array_equal(code.to_ids(np.array([2, 0])), [2, 0])
