@@ -109,7 +109,9 @@ def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
 def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
     """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
     weight = _weights(Y, sample_weight)
-    return torch.from_numpy(Y.T.astype(np.float64) @ weight), float(weight.sum())
+    of_entry = np.repeat(weight, np.diff(Y.indptr))  # whatever Y stores: bags may count labels
+    counts = np.bincount(Y.indices, of_entry, minlength=Y.shape[1])
+    return torch.from_numpy(counts), float(weight.sum())
 
 
 def _weights(Y: Any, sample_weight: np.ndarray | None) -> np.ndarray:

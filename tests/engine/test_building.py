@@ -86,6 +86,14 @@ def test_equal_weights_are_no_weights_bit_by_bit():
     assert torch.equal(label_counts(Y, ones)[0], label_counts(Y, None)[0])
 
 
+@pytest.mark.parametrize("weight, expected", [(None, ([1, 2, 0], 2)), ([2.0, 1.0], ([2, 3, 0], 3))])
+def test_label_counts_are_of_samples(weight, expected):
+    """A bag of which three instances hold a label is one sample with it."""
+    Y = sp.csr_matrix([[3.0, 1.0, 0.0], [0.0, 2.0, 0.0]])
+    counts, n_samples = label_counts(Y, None if weight is None else np.array(weight))
+    assert (counts.tolist(), n_samples) == expected
+
+
 def test_output_width():
     rows = Rows(np.zeros((3, 4), dtype=np.float32))
     assert output_width(nn.Linear(4, 6), rows) == 6
