@@ -185,8 +185,10 @@ class AsymmetricLoss(PointwiseLoss):
     def negative(self, logits: Tensor) -> Tensor:
         if not self.clip:  # (1 - p) = sigmoid(-z) keeps its digits where p is almost 1
             return F.softplus(logits) * (-self.gamma_neg * F.softplus(-logits)).exp()
-        # Above zero, so that a power below one has a finite derivative.
-        shifted = (logits.sigmoid() - self.clip).clamp_min(1e-8)
+        # Above zero, so that a power below one has a finite derivative; below one, where rounding
+        # swallows a tiny clip, so that the logarithm is finite.
+        highest = 1 - torch.finfo(logits.dtype).eps
+        shifted = (logits.sigmoid() - self.clip).clamp(1e-8, highest)
         return -shifted.pow(self.gamma_neg) * (-shifted).log1p()
 
     def positive(self, logits: Tensor, labels: Labels) -> Tensor:

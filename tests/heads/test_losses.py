@@ -365,7 +365,15 @@ def test_derivatives_and_forms_agree(name):
 @pytest.mark.parametrize("name", POINTWISE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_extreme_logits_stay_finite(name, dtype):
-    criterion = POINTWISE[name][0]
+    check_extreme_logits(POINTWISE[name][0], dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extreme_logits_stay_finite_with_a_clip_that_rounding_swallows(dtype):
+    check_extreme_logits(AsymmetricLoss(clip=torch.finfo(dtype).eps / 8), dtype)
+
+
+def check_extreme_logits(criterion, dtype):
     criterion = resolve_loss(criterion, True, accepts=lambda kind: True).to(dtype)
     criterion.fit(torch.tensor([5.0]), N_SAMPLES)
     z = torch.tensor([[-1e3], [-200.0], [-90.0], [0.0], [17.0], [90.0], [1e3]], dtype=dtype)
