@@ -1,8 +1,7 @@
-"""The fused loss of the flat head against autograd, and its ranking."""
+"""The flat head: fused steps, precision, ranking, first logits; `test_losses` has its gradients."""
 
 import pytest
 import torch
-from torch.autograd import gradcheck
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
 from sklearn_xlc.heads import FlatHead, chunked
@@ -23,52 +22,6 @@ def make(multilabel, dtype=torch.float64, **kwargs):
 def definition(head, features, targets, weight):
     logits = features @ head.weight.T + head.bias
     return plain_loss(logits, targets, weight, head.multilabel)
-
-
-@pytest.mark.parametrize("multilabel", [True, False])
-def test_plain_loss_equals_its_definition_and_gradients_are_right(multilabel):
-    head, features, targets = make(multilabel)
-    loss = head.loss(features, targets, ROW_WEIGHT)
-    torch.testing.assert_close(loss, definition(head, features, targets, ROW_WEIGHT))
-    assert gradcheck(lambda x, w, b: functional(head, x, w, b, targets), (features, *tensors(head)))
-
-
-def tensors(head):
-    return [p.detach().clone().requires_grad_() for p in (head.weight, head.bias)]
-
-
-def functional(head, features, weight, bias, targets):
-    parameters = {"weight": weight, "bias": bias}
-    return torch.func.functional_call(head, parameters, (features, targets, ROW_WEIGHT))
-
-
-@pytest.fixture(autouse=True)
-def loss_as_forward(monkeypatch):
-    """functional_call goes through forward."""
-    monkeypatch.setattr(FlatHead, "forward", FlatHead.loss)
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 4096])
-@pytest.mark.parametrize("memory_limit", [1, 2**30])
-@pytest.mark.parametrize("multilabel", [True, False])
-def test_fused_loss_equals_the_plain_one(monkeypatch, multilabel, memory_limit, chunk):
-    monkeypatch.setattr(chunked, "CHUNK", chunk)
-    head, features, targets = make(multilabel, memory_limit=memory_limit)
-    head.loss(features, targets, ROW_WEIGHT).backward()
-    expected = {id(p): p.grad for p in head.parameters()}
-    feature_gradient, features.grad = features.grad, None
-
-    seen = {id(p): torch.zeros_like(p) for p in head.parameters()}
-
-    def update(parameter, rows, gradient):
-        seen[id(parameter)][rows] += gradient
-
-    loss = head.loss(features, targets, ROW_WEIGHT, update)
-    loss.backward()
-    torch.testing.assert_close(loss, definition(head, features, targets, ROW_WEIGHT))
-    torch.testing.assert_close(features.grad, feature_gradient)
-    for key, gradient in expected.items():
-        torch.testing.assert_close(seen[key], gradient)
 
 
 @pytest.mark.parametrize("rule", ["sgd", "adam", "adagrad"])
