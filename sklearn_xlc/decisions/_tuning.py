@@ -177,8 +177,8 @@ def best_cuts_per_label(
         gain = np.where(tied, -np.inf, gain)
         best = np.maximum.reduceat(gain, starts)
         is_best = gain == np.repeat(best, np.diff(np.append(starts, len(gain))))
-        places = np.where(is_best, np.arange(len(gain)), len(gain))
-        return np.minimum.reduceat(places, starts), best > 0
+        last = np.where(is_best, np.arange(len(gain)), len(gain))
+        return np.minimum.reduceat(last, starts), best > 0
 
     if criterion == "macro_f1":
         last, better = choose(_f1(found, taken, n_true[label]))

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._checks import check_y
 from sklearn_xlc.batches import Rows
@@ -104,7 +103,8 @@ class BagPredictionMixin(PredictionMixin):
             Accuracy.
         """
         predicted = self.predict(X, groups)
-        bags = check_groups(groups, _num_samples(X), allow_empty=False)
+        n_samples = super()._validate_predict(X).shape[0]  # a mapping's length is another number
+        bags = check_groups(groups, n_samples, allow_empty=False)
         truth = check_y(split_counts(y)[0])
         if self._code.multilabel:
             truth = self._code.encode(truth)

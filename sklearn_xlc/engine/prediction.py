@@ -63,8 +63,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         scores = np.empty((_num_samples(X), k), dtype=dtype)
         for rows, features in self._features(X):
             with torch.inference_mode():
-                best, places = self.net_.module_.head.topk(features, k)
-            scores[rows], ids[rows] = best.cpu().numpy(), self._code.to_ids(places.cpu().numpy())
+                best, positions = self.net_.module_.head.topk(features, k)
+            scores[rows], ids[rows] = best.cpu().numpy(), self._code.to_ids(positions.cpu().numpy())
         return ids, scores
 
     def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -226,12 +226,12 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         n_rows, n_labels = _num_samples(X), len(self.classes_)
         dtype = numpy_dtype(self.net_.module_)
         self._check_dense(n_rows, n_labels, dtype, "predict_topk, which gives the best labels")
-        places = torch.as_tensor(self._code.label_order)
+        positions = torch.as_tensor(self._code.label_order)
         out = np.empty((n_rows, n_labels), dtype=dtype)
         for rows, features in self._features(X):
             with torch.inference_mode():
                 scores = self.net_.module_.head.scores(features)
-                out[rows] = link(scores[:, places.to(scores.device)]).cpu().numpy()
+                out[rows] = link(scores[:, positions.to(scores.device)]).cpu().numpy()
         return out
 
     def _check_dense(self, n_rows: int, n_columns: int, dtype: np.dtype, remedy: str) -> None:

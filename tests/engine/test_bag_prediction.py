@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from torch import nn
 
 from sklearn_xlc import MIMLClassifier, config_context
+from sklearn_xlc.encoders import Encoder, TextEncoder
 
 PARAMS = {"hidden_layer_sizes": (8,), "max_epochs": 30, "learning_rate": 0.03, "random_state": 0}
 #: How a fitted classifier answers, of rows and of what says which bags they are in.
@@ -114,6 +116,28 @@ def test_score_of_sparse_labels_and_of_counts():
         assert clf.score(X, y, groups) == dense.score(X, y, groups) == pytest.approx(expected)
     with pytest.raises(ValueError, match="y must be an indicator with 3 columns"):
         clf.score(X, counts[:, :2], groups)
+
+
+def test_score_of_other_forms_of_X():
+    Y = np.eye(2, dtype=int)[np.arange(10) % 2]
+    groups = np.repeat(np.arange(10), 2)
+    texts = [word for row in Y for word in (["to be"] * 2 if row[0] else ["not me"] * 2)]
+    numbers = np.repeat(Y, 2, axis=0).astype(np.float32)
+    for X, encoder in ((texts, TextEncoder), ({"x": numbers}, Named)):
+        clf = MIMLClassifier(None, encoder=encoder, max_epochs=30, random_state=0)
+        clf.set_params(learning_rate=0.05).fit(X, Y, groups)
+        assert clf.score(X, Y, groups) == 1.0
+
+
+class Named(Encoder):
+    accepts = ("mapping",)
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 8)
+
+    def forward(self, inputs):
+        return self.linear(inputs["x"])
 
 
 def test_a_class_never_seen_is_never_right():
