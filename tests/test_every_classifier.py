@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
+from torch import nn
 
 from _factories import EVERY, MULTI_LABEL, N_LABELS, make_learnable, quick
 
@@ -207,3 +208,41 @@ def test_a_later_batch_may_hold_no_label(name):
     classifier.partial_fit(X, Y * 0)
     assert np.isfinite(classifier.predict_topk(X, k=1)[1]).all()
     assert (classifier.predict_topk(X, k=1)[1] != before).any()
+
+
+# --- encoders that do not learn ---------------------------------------------------------------
+
+
+class Frozen(nn.Module):
+    """A pretrained network that is used as it is."""
+
+    n_outputs = 60
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(60, 60).requires_grad_(False)
+
+    def forward(self, rows):
+        return self.linear(rows) + rows
+
+
+@every_classifier
+@pytest.mark.parametrize("encoder", [Frozen(), nn.Identity()], ids=["frozen", "identity"])
+def test_an_encoder_without_trainable_parameters(name, multilabel, encoder):
+    X, y = make_learnable(multilabel)
+    X = X.toarray()
+    clf = quick(name, encoder=encoder).fit(X, y)
+    features = encoder(torch.as_tensor(X, dtype=torch.float32)).detach().numpy()
+    np.testing.assert_allclose(clf.transform(X), features, rtol=1e-5, atol=1e-6)
+    assert clf.loss_curve_[-1] < clf.loss_curve_[0]
+    before = clf.decision_function(X)
+    assert (clf.partial_fit(X, y).decision_function(X) != before).any()
+    np.testing.assert_array_equal(clf.transform(X), clf.fit(X, y).transform(X))
+
+
+def test_nothing_to_train():
+    X, y = make_learnable(True)
+    clf = quick("etf", encoder=nn.Identity(), fit_intercept=False)
+    with pytest.raises(ValueError, match="no parameter to train: .* encoder .* head"):
+        clf.fit(X.toarray(), y)

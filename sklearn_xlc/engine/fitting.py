@@ -307,6 +307,11 @@ class BaseXLCClassifier(
             head.set_prior(frequency(code.to_positions(train.Y), train.sample_weight))
         self._n_features_out = width
         self.n_parameters_ = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        if not self.n_parameters_:
+            raise ValueError(
+                "there is no parameter to train: neither the encoder nor the head has one that "
+                "requires a gradient; pass another encoder, or a head with weights or biases"
+            )
         return module
 
     def _build_encoder(self, rows: Rows) -> nn.Module:

@@ -163,7 +163,8 @@ class XLCNet(NeuralNet):
         self._set_training(True)
         self.optimizer_.zero_grad(set_to_none=True)
         loss = self._loss(batch, self.optimizer_.update)
-        loss.backward()
+        if loss.requires_grad:  # not where the encoder is frozen and the head has updated itself
+            loss.backward()
         self.notify(
             "on_grad_computed",
             named_parameters=self.module_.named_parameters(),
