@@ -2,16 +2,16 @@
 Label embeddings are pictures
 =============================
 
-The embedding of a label that `EAGLETransformer` learns is a direction in the space of the rows.
-Where rows are images, it is an image. Here labels are known for groups of four digits only, and yet
-the pictures show what each label stands for.
+`EAGLETransformer` learns an embedding of each label, a direction in the space of the samples. If
+samples are images, it is an image. Here labels are known for groups of four digits only, and yet
+the pictures show what each label means.
 """
 
 # %%
 # Groups of four digits
 # ---------------------
-# The 8 x 8 digits of scikit-learn, dealt into groups at random. A group has the set of labels of
-# its four digits; which digit has which of them is forgotten.
+# The 8 x 8 digits of scikit-learn, put into groups at random. A group has the set of labels of its
+# four digits; which digit has which label is forgotten.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,13 +30,12 @@ print(f"{len(np.unique(groups))} groups, with {Y_grouped.sum(axis=1).mean():.1f}
 # %%
 # Pictures
 # --------
-# The mean of all digits of a label's groups is mostly the mean of all digits: three in four of them
-# have another label. The method of the paper, ``contrast=None``, looks for a direction that is
-# close to at least one digit of each group, and finds the digit: this is Figure 5 of Shen et al.,
-# `Extreme Multi-label Classification from Aggregated Labels`, ICML 2020. The default looks for what
-# tells a label apart from the background. It is positive (red) where the label has ink that others
-# have not, and negative (blue) where others have it: not a picture of the digit, but what to look
-# for.
+# The mean over the groups of a label resembles the mean of all digits, because about three in four
+# digits of a group have another label. The method of the paper, ``contrast=None``, finds a
+# direction that is close to at least one digit of each group, and so the digit: this is Figure 5 of
+# Shen et al., `Extreme Multi-label Classification from Aggregated Labels`, ICML 2020. The default
+# finds the difference between a label and the background. It is positive (red) where only this
+# digit has ink, and negative (blue) where only other digits have ink.
 
 paper = EAGLETransformer(contrast=None, random_state=0).fit(X, Y_grouped, groups)
 default = EAGLETransformer(random_state=0).fit(X, Y_grouped, groups)
@@ -62,9 +61,9 @@ plt.show()
 # %%
 # What they are for
 # -----------------
-# Each label of a group goes to the digit closest to its embedding. The share of labels that go to a
-# digit that truly has it, and the share of single digits whose closest embedding is that of their
-# own label:
+# Each label of a group is assigned to the digit closest to its embedding. The share of labels that
+# are assigned to a digit of this label, and the share of single digits for which the closest
+# embedding is that of the true label:
 
 start = EAGLETransformer(contrast=None, n_iter=0, random_state=0).fit(X, Y_grouped, groups)
 right = {}

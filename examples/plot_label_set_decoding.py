@@ -2,10 +2,10 @@
 Label sets without thresholds
 =============================
 
-Scores say which labels are likely; a label set also needs their number. One threshold for all rows
-has to be tuned, and no single one serves every row. `ETFNeuralCollapseClassifier` compares label
-*sets* instead: on images it finds pairs that were never seen in training, and on text it shows what
-collapse is needed for, and what not.
+Scores tell which labels are likely; a label set also needs their number. A threshold must be tuned,
+and no single threshold is best for all samples. `ETFNeuralCollapseClassifier` compares label *sets*
+instead: on images it finds pairs that were never seen in training, and on text it shows which
+decoder needs collapsed features.
 """
 
 # %%
@@ -37,8 +37,8 @@ print(
 )
 
 # %%
-# Three ways to read a label set off the same kind of network, and a threshold on one output per
-# label for comparison.
+# Three ways to decode label sets from the same kind of network, and for comparison a threshold on
+# one output per label.
 
 common = {"hidden_layer_sizes": (512,), "max_epochs": 30, "random_state": 0}
 models = {
@@ -54,10 +54,10 @@ for name, model in models.items():
     print(f"{name:16} {images_score[name][0]:10.3f} {images_score[name][1]:13.3f}")
 
 # %%
-# "seen" can only name sets of the training data, so it never finds a new pair. The others
-# search all sets, at the cost of one sort a sample.
+# "seen" can only predict sets of the training data, so it never finds a new pair. The others
+# search all sets, at the cost of one sort per sample.
 #
-# How sure is the choice? The second best set is not far behind where a decision is close.
+# How certain is the prediction? If it is uncertain, the second best set is nearly as good.
 
 best, second = models["divergence"].predict_label_set_scores(X_test).T
 right = (models["divergence"].predict(X_test) == Y_test).all(axis=1)
@@ -69,8 +69,8 @@ print(f"exact where it is near:                   {right[~clear].mean():.3f}")
 # When collapse does not help
 # ---------------------------
 # Definitions of words, and the 100 most frequent kinds of things that they are. Here the features
-# of test rows do not gather at the prototypes, as a definition of a dozen words leaves too much
-# open. "nearest" then takes far too many labels; "divergence" asks for no collapse.
+# of test samples do not gather at the prototypes, because a definition of a dozen words is too
+# short. "nearest" then predicts far too many labels; "divergence" does not need collapse.
 
 glosses = load_wordnet_glosses()
 train, test = glosses.train_indices, glosses.test_indices
@@ -80,7 +80,7 @@ X_train, X_test = tfidf.fit_transform(glosses.data[train]), tfidf.transform(glos
 Y_train, Y_test = glosses.target[train][:, frequent], glosses.target[test][:, frequent]
 
 text_score = {}
-print(f"{'text':14} {'labels a row':>13} {'example-F1':>11} {'exact sets':>11}")
+print(f"{'text':14} {'mean labels':>13} {'example-F1':>11} {'exact sets':>11}")
 print(f"{'truth':14} {Y_test.sum() / Y_test.shape[0]:13.2f}")
 for name in ("divergence", "nearest", "threshold 0.5"):
     model = models[name].set_params(hidden_layer_sizes=(512,), max_epochs=8)

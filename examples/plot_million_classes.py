@@ -2,18 +2,18 @@
 A million classes on a laptop
 =============================
 
-A plain output layer has one row of weights for each class, so a million classes cost a million
-outputs for every row in every step. The product of two heads needs a thousand outputs twice: a
-class is a pair of digits, and each head scores one digit. This example trains on a million and a
-half rows in which every one of a million classes occurs.
+A plain output layer has one row of weights for each class, so a million classes need a million
+outputs per sample in every step. The product of two heads needs two times a thousand outputs: a
+class is a pair of digits, and each head scores one digit. This example trains on one and a half
+million samples of a million classes.
 """
 
 # %%
 # Data
 # ----
-# Frequencies follow Zipf's law, as those of words, products or proteins do: a few classes have
-# thousands of rows, and most have one. From the rows that are not the first of their class, 5000
-# are held out.
+# Class frequencies follow Zipf's law, like those of words, products or proteins: a few classes have
+# thousands of samples, and most have one. 5000 samples are held out, but never the first sample of
+# a class.
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _, first = np.unique(y, return_index=True)
 others = np.setdiff1d(np.arange(len(y)), first)
 test = np.random.default_rng(0).choice(others, size=5000, replace=False)
 train = np.setdiff1d(np.arange(len(y)), test)
-print(f"{len(train):,} rows of {len(np.unique(y[train])):,} classes to learn from")
+print(f"{len(train):,} samples of {len(np.unique(y[train])):,} classes to learn from")
 
 # %%
 # Fit
@@ -53,7 +53,7 @@ print(
 )
 
 # %%
-# The peak of memory is that of the whole process so far, with the data and all libraries.
+# The peak memory is that of the whole process, including the data and all libraries.
 
 try:
     import resource
@@ -68,8 +68,8 @@ else:
 # %%
 # Predict
 # -------
-# The five best of a million classes, exactly, and without a million scores a row: every class that
-# `predict_topk` names is one of ``classes_``, and no class left out has a higher score.
+# `predict_topk` finds exactly the five best of a million classes, without computing a million
+# scores per sample.
 
 start = time.perf_counter()
 labels, scores = classifier.predict_topk(X[test], k=5)
@@ -77,17 +77,17 @@ seconds = time.perf_counter() - start
 hit = labels[:, 0] == y[test]
 in_five = (labels == y[test][:, None]).any(axis=1)
 most_frequent = np.bincount(y[train]).argmax()
-print(f"Five best classes of {len(test)} rows in {seconds:.2f} s")
+print(f"Five best classes of {len(test)} samples in {seconds:.2f} s")
 print(f"Right class first: {hit.mean():.3f}, among the first five: {in_five.mean():.3f}")
 print(f"Always the most frequent class: {(y[test] == most_frequent).mean():.3f}")
 
 # %%
 # Which classes are learnt?
 # -------------------------
-# One pass is enough for classes of twenty rows and more. It is not for rare ones: every output of a
-# head is shared by a thousand classes, and telling one of them from the others takes many rows, or
-# many passes over few, and a wider network. The data would allow it: on a sample, the nearest
-# training row has the right class 97 times in 100, if one can afford to compare with all of them.
+# One pass is enough for classes with twenty samples or more, but not for rare classes. A thousand
+# classes share each output of a head, and to distinguish them takes many samples, or many passes
+# over few samples and a wider network. The data would allow it: for 97 of 100 test samples, the
+# nearest training sample has the right class, but finding it takes a comparison with all of them.
 
 n_rows = np.bincount(y[train])[y[test]]
 groups = {
@@ -97,7 +97,7 @@ groups = {
     "20-99": (20, 99),
     "100 or more": (100, None),
 }
-print(f"\n{'training rows of class':24}{'share of test':>14}{'accuracy':>10}")
+print(f"\n{'training samples':24}{'share of test':>14}{'accuracy':>10}")
 accuracy = {}
 for name, (low, high) in groups.items():
     group = (n_rows >= low) & (n_rows <= (high or n_rows.max()))
@@ -107,14 +107,15 @@ for name, (low, high) in groups.items():
 # %%
 # What a plain output layer would need
 # ------------------------------------
-# Computed for the same 256 features and batches of 512 rows in single precision, with Adam, which
-# holds two numbers beside each weight. The logits are those of a layer that computes them all at
-# once; ``algorithm="flat"`` avoids these by working on chunks of labels, but not the rest.
+# Computed for the same 256 features and batches of 512 samples in single precision, with Adam,
+# which stores two more numbers per weight. A plain layer computes all logits at once;
+# ``algorithm="flat"`` computes them for one chunk of labels at a time, and needs as much memory for
+# weights and Adam.
 
 n_outputs = {"plain": len(classifier.classes_), "product": sum(classifier.head_lengths_)}
 print(f"\n{'':32}{'plain':>12}{'product':>12}")
 for name, count in {
-    "outputs of a row": n_outputs,
+    "outputs per sample": n_outputs,
     "weights and Adam, MiB": {key: 3 * 4 * 257 * value / 2**20 for key, value in n_outputs.items()},
     "logits of a batch, MiB": {key: 4 * 512 * value / 2**20 for key, value in n_outputs.items()},
 }.items():

@@ -81,9 +81,9 @@ for name, classifier in classifiers.items():
     print(f"{name:12} {classifier.n_parameters_:10,} {mass:9.3f} {f1:6.3f} {subset:7.3f}")
 
 # %%
-# Label sets are found as well with the fixed layer as with the learnt one. (Its probabilities,
-# which soft IoU adds up, are less sharp: rows of a simplex have length one, and decay keeps
-# features short.)
+# The fixed layer predicts label sets as well as the learnt layer. (Its probabilities, which soft
+# IoU adds up, are less sharp: the rows of a simplex have norm one, and decay keeps the norms of
+# features small.)
 #
 # Collapse, seen
 # --------------

@@ -11,7 +11,7 @@ perceptron has to learn from the data: that a digit stays the same digit when it
 # Data
 # ----
 # The 8 x 8 digits of scikit-learn, each moved by up to a pixel in both directions. An estimator
-# takes rows of numbers: 64 an image.
+# takes a vector of numbers per sample, here 64 pixels.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -33,7 +33,7 @@ print(f"{len(X_train)} images to learn from, {len(X_test)} to test on")
 # The parameter is either a module, which is copied with the weights it has, or a function of the
 # number of columns that makes one. The function is the better choice for a network without weights
 # yet: it is called in `fit` under `random_state`. A subclass of `sklearn_xlc.encoders.Encoder` may
-# also read sparse rows, strings or several arrays by name.
+# also read sparse matrices, strings or several arrays by name.
 
 from torch import nn
 

@@ -61,8 +61,8 @@ print("counted by formula:", *counts)
 # -----------
 # Each region and its label set; an arrow points to the side of its line where the label is
 # predicted. The first Fourier column is constant, so that a slice through the three dimensions of
-# that layer is a layer of two features with equal biases. A bias is fixed by training, but the
-# feature may change its sign from row to row: what is missing in one slice is there in the other.
+# that layer is a layer of two features with equal biases. A bias is fixed after training, but the
+# feature may have either sign: label sets that are missing in one slice are present in the other.
 
 
 def draw(ax, weights, intercept, title):

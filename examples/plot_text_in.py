@@ -2,9 +2,9 @@
 Texts in, without a vectorizer
 ==============================
 
-An encoder may read more than rows of numbers. `TextEncoder` reads strings: it hashes words to the
-rows of a table and learns the table with the rest of the network. So a list of texts goes straight
-into `fit`, and the way a text becomes words is a parameter like any other.
+An encoder may read other samples than vectors of numbers. `TextEncoder` reads strings: it hashes
+words to the rows of a table and learns the table with the rest of the network. So `fit` takes a
+list of texts, and the way to split a text into words is a parameter like any other.
 """
 
 # %%

@@ -3,9 +3,9 @@ Which label sets can my classifier never predict?
 =================================================
 
 Reduce text to a few features, put one logistic regression per label on top, and the result looks
-like any other classifier. But with fewer features than labels most label sets belong to no input at
-all. Here the label sets of the test rows are put to the question, for three classifiers that people
-use; then a classifier is trained for which the answer is known beforehand.
+like any other classifier. But with fewer features than labels, most label sets are predicted for no
+input at all. Here we check the label sets of the test data, for three common classifiers; then we
+train a classifier for which the answer is known in advance.
 """
 
 # %%
@@ -37,17 +37,17 @@ model = OneVsRestClassifier(LogisticRegression())
 model.fit(svd.transform(X_train), Y_train)
 
 # %%
-# The label sets of the test rows, each once. The verifier takes the fitted classifier as it is. The
-# test rows themselves are the first inputs that it tries: what is predicted can be predicted.
+# The distinct label sets of the test data. The verifier takes the fitted classifier. It first tries
+# the test samples as inputs: a label set that is predicted for one of them is argmaxable.
 
 sets = np.unique(Y_test.toarray(), axis=0)
 report = verify_argmaxable(model, sets, points=svd.transform(X_test), time_limit=2.0)
 print(report)
 
 # %%
-# What is not argmaxable comes with a proof: a few labels that contradict each other, in general one
-# more than there are features. No input gives all of them the wanted signs, whatever happens to the
-# other labels.
+# For a set that is not argmaxable the report has a proof: a few labels that contradict each other,
+# in general one more than there are features. No input gives all of them the wanted signs, whatever
+# the other labels.
 
 names = np.array([name.split(".")[0] for name in glosses.target_names[frequent]])
 for row in np.flatnonzero(report.status == 0)[:3]:
@@ -57,9 +57,9 @@ for row in np.flatnonzero(report.status == 0)[:3]:
     print(f"  without any of: {', '.join(names[conflict[~present]])}")
 
 # %%
-# A layer of torch is taken as well. This one is not trained. Training cannot change how many of all
-# label sets have a region, only which: the number depends on the numbers of labels and features
-# alone, as long as the weights are in general position.
+# The verifier also takes torch layers, here one that is not trained. Training changes which label
+# sets are argmaxable, but not how many: the number depends only on the numbers of labels and
+# features, as long as the weights are in general position.
 
 import torch
 
@@ -75,9 +75,9 @@ print(f"share of all sets of 60 labels that can be predicted: {share:.1e}")
 # Bottleneck and Fourier layer, side by side
 # ------------------------------------------
 # `DFTSigmoidClassifier` with ``output="bottleneck"`` is a neural network with a plain layer of d
-# learnt columns; with its default output it adds fixed Fourier columns, and with them the
-# guarantee. F1@3 on the test rows, trainable parameters of the output layer, and the same
-# question.
+# learnt columns. The default output adds fixed Fourier columns, which guarantee that small label
+# sets are argmaxable. The table shows F1@3 on the test data, trainable parameters of the output
+# layer, and the numbers of label sets that are not argmaxable or unknown.
 
 print(
     f"{'output':12} {'d':>3} {'parameters':>11} {'F1@3':>6} {'not argmaxable':>15} {'unknown':>8}"
@@ -102,12 +102,10 @@ for output in ("bottleneck", "dft"):
 # %%
 # Pictures
 # --------
-# Left: quality for the parameters that it takes. Right: the radius of each set's region, with
-# inputs in a box of fixed size. Here both layers are given as plain arrays, and neither inputs to
-# try nor the closed form of the Fourier columns: those save time, but their witnesses may lie far
-# from the middle of a region. A hollow marker says that the first witness was taken, and that the
-# region may be larger still. With a bottleneck many sets have no region; with Fourier columns all
-# have one, and none is small.
+# Left: quality against the number of parameters. Right: the radius of each set's region, with
+# inputs in a box of fixed size, found without the test samples. A hollow marker is the radius of
+# the first witness; the region may be larger. With a bottleneck many sets have no region; with
+# Fourier columns all sets have one, and none is small.
 
 try:
     import matplotlib.pyplot as plt

@@ -1,4 +1,4 @@
-"""Checks of what a user gives, and the roll-back of an estimator whose `fit` raises."""
+"""Validation of arguments, and the roll-back of an estimator whose `fit` raises."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from sklearn_xlc._config import get_config
 from sklearn_xlc._csr import canonical, row_of
 
 _NO_INDICATOR = (
-    "for one label a row give a 1-D y, for label ids use sklearn.preprocessing.MultiLabelBinarizer"
+    "for one label per sample pass a 1-D y, for label ids use "
+    "sklearn.preprocessing.MultiLabelBinarizer"
 )
 
 
 @contextmanager
 def unchanged_on_error(estimator: Any) -> Iterator[None]:
-    """Put the attributes of an estimator back if the block raises or is interrupted."""
+    """Restore the attributes of an estimator if the block raises or is interrupted."""
     before = dict(vars(estimator))
     try:
         yield
@@ -35,7 +36,7 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
 
 
 def is_indicator(y: Any) -> bool:
-    """Whether y is an indicator of labels rather than one label a row."""
+    """Whether y is an indicator of labels rather than one label per sample."""
     if sp.issparse(y):
         return True
     array = _as_array(y)
@@ -43,7 +44,7 @@ def is_indicator(y: Any) -> bool:
 
 
 def _as_array(y: Any) -> np.ndarray:
-    """Dense y as an array of one or two dimensions, whose labels sort."""
+    """Dense y as an array of one or two dimensions, with labels that can be sorted."""
     array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise ValueError(
@@ -56,14 +57,15 @@ def _as_array(y: Any) -> np.ndarray:
 
 
 def _check_objects(labels: np.ndarray) -> None:
-    """Raise ValueError for objects that are no labels, or do not sort together."""
+    """Raise ValueError for objects that are not labels, or that cannot be sorted together."""
     for row, label in enumerate(labels):
         if label is None:
-            raise ValueError(f"y[{row}] is None: every row needs a class label")
+            raise ValueError(f"y[{row}] is None: every sample needs a class label")
         if isinstance(label, (list, tuple, set, frozenset, np.ndarray)):
             raise ValueError(
-                f"y[{row}] is a {type(label).__name__} of labels; turn several labels a row into "
-                "an indicator with sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True)"
+                f"y[{row}] is a {type(label).__name__} of labels; for several labels per sample "
+                "pass an indicator, made by "
+                "sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True)"
             )
     if len({isinstance(label, str) for label in labels}) > 1:
         raise ValueError(
@@ -72,7 +74,7 @@ def _check_objects(labels: np.ndarray) -> None:
 
 
 def plain(label: Any) -> Any:
-    """The Python value of a NumPy scalar, to be read in a message."""
+    """Python value of a NumPy scalar, for messages."""
     return label.item() if isinstance(label, np.generic) else label
 
 
@@ -85,14 +87,14 @@ def as_array(values: Any, name: str) -> np.ndarray:
 
 
 def check_csr(matrix: Any, name: str) -> sp.csr_array:
-    """Matrix of real numbers as CSR, which shares the arrays of a CSR argument.
+    """Matrix of real numbers as CSR, sharing the arrays of a CSR argument.
 
-    Entries stored more than once stay so.
+    Entries stored more than once are kept.
 
     Raises
     ------
     ValueError
-        If the matrix is ragged, has not two dimensions, or holds anything but numbers and bool.
+        If the matrix is ragged, is not two-dimensional, or holds anything but numbers and bool.
     """
     if not sp.issparse(matrix):
         matrix = as_array(matrix, name)
@@ -103,13 +105,13 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
         )
     csr = sp.csr_array(matrix)
     if sp.issparse(matrix) and matrix.format == "coo" and csr.nnz < matrix.nnz:
-        # SciPy has added up repeated entries in their own dtype, where 256 ones may be none.
+        # SciPy has added up repeated entries in their own dtype, where 256 ones may be 0.
         csr = sp.csr_array(_sorted_entries(matrix), shape=matrix.shape)
     return csr
 
 
 def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Data, indices and pointers of the CSR that stores each entry of a COO matrix on its own."""
+    """Data, indices and indptr of a COO matrix as CSR, repeated entries kept apart."""
     order = np.argsort(matrix.row, kind="stable")
     sizes = np.bincount(matrix.row, minlength=matrix.shape[0])
     return matrix.data[order], matrix.col[order], np.concatenate([[0], np.cumsum(sizes)])
@@ -121,9 +123,9 @@ def raise_for_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy
     Parameters
     ----------
     matrix : CSR matrix
-        Where the entries are stored.
+        Matrix to check.
     wrong : ndarray of bool of shape (n_entries,)
-        Which of them are wrong.
+        Mask of the stored entries, True where one is wrong.
     rule : str
         First part of the message, such as "y must hold 0 and 1 only".
     remedy : str, default=""
@@ -149,21 +151,22 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
     Parameters
     ----------
     matrix : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        Zeros and ones, numbers or bool; never changed.
+        Zeros and ones, numbers or bool; not modified.
     name : str
-        What messages call it.
+        Name of the argument, for messages.
     remedy : str, default=""
-        What the message about a value that is neither 0 nor 1 ends with.
+        Last part of the message about a value other than 0 and 1.
 
     Returns
     -------
     csr_array of shape (n_rows, n_columns)
-        It may share the indices of a canonical CSR argument.
+        Indicator; it may share the indices of a canonical CSR argument.
 
     Raises
     ------
     ValueError
-        If it is no matrix of numbers, holds another value, or stores an entry more than once.
+        If the matrix does not hold numbers, holds a value other than 0 and 1, or stores an entry
+        more than once.
 
     Examples
     --------
@@ -191,20 +194,19 @@ def check_counts(matrix: Any, name: str) -> sp.csr_array:
     Parameters
     ----------
     matrix : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        Whole numbers from 0 on, whatever their dtype; never changed. Entries stored more than once
-        add up.
+        Whole numbers from 0 on, of any dtype; not modified. Entries stored more than once add up.
     name : str
-        What messages call it.
+        Name of the argument, for messages.
 
     Returns
     -------
     csr_array of shape (n_rows, n_columns)
-        It may share the indices of a canonical CSR argument.
+        Counts; it may share the indices of a canonical CSR argument.
 
     Raises
     ------
     ValueError
-        If it is no matrix of numbers, or a number is fractional, negative, or 2**31 or more.
+        If the matrix does not hold numbers, or a number is fractional, negative, or 2**31 or more.
 
     Examples
     --------
@@ -224,7 +226,7 @@ def check_counts(matrix: Any, name: str) -> sp.csr_array:
 
 
 def check_integer(value: Any, name: str, low: int = 1) -> int:
-    """Integer of at least `low`; raises TypeError for bool, and ValueError below."""
+    """Integer of at least `low`; raises TypeError for other types, ValueError if it is smaller."""
     message = f"{name} must be an integer >= {low}, got {value!r}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{message} of type {type(value).__name__}")
@@ -234,7 +236,7 @@ def check_integer(value: Any, name: str, low: int = 1) -> int:
 
 
 def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float:
-    """Finite number from `low` to `high`; raises TypeError for bool, and ValueError outside."""
+    """Finite number from `low` to `high`; raises TypeError for other types, ValueError outside."""
     bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
     message = f"{name} must be finite and {bounds}, got {value!r}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
@@ -253,9 +255,9 @@ def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str) -> None:
     shape : tuple of int
         Shape of the output.
     dtype : dtype
-        Type of its entries.
+        Data type of the output.
     remedy : str
-        What to use instead, such as "predict_topk, which gives the best labels".
+        Alternative named in the message, such as "predict_topk, which gives the best labels".
 
     Raises
     ------
@@ -300,7 +302,7 @@ def check_y(y: Any) -> Any:
     if y.ndim == 2 and y.shape[1] > 1:
         return sp.csr_matrix(check_indicator(y, "y", _NO_INDICATOR))
     with warnings.catch_warnings():
-        # Few rows a class are what this package is for.
+        # Few samples per class are what this package is for.
         warnings.filterwarnings("ignore", message="The number of unique classes is greater")
         check_classification_targets(y)
     return column_or_1d(y, warn=True)

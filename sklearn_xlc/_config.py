@@ -1,4 +1,4 @@
-"""Settings of the whole package, kept per thread as in scikit-learn; and its versions."""
+"""Settings of the package, kept per thread as in scikit-learn, and versions of dependencies."""
 
 import contextlib
 import importlib.metadata
@@ -26,7 +26,7 @@ def get_config() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``dense_limit``: largest dense output in bytes.
+        ``dense_limit``: size of the largest dense output, in bytes.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def set_config(*, dense_limit: int | None = None) -> None:
     Parameters
     ----------
     dense_limit : int, default=None
-        Largest dense output, in bytes, that `decision_function`, `predict_proba`, `predict` and
-        `transform` may allocate; larger ones raise ``MemoryError`` before anything is allocated.
-        None leaves it as it is. Initially 2 GiB.
+        Size in bytes of the largest dense output that `decision_function`, `predict_proba`,
+        `predict` and `transform` may allocate; a larger one raises ``MemoryError`` before it is
+        allocated. None leaves the limit unchanged. The initial limit is 2 GiB.
 
     Raises
     ------

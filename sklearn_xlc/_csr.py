@@ -1,4 +1,4 @@
-"""Matrices: canonical CSR, what its stored entries belong to, unit rows, and blocks of rows."""
+"""Sparse matrices: canonical CSR, rows of stored entries, unit rows, and blocks of rows."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Matrices whose share of non-zeros is below this are cheaper to multiply as sparse ones.
+#: Below this share of non-zeros a matrix is cheaper to multiply as a sparse one.
 SPARSE_SHARE = 0.1
-#: Entries of a block of temporaries: some 32 MB of float64.
+#: Number of entries of a block of temporaries: about 32 MB of float64.
 BLOCK_ENTRIES = 2**22
 
 
 def is_mostly_zeros(X: Any) -> bool:
-    """Whether X is mostly zeros, however it is stored: dense and CSR then take the same path."""
+    """Whether X is mostly zeros, dense or sparse: both formats then take the same path."""
     n_nonzero = X.count_nonzero() if sp.issparse(X) else np.count_nonzero(X)
     return bool(n_nonzero < SPARSE_SHARE * X.shape[0] * X.shape[1])
 
 
 def canonical(X: Any, keep_zeros: bool = False) -> Any:
-    """CSR or CSC with sorted, distinct indices; never changes its argument.
+    """CSR or CSC with sorted, distinct indices; does not modify its argument.
 
     Parameters
     ----------
     X : {ndarray, CSR or CSC matrix}
-        Returned as it is where it is dense or canonical already, else as a copy.
+        Returned as it is if it is dense or already canonical, else copied.
     keep_zeros : bool, default=False
-        Whether stored zeros stay. Without them the sums of a row are those of a dense row.
+        Whether to keep stored zeros. Without them the sums of a row equal those of a dense row.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def canonical(X: Any, keep_zeros: bool = False) -> Any:
 
 
 def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
-    """Row of every stored entry (column, of a CSC matrix).
+    """Row of every stored entry (the column, for a CSC matrix).
 
     Examples
     --------
@@ -74,10 +74,10 @@ def row_of(matrix: Any, position: int) -> int:
 
 
 def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArray:
-    """The ranges ``start, ..., start + length - 1``, one after the other.
+    """Ranges ``start, ..., start + length - 1``, one after the other.
 
-    With ``starts = indptr[rows]`` and ``lengths = np.diff(indptr)[rows]`` these are the positions
-    of the stored entries of any rows.
+    With ``starts = indptr[rows]`` and ``lengths = np.diff(indptr)[rows]`` they are the positions
+    of the stored entries of the rows.
 
     Examples
     --------
@@ -108,14 +108,14 @@ def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8)
 
 
 def find_entries(matrix: Any, rows: Any, columns: Any) -> IntArray:
-    """Positions of the stored entries of pairs of a row and a column.
+    """Positions of the stored entries at pairs of a row and a column.
 
     Parameters
     ----------
     matrix : canonical CSR matrix
-        A canonical CSC matrix serves as its transpose: ``find_entries(csc.T, columns, rows)``.
+        Matrix to search. For a canonical CSC matrix: ``find_entries(csc.T, columns, rows)``.
     rows, columns : array-like of int
-        Pairs, broadcast against each other. A negative column names none.
+        Pairs, broadcast against each other. A negative column matches no entry.
 
     Returns
     -------
@@ -141,19 +141,19 @@ def find_entries(matrix: Any, rows: Any, columns: Any) -> IntArray:
 
 
 def distinct_rows(matrix: Any) -> tuple[IntArray, IntArray]:
-    """First row of every distinct set of columns, and the number of each row's set among them.
+    """First row of every distinct set of columns, and the index of each row's set.
 
     Parameters
     ----------
     matrix : canonical CSR matrix
-        Such as an indicator of label sets.
+        Matrix, such as an indicator of label sets.
 
     Returns
     -------
     first : ndarray of shape (n_sets,)
-        Ascending.
+        Row where each set occurs first, ascending.
     inverse : ndarray of shape (n_rows,)
-        Row i has the columns of row ``first[inverse[i]]``.
+        Index into `first`: row i has the same columns as row ``first[inverse[i]]``.
 
     Examples
     --------
@@ -173,12 +173,12 @@ def distinct_rows(matrix: Any) -> tuple[IntArray, IntArray]:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows of Euclidean norm one; empty rows stay empty.
+    """Scale rows to Euclidean norm one; rows of zeros stay zero.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        Rows.
+        Matrix.
 
     Returns
     -------
@@ -207,9 +207,9 @@ def unit_rows(X: Any) -> Any:
 
 
 def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list[slice]:
-    """Slices that cut rows into blocks of at most `n_entries` entries, at least a row each.
+    """Slices that cut rows into blocks of at most `n_entries` entries and at least one row.
 
-    `n_entries` is `BLOCK_ENTRIES` unless it is given.
+    None for `n_entries` means `BLOCK_ENTRIES`.
 
     Examples
     --------
@@ -236,7 +236,9 @@ def uneven_blocks(sizes: npt.NDArray[Any], n_entries: int) -> list[slice]:
 
 
 def mix_bits(words: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Hash of 64-bit counters, by the finaliser of SplitMix64 [1]_: every bit depends on all.
+    """Hash of 64-bit counters, by the finaliser of SplitMix64 [1]_.
+
+    Every bit of the hash depends on all bits of the counter.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Ranking: the largest entries of every row, best first; equal ones by id, smaller first."""
+"""Ranking: the largest entries of every row, best first; of equal entries the smaller id first."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def rank_rows(
     scores : ndarray of shape (n_rows, n_columns)
         Floating numbers without NaN; minus infinity ranks last.
     k : int
-        Number of entries, at least 1. Where there are fewer columns, all of them are ranked.
+        Number of entries, at least 1. If there are fewer columns, all of them are ranked.
     ids : ndarray of shape (n_rows, n_columns), default=None
-        What each entry is called, distinct within a row. None: the numbers of the columns.
+        Id of each entry, distinct within a row. None: the column numbers.
 
     Returns
     -------
     scores : ndarray of shape (n_rows, min(k, n_columns))
-        Largest first.
+        Scores of the best entries, largest first.
     ids : ndarray of the same shape
-        Their ids; of equal scores the smaller id is first, and chosen first.
+        Ids of the best entries. Of equal scores the smaller id is chosen, and ranked, first.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def rank_rows(
 
 
 def _select(scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None) -> BoolArray:
-    """Mask with k True a row: the largest scores, and of those equal to the last, smaller ids."""
+    """Mask of the k largest scores of each row; ties for the last ranks go to smaller ids."""
     cut = scores.shape[1] - k
     lowest = np.partition(scores, cut, axis=1)[:, cut, None]
     chosen = scores >= lowest
@@ -67,7 +67,7 @@ def _select(scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None) -> B
         if ids is None:
             kept_ties = np.cumsum(tied, axis=1) <= n_ranks
         else:
-            # A stable sort is linear in the common case of ids that ascend already.
+            # A stable sort takes linear time in the common case that ids already ascend.
             by_id = np.argsort(ids[rows], axis=1, kind="stable")
             rank = np.cumsum(np.take_along_axis(tied, by_id, axis=1), axis=1)
             kept_ties = np.empty_like(tied)
@@ -82,16 +82,17 @@ def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> Int
     Parameters
     ----------
     data : ndarray of shape (n_entries,)
-        Scores, without NaN. Ids ascend within a row, as they do in canonical CSR.
+        Scores without NaN, in the order of the column ids, as in canonical CSR.
     indptr : ndarray of shape (n_rows + 1,)
-        Row i owns ``data[indptr[i]:indptr[i + 1]]``.
+        Row i holds ``data[indptr[i]:indptr[i + 1]]``.
     k : int
         Number of entries.
 
     Returns
     -------
     ndarray of shape (n_rows, k), int64
-        Positions in `data`, best first, of equal scores the first; -1 where a row has fewer.
+        Positions in `data`, best first, equal scores in the order of `data`; -1 where a row has
+        fewer entries.
 
     Examples
     --------

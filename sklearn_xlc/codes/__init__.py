@@ -1,9 +1,9 @@
 """Label codes: how label ids become positions in the output heads.
 
-:class:`MixedRadix` turns ids into one digit a head and back, and finds the best labels from the
-heads' scores without ever naming a label that does not exist. :func:`head_lengths` and
-:func:`confusion_degree` choose and judge the lengths of the heads, and :func:`label_order` decides
-which label stands at which position. Arrays go in, arrays come out; torch is not needed.
+:class:`MixedRadix` turns ids into one digit per head and back, and finds the best existing labels
+from the scores of the heads. :func:`head_lengths` chooses the lengths of the heads,
+:func:`confusion_degree` measures how many labels share a digit, and :func:`label_order` assigns a
+position to each label. Arrays go in, arrays come out; torch is not needed.
 """
 
 from sklearn_xlc.codes._head_lengths import confusion_degree, head_lengths

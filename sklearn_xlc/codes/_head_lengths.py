@@ -1,4 +1,4 @@
-"""Choice of the head lengths, and the measure the paper judges them by."""
+"""Head lengths, and their confusion degree."""
 
 import math
 from collections.abc import Sequence
@@ -10,47 +10,51 @@ RULES = ("equal", "descending")
 
 
 def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int, ...]:
-    """Lengths of heads whose digits cover the labels.
+    """Choose head lengths whose product covers the labels.
 
     Parameters
     ----------
     n_labels : int
         Number of labels C, at least 1.
     n_heads : int
-        Number of heads H, at least 1. Each head adds an approximation error: keep it small.
+        Number of heads H, at least 1. Every additional head adds an approximation error, so use
+        few.
     rule : {"equal", "descending"}, default="equal"
         How the lengths share the labels.
 
         - "equal": each length is ``ceil(C ** (1 / H))``, or one less where the product still covers
-          C. Least sum of lengths, hence least outputs: for the product of heads.
+          C. The sum of the lengths, and so the number of outputs, is the least possible. For
+          "product".
         - "descending": each head after the first has length ``floor(C ** (1 / (H + 1)))`` (at least
-          2) and the first takes the rest. For the cascade and for sampling; see Notes.
+          2), and the first head has as many outputs as needed to cover C. For "cascade" and
+          "sampling"; see Notes.
 
     Returns
     -------
     tuple of int of length n_heads
-        Lengths, longest first. Their product is at least ``n_labels`` and no length could be
-        reduced by one. More heads than the labels have binary digits get trailing lengths of 1.
+        Lengths, longest first. Their product is at least ``n_labels``, and no length can be reduced
+        by one. Heads beyond the number of binary digits of ``n_labels`` get length 1.
 
     Raises
     ------
     TypeError
         If ``n_labels`` or ``n_heads`` is not an integer.
     ValueError
-        If one is less than 1, or ``rule`` is unknown.
+        If either number is less than 1, or ``rule`` is unknown.
 
     Notes
     -----
     With two heads, F features, embeddings of width D and a beam of K parents, a cascade computes
-    ``L_1 F + K L_2 D`` multiplications a row. Under ``L_1 L_2 = C`` that is least at
+    ``L_1 F + K L_2 D`` multiplications per sample. With ``L_1 L_2 = C`` this number is least at
     ``L_2 = sqrt(C F / (K D))``. But the second term gathers scattered rows of a table, which costs
-    several times a multiplication of the dense first term, and a longer first head also lowers the
-    confusion degree ``L_2 / L_1`` (Eq. 15 in [1]_), which by itself would push all labels into the
-    first head. ``L_2 = C ** (1 / 3)`` stands between the two: the number of scores a row is
+    several times a multiplication of the dense first term. A longer first head also lowers the
+    confusion degree ``L_2 / L_1`` (Eq. 15 in [1]_), which is least if all labels are in the first
+    head. ``L_2 = C ** (1 / 3)`` is a compromise: the number of scores per sample is
     ``C ** (2 / 3) + K C ** (1 / 3)``, the confusion degree falls as ``C ** (-1 / 3)``, and for a
-    million labels, ``F = D`` and K = 10 the count of multiplications is 1.7 times the least
-    possible. It is also close to what the paper uses: {172; 23} for 4 thousand labels, {5630; 89}
-    for 501 thousand, {8377; 80} for 670 thousand. ``C ** (1 / (H + 1))`` carries it to more heads.
+    million labels, ``F = D`` and K = 10 the number of multiplications is 1.7 times the least
+    possible. It is also close to the lengths in the paper: {172; 23} for 4 thousand labels,
+    {5630; 89} for 501 thousand, {8377; 80} for 670 thousand. ``C ** (1 / (H + 1))`` extends the
+    rule to more heads.
 
     References
     ----------
@@ -71,7 +75,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     n_heads = int(check_scalar(n_heads, "n_heads", Integral, min_val=1))
     if rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}, got {rule!r}")
-    # Where heads outnumber binary digits no arrangement has a longer first head.
+    # With more heads than binary digits, no choice of lengths has a longer first head.
     if rule == "equal" or 2 ** (n_heads - 1) >= n_labels:
         return _equal_lengths(n_labels, n_heads)
     later = max(2, _floor_root(n_labels, n_heads + 1))
@@ -80,11 +84,11 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
 
 
 def confusion_degree(lengths: Sequence[int]) -> float:
-    """Confusion degree of head lengths in the given order.
+    """Compute the confusion degree of head lengths in the given order.
 
-    Labels that share a digit are confused with each other; this measures how many share one. It
-    falls toward the one-head code ``(C, 1)``, so it must be weighed against the cost of the first
-    head.
+    Labels that share a digit are confused with each other, and the confusion degree measures how
+    many share one. It is least for a single long head ``(C, 1)``, so weigh it against the cost of
+    the first head.
 
     Parameters
     ----------
@@ -102,7 +106,7 @@ def confusion_degree(lengths: Sequence[int]) -> float:
     TypeError
         If a length is not an integer.
     ValueError
-        If a length is less than 1, or there is none.
+        If a length is less than 1, or ``lengths`` is empty.
 
     References
     ----------
@@ -118,7 +122,7 @@ def confusion_degree(lengths: Sequence[int]) -> float:
     0.5
     """
     checked = check_lengths(lengths)
-    # Integer products: only the final quotient rounds.
+    # Products of integers are exact; only the final quotient is rounded.
     numerator = math.prod(math.prod(checked[h:]) for h in range(1, len(checked)))
     return numerator / math.prod(checked[:-1])
 
@@ -135,7 +139,7 @@ def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
 
 
 def _equal_lengths(n_labels: int, n_heads: int) -> tuple[int, ...]:
-    """Lengths r or r - 1, r = ceil(C^(1/H)), with the fewest r that cover C."""
+    """Lengths r or r - 1 for r = ceil(C^(1/H)), with as few r as cover C."""
     root = _floor_root(n_labels, n_heads)
     if root**n_heads == n_labels:
         return (root,) * n_heads
@@ -146,7 +150,7 @@ def _equal_lengths(n_labels: int, n_heads: int) -> tuple[int, ...]:
 
 
 def _floor_root(value: int, degree: int) -> int:
-    """Largest integer whose power of the degree does not exceed the value, in exact arithmetic."""
+    """Largest integer r with r ** degree <= value, in exact arithmetic."""
     low, high = (
         1,
         2 ** (value.bit_length() // degree + 1),

@@ -1,4 +1,4 @@
-"""Order of the labels: which label stands at which position of the output heads."""
+"""Order of the labels: the position of each label in the output heads."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,15 @@ from sklearn_xlc.codes._head_lengths import check_lengths
 ORDERS = ("given", "random", "clustered")
 DEFAULT_GROUP_SIZE = 16
 MAX_ITERATIONS = 20
-# On real label sets three starts found better groups than one everywhere; five hardly better ones.
+# On all real data sets tried, three starts found better groups than one, and five hardly better
+# ones than three.
 N_STARTS = 3
-# Relative difference of two cohesions that rounding alone can make.
+# Relative difference of two cohesions that may be rounding error.
 TIE = 1e-9
-# A sparse centroid keeps its largest entries only: the long tail of a frequent label tells little
-# about its neighbours and would make the splits, and the memory, grow with the vocabulary.
+# A sparse centroid keeps its largest entries only: the many small entries of a frequent label tell
+# little about similar labels, and would make time and memory grow with the vocabulary.
 MAX_CENTROID_ENTRIES = 200
-# Untrimmed entries that may exist at once: 12 bytes each.
+# Number of untrimmed entries in memory at once: 12 bytes each.
 BLOCK_ENTRIES = 20_000_000
 
 
@@ -44,11 +45,11 @@ def label_order(
     Parameters
     ----------
     order : {"given", "random", "clustered"} or array-like of int of shape (n_labels,)
-        - "given": label ``l`` stands at position ``l``.
+        - "given": label ``l`` has position ``l``.
         - "random": a random permutation.
         - "clustered": similar labels side by side, by balanced clustering of their centroids; see
           Notes.
-        - array-like: the positions themselves, a permutation of ``0, ..., n_labels - 1``.
+        - array-like: the position of each label, a permutation of ``0, ..., n_labels - 1``.
     n_labels : int
         Number of labels, at least 1.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
@@ -56,8 +57,8 @@ def label_order(
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels), default=None
         Label indicators: any non-zero entry is a label. Needed by "clustered" only.
     lengths : sequence of int, default=None
-        Head lengths. "clustered" makes its groups of the sizes at which leading digits are shared,
-        so that labels of one group have one parent. None: groups of 16.
+        Head lengths. "clustered" makes groups of as many labels as share their leading digits, so
+        that all labels of a group have the same parent. None: groups of 16.
     random_state : int, RandomState instance or None, default=None
         Seed of "random", and of the first centres of "clustered".
 
@@ -71,18 +72,19 @@ def label_order(
     TypeError
         If ``n_labels`` or a length is not an integer.
     ValueError
-        If ``order`` is unknown or no permutation, or ``X`` or ``Y`` is missing or does not fit.
+        If ``order`` is unknown or is not a permutation, or ``X`` or ``Y`` is missing or has the
+        wrong shape.
 
     Notes
     -----
-    The centroid of a label is the normalised sum of the unit rows that carry it. A group of labels
-    is split by spherical 2-means: each round ranks its labels by the difference of their
-    similarities to the two centres and cuts the ranking in the middle, rounded to whole groups of
-    the next smaller size; the best of three starts counts. Both halves are split in turn. Inside
-    the smallest groups labels keep their given order. Labels that no row carries come last. Of a
-    sparse centroid the 200 largest entries are kept. Section F.4 of [1]_ finds no influence of the
-    order on models that overfit; a model that underfits loses by an order that puts unlike labels
-    together.
+    The centroid of a label is the normalised sum of its samples, each scaled to norm one. A group
+    of labels is split by spherical 2-means: each iteration ranks the labels by the difference of
+    their similarities to the two centres and cuts the ranking in the middle, rounded to whole
+    groups of the next smaller size. The best of three random starts is kept, and both halves are
+    split in turn. Inside the smallest groups labels keep their given order. Labels without samples
+    come last. Only the 200 largest entries of a sparse centroid are kept. Section F.4 of [1]_
+    finds no influence of the order on models that overfit; a model that underfits gets worse if
+    dissimilar labels are side by side.
 
     References
     ----------
@@ -130,7 +132,7 @@ def _clustered_positions(
         known = centroids.any(axis=1)
     labels = np.flatnonzero(known)
     leaves: list[IntArray] = []
-    # The right half is pushed first, so that leaves come out from left to right.
+    # The right half is pushed first, so that leaves are visited from left to right.
     stack = [(labels, compact_rows(centroids, known))]
     while stack:
         labels, vectors = stack.pop()
@@ -147,7 +149,7 @@ def _clustered_positions(
 
 
 def balanced_split(vectors: Any, n_left: int, rng: np.random.RandomState) -> BoolArray:
-    """Mask of n_left unit rows, by the most cohesive of several balanced 2-means."""
+    """Mask of n_left unit rows: the most cohesive of several balanced 2-means splits."""
     starts = rng.randint(vectors.shape[0], size=N_STARTS)
     splits = [_two_means(vectors, n_left, int(start)) for start in starts]
     # Cohesions that differ by rounding are ties, so that dense and sparse rows split alike.
@@ -156,10 +158,10 @@ def balanced_split(vectors: Any, n_left: int, rng: np.random.RandomState) -> Boo
 
 
 def _two_means(vectors: Any, n_left: int, start: int) -> tuple[BoolArray, float]:
-    """Balanced spherical 2-means of unit rows: mask of the left half, and its cohesion.
+    """Balanced spherical 2-means of unit rows: mask of the left half, and cohesion of the split.
 
-    The first centres are one row and the row least like it. The cohesion is the sum of all rows'
-    similarities to their centre, which is the sum of the norms of the two row sums.
+    The initial centres are one row and the row least similar to it. The cohesion is the sum of the
+    similarities of all rows to their centre, which equals the sum of the norms of both row sums.
     """
     rows = np.arange(vectors.shape[0])
     total = _row_sum(vectors, rows >= 0)
@@ -185,7 +187,7 @@ def _left_size(n_labels: int, sizes: tuple[int, ...]) -> int:
 
 
 def _group_sizes(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of labels that share their leading digits: the place values but the last."""
+    """Numbers of labels that share their leading digits: all place values but the last."""
     sizes = [math.prod(lengths[h:]) for h in range(1, len(lengths))]
     return tuple(sizes) or (DEFAULT_GROUP_SIZE,)
 
@@ -217,7 +219,7 @@ def _trim_rows(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def compact_rows(vectors: Any, mask: BoolArray) -> Any:
-    """Selected rows; of sparse ones, also only the columns in use, so that centres stay short."""
+    """Selected rows; sparse rows lose their empty columns, so that centres stay small."""
     selected = vectors[mask]
     if not sp.issparse(selected):
         return selected
@@ -240,7 +242,7 @@ def _unit(vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
-    """X dense or CSR of floats and Y as CSR ones, of fitting shapes."""
+    """X as dense or CSR floats and Y as a CSR mask, with matching shapes."""
     if X is None or Y is None:
         raise ValueError('order="clustered" needs X and Y: the samples and their label indicators')
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")

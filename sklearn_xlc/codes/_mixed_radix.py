@@ -1,4 +1,4 @@
-"""Label ids as digits of a mixed-radix number: one digit a head, most significant first."""
+"""Label ids as digits of a mixed-radix number: one digit per head, most significant first."""
 
 import math
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ MAX_CODES = 2**62
 
 
 class MixedRadix:
-    """Code of labels by the digits of several heads.
+    """Code that writes each label as one digit per head.
 
     Label ``r`` has the digits ``d_h = floor(r / P_h) mod L_h`` with the place value
-    ``P_h = L_{h+1} * ... * L_H`` [1]_. When the product of the lengths exceeds ``n_labels``, the
-    last codes name no label; no method here ever returns one of them.
+    ``P_h = L_{h+1} * ... * L_H`` [1]_. If the product of the lengths exceeds ``n_labels``, the last
+    codes belong to no label, and no method returns them.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class MixedRadix:
     place_values : ndarray of shape (n_heads,), int64
         Place value of each head's digit; the last is 1.
     n_codes : int
-        Product of the lengths: number of codes, of which the first ``n_labels`` name a label.
+        Number of codes, the product of the lengths. The first ``n_labels`` codes belong to labels.
 
     Raises
     ------
     TypeError
         If ``n_labels`` or a length is not an integer.
     ValueError
-        If they are out of range, or the product of the lengths does not cover the labels.
+        If an argument is out of range, or the product of the lengths is less than ``n_labels``.
 
     References
     ----------
@@ -103,18 +103,18 @@ class MixedRadix:
         Parameters
         ----------
         ids : array-like of int of shape (n,)
-            Label ids in ``[0, n_labels)``. Any other shape is accepted, the digits become the last
-            axis.
+            Label ids in ``[0, n_labels)``. Other shapes are accepted; the digits become an
+            additional last axis.
 
         Returns
         -------
         ndarray of shape (n, n_heads), int64
-            One digit a head.
+            One digit per head.
 
         Raises
         ------
         ValueError
-            If an id is no integer or names no label.
+            If an id is not an integer or is out of range.
         """
         remainder = _as_int64(ids, "ids")
         _check_range(remainder, self.n_labels, "ids", f"n_labels={self.n_labels}")
@@ -139,12 +139,12 @@ class MixedRadix:
         Raises
         ------
         ValueError
-            If a digit is out of range, or digits name a label that does not exist.
+            If a digit is out of range, or a row of digits belongs to no label.
         """
         digits = _as_int64(digits, "digits")
         if digits.ndim == 0 or digits.shape[-1] != self.n_heads:
             raise ValueError(
-                f"digits must have one column a head ({self.n_heads}), got shape {digits.shape}"
+                f"digits must have one column per head ({self.n_heads}), got shape {digits.shape}"
             )
         for h, length in enumerate(self.lengths):
             _check_range(digits[..., h], length, f"digits of head {h}", f"lengths[{h}]={length}")
@@ -153,28 +153,28 @@ class MixedRadix:
         return ids
 
     def topk(self, log_scores: Sequence[npt.ArrayLike], k: int) -> tuple[FloatArray, IntArray]:
-        """Best k labels by the sum of the heads' scores: exact, over existing labels only.
+        """Find the k labels with the largest sums of head scores, exactly.
 
-        Head by head, the k best prefixes are kept beside the one prefix that the bound ``n_labels``
-        still constrains, so that no table over all labels is ever made.
+        Head by head, the method keeps the k best prefixes, and the one prefix whose continuations
+        are limited by ``n_labels``. It never builds a table of all labels.
 
         Parameters
         ----------
         log_scores : sequence of n_heads array-like of shape (n, lengths[h])
-            Additive scores of each head's digits, such as log-probabilities. ``-inf`` is allowed;
-            NaN and ``+inf`` are not. Theorem 1 of the paper needs this form: products of raw logits
-            cannot be maximised head by head.
+            Additive scores of the digits of each head, such as log probabilities. ``-inf`` is
+            allowed; NaN and ``+inf`` are not. Theorem 1 of the paper holds for sums only: products
+            of raw logits cannot be maximised head by head.
         k : int
             Number of labels, from 1 to ``n_labels``.
 
         Returns
         -------
         scores : ndarray of shape (n, k)
-            Summed scores (over the heads in order), best first; float32 if all heads are float32.
+            Sums of the scores, best first; float32 if all heads are float32.
         ids : ndarray of shape (n, k), int64
-            Their labels. Where labels tie because their digits tie in every head's scores, or their
-            sums are equal without rounding, the smaller id comes first; labels that tie only after
-            rounding, or at ``-inf``, are taken in an order that is deterministic.
+            Ids of the labels. If the scores of two labels are equal in every head, or their sums
+            are equal without rounding, the smaller id comes first. The order of labels that tie
+            only after rounding, or at ``-inf``, is deterministic.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class MixedRadix:
             raise ValueError(f"k={k} asks for more labels than exist: n_labels={self.n_labels}")
         heads = self._check_scores(log_scores)
         n_rows = len(heads[0])
-        # `best`: the k best prefixes strictly below the bound; `edge`: the prefix equal to it.
+        # `best`: the k best prefixes below the bound; `edge`: the prefix equal to the bound.
         best_scores = np.empty((n_rows, 0), dtype=heads[0].dtype)
         best_ids = np.empty((n_rows, 0), dtype=np.int64)
         edge_scores, edge_id = np.zeros((n_rows, 1), dtype=heads[0].dtype), 0
@@ -209,10 +209,10 @@ class MixedRadix:
         return best_scores, best_ids
 
     def log_normalizer(self, log_scores: Sequence[npt.ArrayLike]) -> FloatArray:
-        """Log of the summed exponentials of the scores of all existing labels.
+        """Compute the logarithm of the summed exponentials of the scores of all labels.
 
-        Subtracting it from the scores of :meth:`topk` renormalises products of softmaxes over the
-        labels that exist. Costs one pass over the heads' scores.
+        Subtract it from the scores of :meth:`topk` to normalise products of softmaxes over the
+        existing labels. It takes one pass over the scores of the heads.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class MixedRadix:
         Returns
         -------
         ndarray of shape (n,)
-            Log normalizer; ``-inf`` where every label scores ``-inf``.
+            Log-normalizer; ``-inf`` if all labels of a row score ``-inf``.
 
         Raises
         ------
@@ -250,11 +250,11 @@ class MixedRadix:
         return total
 
     def _check_scores(self, log_scores: Sequence[npt.ArrayLike]) -> list[FloatArray]:
-        """One floating array a head, all of one dtype and checked."""
+        """One validated floating array per head, all of one dtype."""
         heads = [np.asarray(scores) for scores in log_scores]
         if len(heads) != self.n_heads:
             raise ValueError(
-                f"log_scores must hold one array a head ({self.n_heads}), got {len(heads)}"
+                f"log_scores must hold one array per head ({self.n_heads}), got {len(heads)}"
             )
         if heads[0].ndim != 2:
             raise ValueError(f"log_scores[0] must be 2-D, got shape {heads[0].shape}")
@@ -265,7 +265,7 @@ class MixedRadix:
         for h, (scores, length) in enumerate(zip(heads, self.lengths)):
             if scores.shape != (len(heads[0]), length):
                 raise ValueError(
-                    f"log_scores[{h}] must have shape (n, {length}) with one n for all heads, "
+                    f"log_scores[{h}] must have shape (n, {length}) with the same n for all heads, "
                     f"got {scores.shape}; log_scores[0] has shape {heads[0].shape}"
                 )
             # One pass: the maximum of an array with NaN is NaN.
@@ -277,9 +277,9 @@ class MixedRadix:
 def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
     """Digits of the exclusive bound ``n_labels``, without trailing zeros.
 
-    A label exists if and only if, for one h, its digits before h equal these, and digit h is below:
-    the bound itself is exclusive, so no extra branch is needed for it. Where all codes exist the
-    first digit is ``lengths[0]`` and stands alone: nothing is constrained.
+    A code belongs to a label if and only if, for some h, its digits before h equal the digits of
+    the bound and its digit h is smaller. If all codes belong to labels, the bound has a single
+    digit, ``lengths[0]``, which no digit reaches.
     """
     digits, remainder = [], n_labels
     for place_value in place_values:
@@ -293,10 +293,10 @@ def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
 def _extend(
     scores: FloatArray, ids: IntArray, head_scores: FloatArray, k: int
 ) -> tuple[FloatArray, IntArray]:
-    """Candidates for the k best after one more digit, from prefixes sorted best first."""
+    """Candidates for the k best prefixes with one more digit, from prefixes sorted best first."""
     digit_scores, digits = rank_rows(head_scores, k)
     n_prefixes, n_digits = scores.shape[1], digits.shape[1]
-    # Pair (i, j) of two sorted lists has (i + 1)(j + 1) - 1 pairs that are no worse before it.
+    # In two sorted lists, (i + 1)(j + 1) - 1 other pairs are at least as good as pair (i, j).
     widths = np.minimum(k // np.arange(1, n_prefixes + 1), n_digits)
     i = np.repeat(np.arange(n_prefixes), widths)
     j = np.concatenate([np.arange(width) for width in widths])
@@ -325,7 +325,7 @@ def _as_int64(values: npt.ArrayLike, name: str) -> IntArray:
 
 
 def _check_range(values: IntArray, stop: int, name: str, limit: str) -> None:
-    """Raise ValueError for values outside [0, stop), naming the first."""
+    """Raise ValueError for the first value outside [0, stop)."""
     bad = (values < 0) | (values >= stop)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])

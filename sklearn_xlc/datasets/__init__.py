@@ -1,4 +1,4 @@
-"""Data: files of the Extreme Classification Repository, generators, one embedded real data set."""
+"""Data sets: Extreme Classification Repository files, generators, an embedded real data set."""
 
 from sklearn_xlc.datasets._aggregated import make_aggregated
 from sklearn_xlc.datasets._generators import make_extreme_multiclass, make_extreme_multilabel

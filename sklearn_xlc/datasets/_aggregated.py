@@ -1,4 +1,4 @@
-"""Aggregated labels of a data set: samples put into groups that share their labels."""
+"""Aggregated labels: samples in groups, and labels that are known per group only."""
 
 from typing import Any
 
@@ -30,21 +30,24 @@ def make_aggregated(
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Labels of the samples: any non-zero entry is a label.
     group_size : int, default=4
-        Samples of a group. With "random", the last group may be smaller; with "cluster" it is the
-        upper bound from which `depth` follows.
+        Number of samples in a group. "random": the last group may be smaller. "cluster": the
+        largest size of a group, unless `depth` is given.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Samples, needed by "cluster".
     method : {"random", "cluster"}, default="random"
-        - "random": samples at random.
-        - "cluster": similar samples, by hierarchical k-means: all samples are split in two halves
-          by spherical 2-means, each half in two, and so on. Halves differ by one sample at most.
+        - "random": groups of random samples.
+        - "cluster": groups of similar samples, by hierarchical k-means: spherical 2-means splits
+          all samples into two halves, each half into two, and so on. The sizes of two halves
+          differ by one sample at most.
     merge : {"set", "list"}, default="set"
-        "set": a group has a label or not. "list": it counts its samples with the label.
+        "set": 1 for each label that a sample of the group has. "list": the number of samples of the
+        group with the label.
     depth : int, default=None
-        How often "cluster" splits: ``2 ** depth`` groups. None: as often as `group_size` needs.
+        Number of levels at which "cluster" splits, which gives ``2 ** depth`` groups. None: as many
+        as groups of at most `group_size` need.
     noise : float in [0, 1], default=0
-        Share of the samples that swap groups at random after clustering: 0 keeps the clusters and
-        1 makes random groups of the same sizes.
+        Share of the samples that change groups at random after clustering: 0 keeps the clusters, 1
+        makes random groups of the same sizes.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -58,8 +61,7 @@ def make_aggregated(
     Raises
     ------
     ValueError, TypeError
-        If a parameter is out of its range or of the wrong type, or "cluster" is asked for without
-        `X`.
+        If a parameter is out of range or of the wrong type, or "cluster" is given no `X`.
 
     References
     ----------
@@ -99,7 +101,7 @@ def make_aggregated(
 
 
 def _random_groups(n_samples: int, group_size: int, rng: np.random.RandomState) -> IntArray:
-    """Group ids of samples in random order."""
+    """Group ids of samples put into groups in random order."""
     groups = np.empty(n_samples, dtype=np.int64)
     groups[rng.permutation(n_samples)] = np.arange(n_samples) // group_size
     return groups
@@ -108,12 +110,12 @@ def _random_groups(n_samples: int, group_size: int, rng: np.random.RandomState) 
 def _clustered_groups(
     X: Any, n_samples: int, group_size: int, depth: int | None, rng: np.random.RandomState
 ) -> IntArray:
-    """Group ids from repeated balanced 2-means, neighbouring ids for neighbouring clusters."""
+    """Group ids from repeated balanced 2-means; neighbouring clusters have neighbouring ids."""
     if X is None:
         raise ValueError('method="cluster" needs X, the samples')
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     if X.shape[0] != n_samples:
-        raise ValueError(f"X and Y must have as many rows, got {X.shape[0]} and {n_samples}")
+        raise ValueError(f"X and Y must have equally many rows, got {X.shape[0]} and {n_samples}")
     if depth is None:
         depth = int(np.ceil(np.log2(max(1, n_samples / group_size))))
     elif 2**depth > n_samples:
@@ -129,7 +131,7 @@ def _clustered_groups(
 
 
 def _halves(rows: IntArray, vectors: Any, rng: np.random.RandomState) -> list[tuple[IntArray, Any]]:
-    """Halves of a cluster, each as row numbers and vectors; a single sample stays whole."""
+    """Halves of a cluster, each as row numbers and vectors; a single sample is not split."""
     if len(rows) == 1:
         return [(rows, vectors)]
     left = balanced_split(vectors, len(rows) // 2, rng)

@@ -1,4 +1,4 @@
-"""Generators of learnable data with very many labels, whose frequencies follow Zipf's law."""
+"""Generators of learnable data with very many labels; label frequencies follow Zipf's law."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn_xlc._checks import check_integer, check_real
 from sklearn_xlc._csr import IntArray, mix_bits, row_numbers
 
-# Repeats of a label in a sample are drawn again at most so often; what remains is dropped.
+# Number of times that repeated labels of a sample are redrawn; the remaining repeats are dropped.
 _MAX_REDRAWS = 100
 
 
@@ -28,10 +28,10 @@ def make_extreme_multiclass(
 ) -> tuple[Any, IntArray]:
     """Generate a multi-class problem with very many classes.
 
-    Every class owns a few characteristic features with weights of its own. A sample shows the
-    features of its class, except that each is replaced, with probability `noise`, by a feature
-    drawn at random. Samples have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
-    ``n_labels * n_features`` is ever built: a million classes are fine.
+    Every class has a few characteristic features with weights. A sample has the features of its
+    class, but each of them is replaced by a random feature with probability `noise`. Samples have
+    Euclidean norm one. No array of size ``n_samples * n_labels`` or ``n_labels * n_features`` is
+    built, so a million classes fit into memory.
 
     Parameters
     ----------
@@ -40,37 +40,37 @@ def make_extreme_multiclass(
     n_features : int, default=500
         Number of features.
     n_labels : int, default=1000
-        Number of classes to draw from. Rare ones may not occur in `y`, see `all_classes`.
+        Number of classes to draw from. Rare classes may not occur in `y`; see `all_classes`.
     zipf_exponent : float, default=1.0
         The r-th most frequent class has a probability proportional to ``r ** -zipf_exponent``;
-        0 makes all equally likely. Class ids are in random order of frequency.
+        0 makes all classes equally likely. Class ids are not ordered by frequency.
     n_features_per_label : int, default=8
         Number of characteristic features of a class.
     noise : float in [0, 1], default=0.25
-        Probability that an entry of a sample is noise; at 1 nothing can be learned.
+        Probability that a feature of a sample is replaced by noise; at 1 nothing can be learned.
     all_classes : bool, default=False
         Whether every class occurs at least once, which needs ``n_samples >= n_labels``. The
         remaining samples follow Zipf's law.
     sparse : bool, default=True
-        Whether `X` is a CSR matrix or an ndarray.
+        Whether to return `X` as a CSR matrix; if False, as an ndarray.
     random_state : int, RandomState instance or None, default=None
         Seed for reproducible data.
 
     Returns
     -------
     X : csr_matrix or ndarray of shape (n_samples, n_features) and dtype float32
-        Samples, at most `n_features_per_label` entries each.
+        Samples with at most `n_features_per_label` non-zero features each.
     y : ndarray of shape (n_samples,) and dtype int64
         Class ids in ``range(n_labels)``.
 
     Raises
     ------
     ValueError, TypeError
-        If a parameter is out of its range or of the wrong type.
+        If a parameter is out of range or of the wrong type.
 
     See Also
     --------
-    make_extreme_multilabel : The same with several labels a sample.
+    make_extreme_multilabel : Generates samples with several labels each.
 
     Examples
     --------
@@ -111,10 +111,10 @@ def make_extreme_multilabel(
 ) -> tuple[Any, sp.csr_matrix]:
     """Generate a multi-label problem with very many labels.
 
-    Every label owns a few characteristic features with weights of its own. A sample shows the
-    features of all its labels, except that each is replaced, with probability `noise`, by a feature
-    drawn at random. Samples have Euclidean norm one. Nothing of size ``n_samples * n_labels`` or
-    ``n_labels * n_features`` is ever built: a million labels are fine.
+    Every label has a few characteristic features with weights. A sample has the features of all its
+    labels, but each of them is replaced by a random feature with probability `noise`. Samples have
+    Euclidean norm one. No array of size ``n_samples * n_labels`` or ``n_labels * n_features`` is
+    built, so a million labels fit into memory.
 
     Parameters
     ----------
@@ -123,25 +123,24 @@ def make_extreme_multilabel(
     n_features : int, default=500
         Number of features.
     n_labels : int, default=1000
-        Number of labels. Rare ones may not occur in `Y`.
+        Number of labels. Rare labels may not occur in `Y`.
     n_labels_per_row : float, default=3.0
-        Mean number of labels of a sample. The numbers are Poisson-distributed, above a minimum of
-        one (without one under `allow_unlabeled`), and cut off at `n_labels`, so that
-        a mean close to `n_labels` is not reached. Labels of a sample are drawn one after the other
-        without replacement.
+        Mean number of labels of a sample. The number is one (zero with `allow_unlabeled`) plus a
+        Poisson-distributed number, and at most `n_labels`, so a mean close to `n_labels` is not
+        reached. The labels of a sample are drawn one after the other without replacement.
     zipf_exponent : float, default=1.0
         The r-th most frequent label has, in a single draw, a probability proportional to
-        ``r ** -zipf_exponent``; 0 makes all equally likely. Label ids are in random order of
+        ``r ** -zipf_exponent``; 0 makes all labels equally likely. Label ids are not ordered by
         frequency.
     n_features_per_label : int, default=8
         Number of characteristic features of a label.
     noise : float in [0, 1], default=0.25
-        Probability that an entry of a sample is noise; at 1 nothing can be learned.
+        Probability that a feature of a sample is replaced by noise; at 1 nothing can be learned.
     allow_unlabeled : bool, default=False
-        Whether samples may have no label at all. These have noise features only, as many as
-        one label has.
+        Whether samples may have no labels. Samples without labels have noise features only, as many
+        as one label has.
     sparse : bool, default=True
-        Whether `X` is a CSR matrix or an ndarray.
+        Whether to return `X` as a CSR matrix; if False, as an ndarray.
     random_state : int, RandomState instance or None, default=None
         Seed for reproducible data.
 
@@ -155,11 +154,11 @@ def make_extreme_multilabel(
     Raises
     ------
     ValueError, TypeError
-        If a parameter is out of its range or of the wrong type.
+        If a parameter is out of range or of the wrong type.
 
     See Also
     --------
-    make_extreme_multiclass : The same with one label a sample.
+    make_extreme_multiclass : Generates samples with one label each.
 
     Examples
     --------
@@ -179,7 +178,7 @@ def make_extreme_multilabel(
 
 
 class _Zipf:
-    """Label ids drawn with probabilities that fall as a power of a random rank."""
+    """Distribution of label ids; the probability of a label is a power of its random rank."""
 
     def __init__(self, n_labels: int, exponent: float, rng: np.random.Generator) -> None:
         self.n_labels = n_labels
@@ -189,13 +188,13 @@ class _Zipf:
     def draw(self, size: int, rng: np.random.Generator) -> IntArray:
         """Array of independent draws, int64."""
         ranks = np.searchsorted(self.cumulated, rng.random(size) * self.cumulated[-1], "right")
-        # Rounding may carry a draw past the last rank.
+        # Rounding may push a draw past the last rank.
         return self.id_of_rank[np.minimum(ranks, self.n_labels - 1)]
 
 
 def _draw_label_sets(counts: IntArray, zipf: _Zipf, rng: np.random.Generator) -> sp.csr_matrix:
-    """CSR indicator with the given numbers of labels."""
-    # Redrawing repeats is sampling one after the other without replacement.
+    """CSR indicator with the given number of labels in each row."""
+    # Redrawing repeated labels amounts to drawing one after the other without replacement.
     rows = np.repeat(np.arange(len(counts)), counts)
     keys = rows * zipf.n_labels + zipf.draw(len(rows), rng)
     for _ in range(_MAX_REDRAWS):
@@ -220,7 +219,7 @@ def _rows(
     sparse: bool,
     rng: np.random.Generator,
 ) -> Any:
-    """Unit feature rows of samples whose labels are ``labels[indptr[i] : indptr[i + 1]]``."""
+    """Samples of norm one; sample i has the labels ``labels[indptr[i] : indptr[i + 1]]``."""
     seed = rng.integers(2**64, dtype=np.uint64)
     counts = np.diff(indptr)
     # A sample without labels has one slot of pure noise.
@@ -229,7 +228,7 @@ def _rows(
     is_label = np.repeat(counts > 0, slots)
     characters = np.zeros(len(is_label), dtype=np.uint64)
     characters[is_label] = labels
-    # Hashing stands in for a table of all labels' features: memory for the drawn ones only.
+    # Hashing replaces a table of the features of all labels: only drawn labels take memory.
     characters = mix_bits(
         characters[:, None] * np.uint64(n_features_per_label)
         + np.arange(n_features_per_label, dtype=np.uint64)
@@ -254,7 +253,7 @@ def _rows(
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """A fast generator seeded through scikit-learn's convention."""
+    """NumPy generator, seeded by a `random_state` as in scikit-learn."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 

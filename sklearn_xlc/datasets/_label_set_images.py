@@ -1,4 +1,4 @@
-"""Images that show several objects at once: the pad-stack data of multi-label neural collapse."""
+"""Images of several objects each: the pad-stack data of multi-label neural collapse."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -30,11 +30,11 @@ def make_label_set_images(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
     """Compose images of one to four objects from images of one object each.
 
-    A composed image is twice as high and as wide as the given ones. It shows one image of every
-    label of its label set, each near a corner of its own, on a ground of zeros: the first two in
-    the upper left and the lower right corner, whichever way round, a third and a fourth in the
-    other two. Each image is moved from its corner towards the middle by a random number of pixels.
-    Where images overlap the larger value shows.
+    A composed image is twice as high and twice as wide as the given images. On a background of
+    zeros it shows one image of each label of its label set, each near a corner of its own: the
+    first two near the upper left and the lower right corner, in random order, a third and a fourth
+    near the other two. Each image is moved from its corner towards the middle by a random number of
+    pixels. Where images overlap, the larger value is taken.
 
     Parameters
     ----------
@@ -43,23 +43,23 @@ n_channels), default=None
         Images of one object each, not negative. None: the 8 x 8 digits of scikit-learn, scaled
         to [0, 1].
     labels : array-like of shape (n_images,), default=None
-        Their classes. None if and only if `images` is None.
+        Classes of the images. None if and only if `images` is None.
     n_per_class : int or sequence of int, default=100
         Number of images of every single class.
     n_per_pair : int or sequence of int, default=20
         Number of images of every pair of classes. A sequence makes the data imbalanced: the pairs
-        are divided at random into so many groups of nearly equal size, and each pair of a group
-        has that many images.
+        are divided at random into groups of nearly equal size, one group per number, and each pair
+        of a group has that number of images.
     n_per_triple : int or sequence of int, default=0
-        The same for every three classes.
+        Number of images of every three classes, as `n_per_pair`.
     n_per_quadruple : int or sequence of int, default=0
-        The same for every four classes.
+        Number of images of every four classes, as `n_per_pair`.
     max_shift : int, default=None
         Largest number of pixels that an image is moved in either direction; 0 leaves it in the
         corner, where images cannot overlap. None: less than a quarter of the shorter side, as in
         the paper.
     held_out : sequence of tuples, default=()
-        Label sets, as tuples of classes, of which no image is made.
+        Label sets, as tuples of classes, that no image shows.
     random_state : int, RandomState instance or None, default=None
         Seed for reproducible data.
 
@@ -67,27 +67,28 @@ n_channels), default=None
     -------
     images : ndarray of shape (n_samples, 2 * height, 2 * width) or (n_samples, 2 * height, \
 2 * width, n_channels)
-        Composed images in random order, of the same dtype.
+        Composed images in random order, with the dtype of the given images.
     Y : ndarray of shape (n_samples, n_classes) and dtype int32
         Label indicator; the columns are the sorted classes.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form.
+        If an argument has an invalid type, shape or value.
 
     Notes
     -----
-    The paper composes 28 x 28 digits and 32 x 32 colour photographs of ten classes: with 3100
-    images a class and 200 a pair, 40 000 in all, for the balanced data; with 5000 a class and
-    groups of pairs with 500, 50 and 5 images, ``n_per_pair=(500, 50, 5)``, for the imbalanced data;
-    and with 1500 a class and 1000, 750 or 500 a pair for the comparison of decoders. Two
-    differences: there, an image moved beyond the border reappears on the other side, and a single
-    object is always in the lower right.
+    The paper composes 28 x 28 digits and 32 x 32 colour photographs of ten classes. The balanced
+    data have 3100 images per class and 200 per pair, 40 000 in all. The imbalanced data have 5000
+    images per class and groups of pairs with 500, 50 and 5 images, ``n_per_pair=(500, 50, 5)``. The
+    data for the comparison of decoders have 1500 images per class and 1000, 750 or 500 per pair.
+    The paper differs in two points: an image moved beyond the border reappears on the other side,
+    and a single object is always in the lower right corner.
 
-    The given images of a class are used in random order, and none again before all have been used.
-    For a test set that shares no image with the training set, divide the given images first; to
-    see what becomes of label sets never trained on, hold them out of the training set only.
+    The given images of a class are used in random order, and all of them are used before any is
+    used again. For a test set that shares no image with the training set, split the given images
+    first. To test on label sets that are new to the classifier, hold them out of the training set
+    only.
 
     References
     ----------
@@ -155,7 +156,7 @@ def _rows_of_sets(
     held_out: set[tuple[int, ...]],
     rng: np.random.Generator,
 ) -> IntArray:
-    """Label sets of m classes, one row for every image that is to be made."""
+    """Label sets of m classes, one row per image."""
     if not any(counts) or m > n_classes:
         return np.empty((0, m), dtype=np.int64)
     allowed = [c for c in combinations(range(n_classes), m) if c not in held_out]
@@ -165,12 +166,12 @@ def _rows_of_sets(
 
 
 def _draw_images(wanted: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """An image of every wanted class, each image of a class as often as any other, or once more."""
+    """Ids of images of the wanted classes; the images of a class are used equally often."""
     pool = rng.permutation(len(labels))
     pool = pool[np.argsort(labels[pool], kind="stable")]  # by class, in random order within
     sizes = np.bincount(labels)
     starts = np.cumsum(sizes) - sizes
-    # The t-th demand for a class, in random order, takes the t-th of its images, all round.
+    # The t-th demand for a class, in random order, takes its t-th image, and starts again.
     demands = rng.permutation(len(wanted))
     demands = demands[np.argsort(wanted[demands], kind="stable")]
     kind = wanted[demands]
@@ -188,7 +189,7 @@ def _place(
     max_shift: int,
     rng: np.random.Generator,
 ) -> None:
-    """Put the shown images, one column a label, into the given rows, each at its corner."""
+    """Put the shown images, one column per label, into the given rows, each near its corner."""
     height, width = images.shape[1:3]
     first, second = rng.integers(2, size=(2, len(rows)))
     # Opposite corners for the first two, as in the paper, and the other two for the rest.
@@ -221,11 +222,13 @@ def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArr
         )
     labels = column_or_1d(labels)
     if len(labels) != len(images):
-        raise ValueError(f"images and labels must be as many: got {len(images)} and {len(labels)}")
+        raise ValueError(
+            f"images and labels must be equally many, got {len(images)} and {len(labels)}"
+        )
     if images.size and images.min() < 0:
         raise ValueError(
-            f"images must not be negative, as the ground is zero, got {images.min()}; scale them "
-            "afterwards"
+            f"images must not be negative, as the background is zero, got {images.min()}; scale "
+            "the composed images instead"
         )
     classes, class_ids = np.unique(labels, return_inverse=True)
     return images, classes, class_ids
@@ -248,6 +251,6 @@ def _check_held_out(held_out: Any, classes: npt.NDArray[Any]) -> set[tuple[int, 
             raise TypeError(f"held_out must be a sequence of tuples of classes, got {labels!r}")
         unknown = [label for label in labels if label not in positions]
         if unknown:
-            raise ValueError(f"held_out names {unknown[0]!r}, which is no class in labels")
+            raise ValueError(f"held_out names {unknown[0]!r}, which is not a class in labels")
         checked.add(tuple(sorted({positions[label] for label in labels})))
     return checked

@@ -1,4 +1,4 @@
-"""The embedded real data set: definitions of nouns, labelled with everything above them."""
+"""The embedded real data set: definitions of nouns, labelled with all their hypernyms."""
 
 import gzip
 from importlib import resources
@@ -13,18 +13,18 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
     """Load definitions of nouns from WordNet, labelled with all their hypernyms.
 
     A sample is the definition of a noun as raw text, such as "a town in central Vermont". Its
-    labels are the concepts that the noun is a kind or an instance of, directly or through others:
-    town, municipality, urban area, and so on. Every label has at least 3 training samples, and none
-    belongs to more than a fifth of the samples.
+    labels are the hypernyms of the noun, direct and indirect: the noun is a town, a municipality,
+    an urban area, and so on. Every label has at least 3 training samples, and no label belongs to
+    more than a fifth of the samples.
 
     =======================  =====================
     Training / test samples  7 958 / 2 098
     Labels                   2 475
-    Labels a sample          5.82 (mean)
+    Labels per sample        5.82 (mean)
     Features                 raw text
     =======================  =====================
 
-    The data are a selection from WordNet 3.0 [1]_, under the notice that `DESCR` ends with.
+    The data are a selection from WordNet 3.0 [1]_. The licence notice is at the end of `DESCR`.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
             Names of the labels: first word, part of speech and number of the sense, such as
             ``'town.n.01'``.
         synset_names : ndarray of shape (n_samples,)
-            Names of the nouns defined, in the same form. No two samples share one; a name may
-            be a label of other samples.
+            Names of the defined nouns, in the same form. Each sample has a different name, which
+            may also be a label of other samples.
         train_indices, test_indices : ndarray of int64
-            Rows of the training and the test part, drawn at random once and for all.
+            Indices of the training and the test samples, a fixed random split.
         DESCR : str
             Full description of the data, and the licence notice.
 

@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_csr, check_indicator, raise_for_entries
 from sklearn_xlc._csr import canonical, row_blocks
 
-# Rows formatted at a time by the writer: bounds the strings alive at once.
+# Number of rows that the writer formats at a time, to bound the memory for strings.
 _BLOCK_ROWS = 4096
-# Bytes of the longest line: room for a sample with a million features. Without it a small
-# compressed file could fill the memory with one line.
+# Bytes of the longest line: room for a sample with a million features. Without a limit, one line of
+# a small compressed file could fill the memory.
 _MAX_LINE = 2**24
 _GZIP_MAGIC = b"\x1f\x8b"
 _INT32_MAX = np.iinfo(np.int32).max
@@ -32,38 +32,37 @@ def load_xmc_file(
     r"""Read features and labels from a file of the Extreme Classification Repository.
 
     The first line holds ``n_samples n_features n_labels``. Every further line is one sample,
-    ``l1,l2,... f1:v1 f2:v2 ...``, with label and feature ids that count from 0. A sample without
-    labels starts with a space, a sample without features ends after its labels, and an empty line
-    is a sample with neither. The file is parsed line by line, so the memory needed is that of the
-    result.
+    ``l1,l2,... f1:v1 f2:v2 ...``, with label and feature ids that count from 0. The line of a
+    sample without labels starts with a space, the line of a sample without features ends after the
+    labels, and an empty line is a sample with neither. The file is parsed line by line, so reading
+    takes little more memory than the result.
 
     Parameters
     ----------
     path : str or os.PathLike
-        File to read. It is decompressed when its name ends in ``.gz`` or its content starts
-        as a gzip file does.
+        File to read. It is decompressed if its name ends in ``.gz`` or its content starts like a
+        gzip file.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Type of the feature values.
 
     Returns
     -------
     X : csr_matrix of shape (n_samples, n_features)
-        Features, with sorted indices whatever the order in the file. A zero that the file spells
-        out, as in ``3:0``, stays a stored entry.
+        Features, with sorted indices. A zero written in the file, as in ``3:0``, is a stored entry.
     Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
         Label indicator, with sorted indices.
 
     Raises
     ------
     ValueError
-        If the file breaks the format: header missing or wrong, an id that is not a whole number or
-        out of the header's range, a value that is not a finite number, a label or feature given
-        twice in a row, a line longer than 16 MiB, more or fewer rows than the header announces. The
-        message names the file, the line (the header is line 1) and the fault.
+        If the file breaks the format: the header is missing or wrong; an id is not a whole number
+        or is out of the range of the header; a value is not a finite number; a sample has a label
+        or feature twice; a line is longer than 16 MiB; there are more or fewer samples than the
+        header announces. The message names the file, the line (the header is line 1) and the error.
 
     See Also
     --------
-    dump_xmc_file : Write such a file.
+    dump_xmc_file : Writes such a file.
 
     References
     ----------
@@ -105,31 +104,31 @@ def load_xmc_file(
 def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
     """Write features and labels to a file of the Extreme Classification Repository.
 
-    Values are written with the fewest digits that bring back the same bits, so
-    `load_xmc_file` with the dtype of `X` returns what was written. The file appears under its name
-    only once it is complete: an interrupted call leaves an older file as it was.
+    Values are written with as few digits as restore the same bits, so `load_xmc_file` with the
+    dtype of `X` returns equal matrices. The file gets its name only when it is complete: an
+    interrupted call does not change an existing file.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Features. Float32 and float64 are written exactly, integers and booleans as float64.
-        Stored zeros of a sparse `X` are written and read back as stored zeros; zeros of a dense `X`
-        are not written. Repeated entries of a sparse `X` are summed.
+        Features. Float32 and float64 are written exactly, integers and booleans as float64. Stored
+        zeros of a sparse `X` are written, zeros of a dense `X` are not. Repeated entries of a
+        sparse `X` are summed.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Label indicator of zeros and ones. Stored zeros are not written.
     path : str or os.PathLike
-        File to write. It is compressed when its name ends in ``.gz``; the same input gives the
-        same bytes.
+        File to write. It is compressed if its name ends in ``.gz``. The same input gives the same
+        bytes.
 
     Raises
     ------
     ValueError
         If `X` and `Y` are not two-dimensional with the same number of rows, `X` is not finite, or
-        `Y` holds anything but 0 and 1.
+        `Y` holds values other than 0 and 1.
 
     See Also
     --------
-    load_xmc_file : Read such a file, where the format is described.
+    load_xmc_file : Reads such a file; describes the format.
 
     Examples
     --------
@@ -151,12 +150,12 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
         raise ValueError(
             f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}"
         )
-    # Created beside the target, because a rename is atomic within one file system only.
+    # In the folder of the target, because a rename is atomic only within one file system.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(partial, "xb") as raw:
             if path.suffix == ".gz":
-                # No time stamp, no name: equal data, equal bytes.
+                # No time stamp and no name, so that equal data give equal bytes.
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
                     _write(file, X, Y)
             else:
@@ -168,11 +167,11 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
 
 
 class _FormatError(Exception):
-    """A line that breaks the format; the caller adds file and line number."""
+    """Raised for a line that breaks the format; the caller adds file and line number."""
 
 
 class _RowParser:
-    """Grows the arrays of both matrices by one line at a time, and raises for malformed lines."""
+    """Appends one line at a time to the arrays of both matrices; raises for malformed lines."""
 
     def __init__(
         self, n_samples: int, n_features: int, n_labels: int, dtype: np.dtype[Any]
@@ -180,7 +179,7 @@ class _RowParser:
         self.shape = (n_samples, n_features, n_labels)
         self.dtype = dtype
         self.n_rows = 0
-        # A value from here on rounds to infinity: the midpoint above the largest float32.
+        # Values from this limit on round to infinity: the midpoint above the largest float32.
         self.limit = inf if dtype == np.float64 else float(np.finfo(dtype).max) * (1 + 2.0**-25)
         self.values: array[float] = array(dtype.char)
         self.features = array("i" if n_features <= _INT32_MAX else "q")
@@ -196,7 +195,7 @@ class _RowParser:
             if tokens:
                 raise _FormatError(f"the header announces {n_samples} rows, but here is another")
             return  # blank lines after the last row
-        if b"_" in line:  # int and float would skip it
+        if b"_" in line:  # int and float would ignore it
             raise _FormatError("'_' does not belong in a number")
         labels: list[int] = []
         # A token with a colon is never a list of labels, whether or not a space precedes it.
@@ -213,7 +212,7 @@ class _RowParser:
         self.n_rows += 1
 
     def _parse_values(self, texts: Sequence[bytes]) -> list[float]:
-        """Numbers of the right-hand sides, all finite in the chosen dtype."""
+        """Feature values as numbers; raises for values that are not finite in the dtype."""
         try:
             values = list(map(float, texts))
         except ValueError:
@@ -250,7 +249,7 @@ class _RowParser:
 def _csr(
     data: npt.NDArray[Any], indices: "array[int]", indptr: "array[int]", shape: tuple[int, int]
 ) -> sp.csr_matrix:
-    """CSR with sorted indices, of grown arrays."""
+    """CSR with sorted indices, from the arrays of the parser."""
     ids = np.frombuffer(indices, dtype=indices.typecode)
     matrix = sp.csr_matrix((data, ids, np.frombuffer(indptr, dtype=np.int64)), shape=shape)
     matrix.sort_indices()
@@ -258,7 +257,7 @@ def _csr(
 
 
 def _read_line(file: Any) -> bytes:
-    """Next line, empty at the end of the file."""
+    """Next line; empty at the end of the file."""
     line: bytes = file.readline(_MAX_LINE + 1)
     if len(line) > _MAX_LINE:
         raise _FormatError(f"the line is longer than {_MAX_LINE} bytes, the most that is read")
@@ -266,7 +265,7 @@ def _read_line(file: Any) -> bytes:
 
 
 def _parse_header(line: bytes) -> tuple[int, int, int]:
-    """The three counts of the first line."""
+    """Numbers of samples, features and labels in the first line."""
     texts = line.split()
     if len(texts) != 3 or not all(text.isdigit() for text in texts):
         raise _FormatError(
@@ -274,7 +273,7 @@ def _parse_header(line: bytes) -> tuple[int, int, int]:
             f"got {_show(line.strip())}"
         )
     longest = max(texts, key=len)
-    # Many digits first: Python refuses to convert thousands of them.
+    # Check the number of digits first: Python refuses to convert thousands of them.
     if len(longest) > 19 or max(map(int, texts)) > np.iinfo(np.int64).max:
         raise _FormatError(f"the header's count {_show(longest)} does not fit 64 bits")
     n_samples, n_features, n_labels = map(int, texts)
@@ -294,7 +293,7 @@ def _split_pairs(tokens: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]
 
 
 def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
-    """Ids of one row, all different and in ``range(n_ids)``."""
+    """Ids of one sample; raises unless all are different and in ``range(n_ids)``."""
     try:
         ids = list(map(int, texts))
     except ValueError:
@@ -318,7 +317,7 @@ def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
 
 
 def _converts(number_type: Any, text: bytes) -> bool:
-    """Whether the text is a number of the type."""
+    """Whether `number_type` can parse the text."""
     try:
         number_type(text)
     except ValueError:
@@ -327,13 +326,13 @@ def _converts(number_type: Any, text: bytes) -> bool:
 
 
 def _show(piece: bytes) -> str:
-    """Repr of a piece of the file, cut short."""
+    """Repr of a piece of the file, shortened."""
     text = piece.decode("utf-8", errors="backslashreplace")
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _open_to_read(path: Path) -> Any:
-    """Binary file object of the plain text."""
+    """Binary file object of the text, decompressed if needed."""
     file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     compressed = path.suffix == ".gz" or file.peek(2)[:2] == _GZIP_MAGIC
     if not compressed:
@@ -361,7 +360,7 @@ def _check_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _check_features(X: Any) -> sp.csr_array:
-    """Canonical finite float32 or float64 CSR; stored zeros stay."""
+    """Features as canonical CSR of finite float32 or float64; stored zeros are kept."""
     X = check_csr(X, "X")
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
@@ -371,7 +370,7 @@ def _check_features(X: Any) -> sp.csr_array:
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, X: sp.csr_array, Y: sp.csr_array) -> None:
-    """Header and rows, a block at a time."""
+    """Write header and samples, one block at a time."""
     file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n".encode("ascii"))
     for rows in row_blocks(X.shape[0], 1, _BLOCK_ROWS):
         features = slice(X.indptr[rows.start], X.indptr[rows.stop])
@@ -387,19 +386,20 @@ def _write(file: IO[bytes] | gzip.GzipFile, X: sp.csr_array, Y: sp.csr_array) ->
 def _join_rows(
     texts: list[str], indptr: npt.NDArray[Any], rows: slice, separator: str
 ) -> list[str]:
-    """Join the texts of a block row by row."""
+    """Join the texts of each row of a block."""
     local = (indptr[rows.start : rows.stop + 1] - indptr[rows.start]).tolist()
     return [separator.join(texts[a:b]) for a, b in zip(local, local[1:])]
 
 
 def _shortest(values: npt.NDArray[Any]) -> list[str]:
-    """Shortest texts that give the same bits when read as float64 and rounded to the dtype."""
+    """Shortest texts that give the same bits if read as float64 and rounded to the dtype."""
     bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
-    # By bit pattern, because 0.0 == -0.0; and data often holds few distinct values.
+    # Distinct bit patterns, because 0.0 == -0.0; data often hold few distinct values.
     distinct, inverse = np.unique(bits, return_inverse=True)
     distinct = distinct.view(values.dtype)
     texts = distinct.astype(str)
-    # The reader rounds twice on its way to float32; where that misses, all float64 digits help.
+    # The reader rounds twice, to float64 and to float32; if that changes a value, all digits of
+    # its float64 are written.
     missed = texts.astype(np.float64).astype(values.dtype) != distinct
     wide = distinct.astype(np.float64)
     shortest = [

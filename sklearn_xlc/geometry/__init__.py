@@ -1,10 +1,10 @@
-"""Geometry of output layers: which label sets a linear layer can predict, and a layer that can.
+"""Geometry of output layers: label sets that a linear layer can predict, and fixed layers.
 
 With fewer features than labels a sigmoid layer cannot predict most combinations of labels, whatever
-its input. :func:`verify_argmaxable` proves it for the label sets of one's own data and any linear
-layer, and :func:`fourier_matrix` is a layer for which it does not happen up to a given number of
-active labels. With the softmax, :func:`simplex_etf`
-gives a fixed layer, and :func:`nearest_label_sets`, :func:`divergence_label_sets` and
+its input. :func:`verify_argmaxable` finds the label sets of a data set that a given linear layer
+can predict, and proves its answers. :func:`fourier_matrix` gives a layer that can predict all label
+sets up to a given number of active labels. For softmax classifiers, :func:`simplex_etf` gives a
+fixed layer, and :func:`nearest_label_sets`, :func:`divergence_label_sets` and
 :func:`seen_label_sets` turn logits or features into label sets. Arrays go in, arrays come out;
 torch is not needed.
 """

@@ -1,4 +1,4 @@
-"""Which sets of labels can a linear layer predict at all? Answers that are proven, or unknown."""
+"""Label sets that a linear layer can predict: answers are proven, or "unknown"."""
 
 import sys
 from numbers import Real
@@ -33,25 +33,26 @@ def is_argmaxable(
     max_active: int | None = None,
     time_limit: float = 10.0,
 ) -> bool | None:
-    """Whether a linear layer predicts an assignment for any features at all.
+    """Find out whether a linear layer predicts an assignment for some features.
 
     Parameters
     ----------
     coef : array-like of shape (n_labels, n_features), fitted estimator or torch module
-        Weights, or what brings them: see :func:`verify_argmaxable`.
+        Weights, or a model with weights: see :func:`verify_argmaxable`.
     y : {array-like, sparse matrix} of shape (n_labels,) or (1, n_labels)
-        The assignment, 1 for an active label and 0 for any other.
+        Assignment, 1 for active labels and 0 for all others.
     intercept : float or array-like of shape (n_labels,), default=None
         Biases, for weights given as an array.
     max_active : int, default=None
-        Set where the first ``2 * max_active + 1`` columns are the Fourier matrix.
+        Largest number of active labels of a Fourier layer: the first ``2 * max_active + 1`` columns
+        of the weights are the :func:`fourier_matrix`. None: no Fourier columns.
     time_limit : float, default=10.0
-        Seconds after which to give up.
+        Seconds after which the answer is None.
 
     Returns
     -------
     bool or None
-        True with a proven witness, False with a proven contradiction, None if neither was found.
+        True if a witness is proven, False if a contradiction is proven, None if neither is found.
 
     Raises
     ------
@@ -60,11 +61,11 @@ def is_argmaxable(
 
     See Also
     --------
-    verify_argmaxable : Checks many assignments, and returns witnesses and contradictions.
+    verify_argmaxable : Checks many assignments; returns witnesses and contradictions.
 
     Examples
     --------
-    Three labels, two features: six of the eight combinations exist.
+    With three labels and two features, six of the eight assignments are argmaxable:
 
     >>> import numpy as np
     >>> from sklearn_xlc.geometry import is_argmaxable
@@ -94,56 +95,56 @@ def verify_argmaxable(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> ArgmaxabilityReport:
-    r"""Find out which label sets a linear layer can predict, whatever its input.
+    r"""Find out which label sets a linear layer can predict.
 
-    A layer predicts label i if :math:`w_i x + b_i > 0`. With fewer features than labels most
-    combinations of labels belong to no x at all. A set of labels is *argmaxable* if some x
-    gives strictly positive logits to its labels and strictly negative ones to all others; a tie
-    does not count.
+    A layer predicts label i if :math:`w_i x + b_i > 0`. With fewer features than labels, most
+    combinations of labels are predicted for no x. A label set is *argmaxable* if some x, its
+    *witness*, gives strictly positive logits to the labels of the set and strictly negative logits
+    to all others; ties do not count.
 
-    Every answer is one of three and none is a guess. *Argmaxable*: there is a witness x, whose
-    signs were proven for the given floats with bounded rounding errors or in integers (or, for
-    Fourier columns, a theorem, where the region is too thin for floats). *Not
-    argmaxable*: some labels contradict each other, proven in integers (above 64 labels in
-    floats, with all rounding errors enclosed) independently of any solver. *Unknown*: neither
-    was found; what a solver reports is never an answer by itself.
+    There are three answers, and the first two are proven. *Argmaxable*: a witness was found, and
+    the signs of its logits are proven, with bounded rounding errors or in integers. (For a Fourier
+    layer, a theorem proves regions that are too thin for floats.) *Not argmaxable*: a few labels
+    contradict each other, proven in integers, or for more than 64 labels in floats with bounded
+    rounding errors. *Unknown*: neither was found. The report of a solver alone is never an answer.
 
     Parameters
     ----------
     coef : array-like of shape (n_labels, n_features), fitted estimator or torch module
-        Weights of the layer. Or an estimator with ``coef_`` and ``intercept_``, or with
+        Weights of the layer; or an estimator with ``coef_`` and ``intercept_``, or with
         ``estimators_`` of binary linear classifiers (`OneVsRestClassifier`,
         `MultiOutputClassifier`), or an object with ``weight`` and ``bias`` (`torch.nn.Linear`), or
-        a :class:`~sklearn_xlc.DFTSigmoidClassifier`.
-        Every row is read as one label that is on or off by itself.
+        a :class:`~sklearn_xlc.DFTSigmoidClassifier`. Every row of the weights is one label, which
+        is active or not independently of the others.
     Y : {array-like, sparse matrix} of shape (n_sets, n_labels) or (n_labels,)
-        Label sets, 1 for an active label and 0 for any other. Never made dense; sets that occur
-        more than once are decided once.
+        Label sets, 1 for active labels and 0 for all others. Sparse sets are not made dense, and
+        equal sets are decided once.
     intercept : float or array-like of shape (n_labels,), default=None
         Biases, for weights given as an array.
     points : array-like of shape (n_points, n_features), default=None
-        Inputs of the layer to try first, such as the features of all training samples: whatever set
-        one of them makes the layer predict is argmaxable. Without biases the witness is the point
+        Inputs of the layer to try first, such as the features of all training samples: a set that
+        the layer predicts for one of them is argmaxable. Without biases the witness is the point
         times a power of two.
     max_active : int, default=None
-        Set where the first ``2 * max_active + 1`` columns of the weights are the
-        :func:`fourier_matrix`, of which floats are taken for a rounding: without biases sets of at
-        most ``2 * max_active`` cyclic sign changes are then argmaxable by theorem.
+        Largest number of active labels of a Fourier layer: the first ``2 * max_active + 1`` columns
+        of the weights are the :func:`fourier_matrix`, up to rounding. Without biases, a theorem
+        makes sets with at most ``2 * max_active`` cyclic sign changes argmaxable. None: no Fourier
+        columns.
     box : float, default=1e4
         Bound of the coordinates of x in the linear program (LP). Without biases regions are cones,
-        and radii are proportional to it.
+        and radii are proportional to `box`.
     min_radius : float, default=1e-8
-        Argmaxable sets with a smaller radius are counted as narrow: with `search_radius` too small
-        to be hit in practice.
+        Argmaxable sets with a smaller radius are counted as narrow. Narrow sets found with
+        `search_radius` have a region too small to be hit in practice.
     time_limit : float, default=10.0
-        Seconds for each label set, after which it is unknown.
+        Seconds per label set, after which the set is unknown.
     search_radius : bool, default=False
-        Solve the LP for every argmaxable set, for the largest radius inside the box. False: the
-        radius is that of the first witness found, which may be smaller by many decades.
+        Whether to solve the LP for every argmaxable set, to find the largest radius inside the box.
+        If False, the radius belongs to the first witness found and may be smaller by many decades.
     n_jobs : int, default=None
-        Number of label sets that are decided in parallel. Each holds a few copies of the weights.
+        Number of label sets decided in parallel. Each job holds a few copies of the weights.
     verbose : int, default=0
-        Above 0: print progress to standard error.
+        If above 0, print progress to standard error.
 
     Returns
     -------
@@ -157,14 +158,14 @@ def verify_argmaxable(
 
     See Also
     --------
-    is_argmaxable : One assignment, one answer.
-    count_argmaxable : How many assignments are argmaxable in all.
+    is_argmaxable : Checks one assignment.
+    count_argmaxable : Counts all argmaxable assignments.
 
     Notes
     -----
-    Tried in this order: the points; labels without weights; labels with parallel weights; the
-    closed form; a few hundred perceptron steps; the Chebyshev LP of [1]_, first inside the
-    box, then, if that proves nothing, with rows and columns scaled and the box removed.
+    The methods, in the order in which they are tried: the points; labels without weights; labels
+    with parallel weights; the closed form; a few hundred perceptron steps; the Chebyshev LP of
+    [1]_ inside the box; the same LP with scaled rows and columns and without the box.
 
     References
     ----------
@@ -213,7 +214,7 @@ def verify_argmaxable(
 def _from_points(
     problem: Problem, sets: sp.csr_array, rows: IntArray, points: FloatArray | None
 ) -> dict[int, Verdict]:
-    """Verdicts for the rows that some point makes the layer predict."""
+    """Verdicts for the rows that the layer predicts for some point."""
     verdicts: dict[int, Verdict] = {}
     if points is None:
         return verdicts
@@ -243,7 +244,7 @@ def _active(sets: sp.csr_array, row: int) -> IntArray:
 def _make_report(
     verdicts: list[Verdict], sets: sp.csr_array, n_features: int, min_radius: float
 ) -> ArgmaxabilityReport:
-    """The verdicts as arrays."""
+    """Report that holds the verdicts as arrays."""
     witness = np.full((len(verdicts), n_features), np.nan)
     for row, verdict in enumerate(verdicts):
         if verdict.witness is not None:
@@ -261,13 +262,13 @@ def _make_report(
 
 
 def _print_progress(done: int, total: int) -> None:
-    """A line at every twentieth of the work."""
+    """Print a line after every twentieth of the work."""
     if done * N_PROGRESS_LINES // total > (done - 1) * N_PROGRESS_LINES // total:
         print(f"verify_argmaxable: {done} of {total} label sets", file=sys.stderr, flush=True)
 
 
 def _check_points(points: Any, layer: LinearLayer) -> FloatArray | None:
-    """Points with as many columns as the weights have."""
+    """Validate the points: as many columns as the weights have."""
     if points is None:
         return None
     points = check_array(points, dtype=np.float64, input_name="points")

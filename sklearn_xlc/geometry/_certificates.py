@@ -1,12 +1,12 @@
-r"""Proofs: exact checks of witnesses and of certificates that no witness exists.
+r"""Exact proofs that a point is a witness, or that no witness exists.
 
 An assignment with signs s (+1 or -1) is argmaxable if some x has :math:`s_i (w_i x + b_i) > 0` for
-every label i. By Carver's theorem (Gordan's without biases) exactly one of this and the following
-holds: there are weights :math:`\lambda \ge 0`, not all zero, with
-:math:`\sum_i \lambda_i s_i w_i = 0` and :math:`\sum_i \lambda_i s_i b_i \le 0`.
+every label i. By Carver's theorem (Gordan's without biases), either such an x exists, or there are
+weights :math:`\lambda \ge 0`, not all zero, with :math:`\sum_i \lambda_i s_i w_i = 0` and
+:math:`\sum_i \lambda_i s_i b_i \le 0`; never both.
 
-With biases both become one homogeneous statement about the rows :math:`s_i (w_i, b_i)` and one
-more row (0, ..., 0, 1), which stands for the factor of the biases: find z with :math:`M z > 0`, or
+With biases, let M have the rows :math:`s_i (w_i, b_i)` and one more row (0, ..., 0, 1), for the
+factor of the biases. Then either some z has :math:`M z > 0`, or there is a
 :math:`\lambda \ge 0`, not all zero, with :math:`M' \lambda = 0`. Only signs matter, so every row
 may be multiplied by a positive number: a row of floats becomes a row of integers, exactly.
 """
@@ -20,29 +20,30 @@ import numpy as np
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc.geometry._validation import LinearLayer
 
-# Weights that a float witness is checked against at once.
+# Number of weights that a float witness is multiplied with at a time.
 BLOCK_ENTRIES = 2**20
 EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 MANTISSA_BITS = 53
 # Exact elimination grows with the fourth power of the number of rows: 0.5 s at 64 of them.
 MAX_EXACT_ROWS = 64
-# Weights of a solver below these shares of the largest one are tried as zeros, one after another.
+# Weights of a solver below one of these shares of the largest weight count as zero; the shares are
+# tried one after another.
 ZERO_SHARES = (1e-11, 1e-8, 1e-5)
 
 
 class OutOfTimeError(Exception):
-    """The deadline has passed before the proof was complete."""
+    """Raised if the deadline passes before a proof is complete."""
 
 
 def check_deadline(deadline: float) -> None:
-    """Raise once the monotonic clock has passed the deadline."""
+    """Raise OutOfTimeError if the monotonic clock has passed the deadline."""
     if time.monotonic() > deadline:
         raise OutOfTimeError
 
 
 def integer_row(values: FloatArray) -> list[int]:
-    """The row times a power of two that makes every entry an integer: no rounding anywhere."""
+    """Row times a power of two that makes every entry an integer, without rounding."""
     mantissas, exponents = np.frexp(values)
     integers = np.ldexp(mantissas, MANTISSA_BITS).astype(np.int64).tolist()
     used = exponents[values != 0]
@@ -54,7 +55,7 @@ def integer_row(values: FloatArray) -> list[int]:
 
 
 def signed_rows(layer: LinearLayer, signs: FloatArray, labels: IntArray) -> Iterator[FloatArray]:
-    """Rows s_i (w_i, b_i) of some labels; label n_labels is the row (0, ..., 0, 1)."""
+    """Rows s_i (w_i, b_i) of some labels; label n_labels stands for the row (0, ..., 0, 1)."""
     n_labels, n_features = layer.coef.shape
     for label in labels:
         if label == n_labels:
@@ -68,10 +69,10 @@ def signed_rows(layer: LinearLayer, signs: FloatArray, labels: IntArray) -> Iter
 def is_witness(
     layer: LinearLayer, signs: FloatArray, x: FloatArray, deadline: float = np.inf
 ) -> bool:
-    """Whether s_i (w_i x + b_i) > 0 for every label, proven for the floats as they are.
+    """Whether s_i (w_i x + b_i) > 0 for every label, proven for the given floats.
 
-    A label whose logit is larger than its rounding error can be is decided in floats, any other
-    in integers.
+    A label is decided in floats if its logit exceeds the largest possible rounding error, and in
+    integers otherwise.
     """
     if not np.all(np.isfinite(x)):
         return False
@@ -109,7 +110,7 @@ def is_certificate(rows: list[list[int]], weights: list[int]) -> bool:
 def find_conflict(
     layer: LinearLayer, signs: FloatArray, weights: FloatArray, deadline: float = np.inf
 ) -> IntArray | None:
-    """Labels that contradict each other, proven; None if the approximate weights lead to none.
+    """Labels that contradict each other, proven; None if approximate weights lead to no proof.
 
     Parameters
     ----------
@@ -118,9 +119,9 @@ def find_conflict(
     signs : ndarray of shape (n_labels,)
         Wanted signs, +1 and -1.
     weights : ndarray of shape (n_labels,)
-        Approximate certificate.
+        Approximate weights of the certificate.
     deadline : float, default=inf
-        Time of the monotonic clock at which to give up.
+        Time of the monotonic clock after which to raise OutOfTimeError.
 
     Returns
     -------
@@ -143,7 +144,7 @@ def find_conflict(
 def prove_conflict(
     layer: LinearLayer, signs: FloatArray, labels: IntArray, deadline: float = np.inf
 ) -> IntArray | None:
-    """Those of the labels that contradict each other, proven; None without a proof."""
+    """Subset of the labels that contradict each other, proven; None without a proof."""
     if layer.intercept is not None:
         labels = np.append(labels, len(signs))
     rows = list(signed_rows(layer, signs, labels))
@@ -158,12 +159,13 @@ def prove_conflict(
 
 
 def exact_certificate(rows: list[list[int]], deadline: float = np.inf) -> list[int] | None:
-    """Integers that combine the rows to zero, if they have one dependency and it has one sign.
+    """Non-negative integer weights that combine the rows to zero, or None.
 
-    Fraction-free Gauss-Jordan elimination: all divisions are exact, and after each step all
-    pivots are equal.
+    None if the rows do not have exactly one linear dependency, or its weights have both signs.
+    Fraction-free Gauss-Jordan elimination: all divisions are exact, and after each step all pivots
+    are equal.
     """
-    matrix = [list(column) for column in zip(*rows)]  # one equation a feature
+    matrix = [list(column) for column in zip(*rows)]  # one equation per feature
     n_rows, previous, pivots = len(rows), 1, 0
     free: int | None = None
     for column in range(n_rows):
@@ -189,7 +191,7 @@ def exact_certificate(rows: list[list[int]], deadline: float = np.inf) -> list[i
 def _eliminate(
     matrix: list[list[int]], pivots: int, column: int, previous: int, deadline: float
 ) -> None:
-    """Clear a column in all equations but the pivot's."""
+    """Eliminate a column from all equations except the pivot row."""
     base = matrix[pivots]
     pivot = base[column]
     for i, equation in enumerate(matrix):
@@ -202,10 +204,11 @@ def _eliminate(
 def encloses_certificate(rows: FloatArray) -> bool:
     """Whether m + 1 rows of m entries have a positive combination to zero, proven in floats.
 
-    The last weight is set to 1 and the others solve B v = -r. With an approximate inverse R of B
-    and an approximate solution u, ``||I - R B|| < 1`` proves that B is regular and that
-    ``|v - u| <= ||R (B u + r)|| / (1 - ||I - R B||)``; every product is bounded together with its
-    rounding error. For matrices that are too large for exact elimination.
+    For matrices that are too large for exact elimination. The last weight is 1 and the others
+    solve B v = -r. With an approximate inverse R of B and an approximate solution u,
+    ``||I - R B|| < 1`` proves that B is regular and that
+    ``|v - u| <= ||R (B u + r)|| / (1 - ||I - R B||)``. The bound of every product includes its
+    rounding error.
     """
     n_rows, width = rows.shape
     if n_rows != width + 1:
@@ -228,7 +231,7 @@ def encloses_certificate(rows: FloatArray) -> bool:
         residual = np.abs(B @ u + r)
         residual += noise * (EPS * (np.abs(B) @ np.abs(u) + np.abs(r)) + TINY)
         error = (1 + noise * EPS) * (np.abs(R) @ residual + noise * TINY).max()
-        # Half of the gap to 1 is given away, which covers the rounding of this line.
+        # 0.5 instead of 1 leaves room for the rounding of this line.
         return bool(contraction < 0.5 and u.min() > 2.01 * error)
 
 

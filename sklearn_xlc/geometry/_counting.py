@@ -1,4 +1,4 @@
-"""Counting: sign changes of an assignment, and assignments that a linear layer can predict."""
+"""Number of sign changes of an assignment, and of assignments that a linear layer can predict."""
 
 from numbers import Integral
 from typing import Any
@@ -12,31 +12,31 @@ from sklearn_xlc.geometry._validation import check_assignments
 
 
 def count_sign_changes(y: Any) -> Any:
-    """Number of neighbouring labels that differ, read cyclically.
+    """Count the pairs of neighbouring labels that differ, cyclically.
 
-    The last label and the first are neighbours, so the number is always even, and a set of k
-    labels has at most 2k sign changes.
+    The last label and the first are neighbours, so the number is even, and a set of k labels has at
+    most 2k sign changes.
 
     Parameters
     ----------
     y : {array-like, sparse matrix} of shape (n_labels,) or (n_sets, n_labels)
-        One assignment, or one a row; 1 for an active label and 0 for any other.
+        One assignment, or one per row; 1 for active labels and 0 for all others.
 
     Returns
     -------
     int or ndarray of shape (n_sets,)
-        An int for one assignment of shape (n_labels,).
+        Number of sign changes; an int if `y` has shape (n_labels,).
 
     Raises
     ------
     ValueError
-        If `y` is no indicator of zeros and ones.
+        If `y` is not an indicator of zeros and ones.
 
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
-       Sparse Multi-Label Classification. AAAI 2024. Definition 6, there without the last pair: a
-       bound of 2k holds for both counts or for neither.
+       Sparse Multi-Label Classification. AAAI 2024. Definition 6, which leaves out the pair of the
+       last label and the first: either both counts are at most 2k, or neither is.
 
     Examples
     --------
@@ -59,39 +59,39 @@ def count_sign_changes(y: Any) -> Any:
 
 
 def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False) -> int:
-    r"""Number of assignments that a linear layer in general position can predict.
+    r"""Count the assignments that a linear layer in general position can predict.
 
-    Without biases :math:`2 \sum_{i<d} \binom{n-1}{i}` for n labels and d features (Cover's
-    theorem), with biases :math:`\sum_{i \le d} \binom{n}{i}`; all :math:`2^n` once d reaches n
-    (n - 1 with biases). The number does not depend on the weights.
+    For n labels and d features the number is :math:`2 \sum_{i<d} \binom{n-1}{i}` without biases
+    (Cover's theorem) and :math:`\sum_{i \le d} \binom{n}{i}` with biases. It is :math:`2^n`, all
+    assignments, if :math:`d \ge n`. It does not depend on the weights.
 
     Parameters
     ----------
     n_labels : int
         Number of labels n, at least 1.
     n_features : int
-        Number of features d that enter the layer, at least 1.
+        Number of features d of the layer, at least 1.
     intercept : bool, default=False
-        Whether every label has a bias.
+        Whether the layer has biases.
 
     Returns
     -------
     int
-        Exact number.
+        Number of assignments, exact.
 
     Raises
     ------
     TypeError
-        If an argument is of a wrong type.
+        If an argument is of the wrong type.
     ValueError
         If a number is less than 1.
 
     Notes
     -----
-    *General position* means that any d rows of the weights are linearly independent (any n rows
-    where n < d), and with biases the same of any d + 1 rows of weights and bias, where the row
-    (0, ..., 0, 1) counts as one of them. Random weights are in general position; so is every
-    :func:`fourier_matrix`. Weights in special position (zero or parallel rows) allow fewer.
+    *General position* means that any d rows of the weights are linearly independent (all n rows if
+    n < d). With biases, any d + 1 rows of weights and bias must be linearly independent, with
+    (0, ..., 0, 1) as an additional row. Random weights are in general position, and so is every
+    :func:`fourier_matrix`. Other weights, such as zero or parallel rows, allow fewer assignments.
 
     References
     ----------
@@ -106,7 +106,7 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
     >>> count_argmaxable(3, 2), count_argmaxable(3, 2, intercept=True)
     (6, 7)
 
-    A layer of 10 features predicts next to none of the 2^100 combinations of 100 labels:
+    A layer of 10 features can predict only a tiny share of the 2^100 assignments of 100 labels:
 
     >>> f"{count_argmaxable(100, 10) / 2**100:.0e}"
     '3e-18'
@@ -121,7 +121,7 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
 
 
 def _sum_of_binomials(n: int, last: int) -> int:
-    """Number of subsets of n things with at most `last` members."""
+    """Number of subsets of n items with at most `last` members."""
     if last >= n:
         return 2**n
     total = term = 1

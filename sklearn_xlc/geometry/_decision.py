@@ -1,4 +1,4 @@
-"""The answer for one label set: proposals of increasing cost, each of them proven or dropped."""
+"""Decide one label set: candidates of increasing cost, each proven or dropped."""
 
 import contextlib
 import time
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
 
 class ParallelRows(NamedTuple):
-    """Labels whose weights are multiples of each other: w = norm * orientation * common row."""
+    """Labels with parallel weights: w = norm * orientation * common row."""
 
     labels: IntArray
     group: IntArray
@@ -57,10 +57,10 @@ class ParallelRows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A layer with all that is computed once for all label sets.
+    """A layer, and all quantities that are computed once for all label sets.
 
-    ``rows`` are the unit rows of the weights, or of weights and biases together, and
-    ``constant`` marks the labels without weights, whose sign is that of their bias.
+    ``rows`` are the unit rows of the weights, or of weights and biases together. ``constant`` marks
+    the labels with zero weights, whose logit is their bias.
     """
 
     layer: LinearLayer
@@ -74,7 +74,7 @@ class Problem(NamedTuple):
 
 
 def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4) -> Problem:
-    """What all label sets of one layer share."""
+    """Compute the quantities that all label sets of a layer share."""
     weight_rows, norms = unit_rows_and_norms(layer.coef)
     if layer.intercept is None:
         rows = weight_rows
@@ -90,12 +90,12 @@ def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4)
 def decide(
     problem: Problem, active: IntArray, time_limit: float, search_radius: bool = False
 ) -> Verdict:
-    """Verdict for one label set, given by its active labels."""
+    """Verdict for the label set with the given active labels."""
     deadline = time.monotonic() + time_limit
     signs = np.full(len(problem.layer.coef), -1.0)
     signs[active] = 1.0
     verdict = None
-    # Proposals may overflow; no proof accepts an infinite number.
+    # Candidates may overflow; no proof accepts an infinite number.
     with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(OutOfTimeError):
         for propose in (_simple_conflict, _cheap_witness, _by_linear_program):
             verdict = propose(problem, signs, deadline)
@@ -109,7 +109,7 @@ def decide(
 
 
 def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: float) -> Verdict:
-    """The verdict, with the witness of the linear program if its radius is larger."""
+    """Replace the verdict by that of the linear program if its radius is larger."""
     if verdict.reason == "linear program":
         return verdict
     with contextlib.suppress(OutOfTimeError):
@@ -120,10 +120,10 @@ def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: floa
 
 
 def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """Contradictions in one label without weights, or two with parallel weights."""
+    """Contradiction in one label without weights, or in two labels with parallel weights."""
     layer = problem.layer
     if problem.constant.any():
-        # Such a logit is the bias, whatever x; without one it is always zero, a tie.
+        # The logit is the bias for all x; without a bias it is always zero, a tie.
         biases = 0.0 if layer.intercept is None else layer.intercept
         wrong = np.flatnonzero(problem.constant & ~(signs * biases > 0))
         if len(wrong):
@@ -131,13 +131,13 @@ def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Ve
     labels, group, orientation, threshold = problem.parallel
     if not len(labels):
         return None
-    # Each label asks for common row * x above or below its threshold.
+    # Each label requires common row * x above or below its threshold.
     above = signs[labels] * orientation > 0
     lower = np.full(group[-1] + 1, -np.inf)
     upper = np.full(group[-1] + 1, np.inf)
     np.maximum.at(lower, group[above], threshold[above])
     np.minimum.at(upper, group[~above], threshold[~above])
-    # An infinite bound is none, or one beyond the range of floats: left to the linear program.
+    # An infinite bound is missing or out of the range of floats: left to the linear program.
     for g in np.flatnonzero((lower >= upper) & np.isfinite(lower) & np.isfinite(upper)):
         members = group == g
         low = labels[members & above & (threshold == lower[g])][0]
@@ -150,7 +150,7 @@ def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Ve
 
 
 def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """The closed form, then the perceptron."""
+    """Witness from the closed form, else from the perceptron."""
     if problem.max_active is not None:
         y = (signs > 0).astype(np.int8)
         if count_sign_changes(y) <= 2 * problem.max_active:
@@ -165,7 +165,7 @@ def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verd
 def _by_closed_form(
     problem: Problem, signs: FloatArray, y: npt.NDArray[np.int8], deadline: float
 ) -> Verdict | None:
-    """The witness of few sign changes; without biases the theorem, where floats are too coarse."""
+    """Closed-form witness for few sign changes; without biases, else the theorem."""
     assert problem.max_active is not None
     log_size, x = witness_polynomial(y), np.zeros(problem.layer.coef.shape[1])
     x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active, log_size)
@@ -180,13 +180,13 @@ def _by_closed_form(
     # The columns are orthonormal: the coefficients have the norm of the polynomial's values.
     log_norm = np.log(np.linalg.norm(np.exp(log_size)) * largest / problem.box)
     radius = float(np.exp(np.min(log_size - np.log(problem.norms)) - log_norm))
-    if verdict is not None:  # proven in integers, where the margin in floats is rounding error
+    if verdict is not None:  # proven in integers: the margin in floats is rounding error
         return verdict._replace(radius=radius)
     return Verdict(ARGMAXABLE, "sign changes", radius)
 
 
 def _by_linear_program(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """The Chebyshev LP in the box; then, scaled and without biases or box."""
+    """Solve the Chebyshev LP inside the box, then in homogeneous form with scaled columns."""
     layer = problem.layer
     used = np.flatnonzero(~problem.constant)
     rows = signs[used, None] * problem.weight_rows[used]
@@ -214,7 +214,7 @@ def _by_linear_program(problem: Problem, signs: FloatArray, deadline: float) -> 
 
 
 def _homogeneous(problem: Problem, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Unit rows that must all have the given signs at z = (x, 1), or x without biases."""
+    """Unit rows, and the signs that they must have at z = (x, 1), or at x without biases."""
     used = ~problem.constant
     rows, kept = problem.rows, signs
     if problem.constant.any():
@@ -242,8 +242,8 @@ def try_witness(
     """Verdict if x is a witness, with the radius of the ball around it."""
     layer = problem.layer
     if layer.intercept is None and 0 < np.abs(x).max() < np.inf:
-        # Cones have no size: fill the box, by a power of two, which rounds nothing. Solvers leave
-        # the box by their tolerance.
+        # Regions are cones: scale x to fill the box, by a power of two, which is exact. The slack
+        # covers solvers that exceed the box by their tolerance.
         fraction, exponent = np.frexp(problem.box * (1 + SOLVER_SLACK))
         own_fraction, own_exponent = np.frexp(np.abs(x).max())
         x = np.ldexp(x, exponent - own_exponent - (own_fraction > fraction))
@@ -270,14 +270,14 @@ def _try_conflict(
 
 
 def _find_parallel(layer: LinearLayer, unit: FloatArray, norms: FloatArray) -> ParallelRows:
-    """Labels with parallel weights, in groups of two or more."""
+    """Find labels with parallel weights, in groups of two or more."""
     direction = np.random.RandomState(0).normal(size=unit.shape[1])
     projection = unit @ direction
     order = np.argsort(np.abs(projection), kind="stable")
     order = order[norms[order] > 0]
     orientation = np.where(projection[order] < 0, -1.0, 1.0)
     oriented = unit[order] * orientation[:, None]
-    joined = np.zeros(len(order) + 1, dtype=bool)  # whether a row is parallel to the one before
+    joined = np.zeros(len(order) + 1, dtype=bool)  # row is parallel to the one before
     joined[1:-1] = np.abs(np.diff(oriented, axis=0)).max(axis=1) < PARALLEL_TOLERANCE
     grouped = joined[:-1] | joined[1:]
     group = np.cumsum(~joined[:-1])[grouped]

@@ -1,4 +1,4 @@
-"""The truncated Fourier matrix: every assignment with few sign changes has a witness."""
+"""The truncated Fourier matrix, for which every assignment with few sign changes has a witness."""
 
 import warnings
 from functools import lru_cache
@@ -21,32 +21,32 @@ EPS = float(np.finfo(np.float64).eps)
 def fourier_matrix(
     n_labels: int, max_active: int, start: int = 0, stop: int | None = None
 ) -> FloatArray:
-    r"""Matrix of an output layer that can predict every set of at most k labels.
+    r"""Compute the weights of an output layer that can predict every set of at most k labels.
 
-    Row i holds :math:`1/\sqrt n` and then, for f = 1 to k, :math:`\sqrt{2/n} \cos f t_i` and
-    :math:`\sqrt{2/n} \sin f t_i`, where :math:`t_i = 2 \pi i / n`. The columns are orthonormal. An
-    assignment is argmaxable if and only if it has at most 2k cyclic sign changes.
+    Row i holds :math:`1/\sqrt n`, followed by :math:`\sqrt{2/n} \cos f t_i` and
+    :math:`\sqrt{2/n} \sin f t_i` for f = 1 to k, with :math:`t_i = 2 \pi i / n`. The columns are
+    orthonormal. An assignment is argmaxable if and only if it has at most 2k cyclic sign changes.
 
     Parameters
     ----------
     n_labels : int
         Number of labels n.
     max_active : int
-        Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
+        Largest number k of active labels; ``2 k + 1`` must not exceed n.
     start, stop : int, default=0 and None
-        Rows to compute, for matrices too large to be held. None: to the last.
+        Range of rows to compute, for matrices too large for memory. None: up to the last row.
 
     Returns
     -------
     ndarray of shape (stop - start, 2 * max_active + 1)
-        The matrix, or these rows of it, float64.
+        The rows of the matrix, float64.
 
     Raises
     ------
     TypeError
         If an argument is not an integer.
     ValueError
-        If ``2 * max_active + 1`` is not between 1 and `n_labels`, or the rows do not exist.
+        If ``2 * max_active + 1`` is not between 1 and `n_labels`, or a row does not exist.
 
     References
     ----------
@@ -69,7 +69,7 @@ def fourier_matrix(
 
 
 def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> FloatArray:
-    """Product of the Fourier matrix with coefficients: logits of all labels.
+    """Multiply the Fourier matrix with coefficients: logits of all labels.
 
     Parameters
     ----------
@@ -78,19 +78,23 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
     n_labels : int
         Number of labels.
     method : {"matrix", "fft", "chunk"}, default="fft"
-        How to compute the same numbers: by the matrix itself; by an inverse real FFT; or label
-        chunk by label chunk, turning the coefficients by the phase of the chunk's first label and
-        multiplying them with the rows of the first chunk, which are the only ones kept.
+        Algorithm; all give the same logits up to rounding.
+
+        - "matrix": product with the whole matrix.
+        - "fft": inverse real fast Fourier transform.
+        - "chunk": one chunk of labels at a time. The coefficients are turned by the phase of the
+          chunk's first label and multiplied with the rows of the first chunk, the only rows in
+          memory.
 
     Returns
     -------
     ndarray of shape (..., n_labels)
-        The logits, float64.
+        Logits, float64.
 
     Raises
     ------
     ValueError
-        If a shape does not fit or `method` is unknown.
+        If a shape is invalid or `method` is unknown.
 
     Examples
     --------
@@ -123,28 +127,28 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
 
 
 def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatArray:
-    """Product of the transposed Fourier matrix with logits: the adjoint of the forward transform.
+    """Multiply the transposed Fourier matrix with logits: the adjoint of the forward transform.
 
-    As the columns are orthonormal, it also takes back :func:`fourier_forward`.
+    As the columns are orthonormal, it is also a left inverse of :func:`fourier_forward`.
 
     Parameters
     ----------
     logits : array-like of shape (..., n_labels)
-        One value a label, such as gradients with respect to logits.
+        One value per label, such as gradients with respect to logits.
     max_active : int
-        Highest frequency k.
+        Largest number k of active labels, the highest frequency.
     method : {"matrix", "fft", "chunk"}, default="fft"
-        How to compute the same numbers, as in :func:`fourier_forward`.
+        Algorithm, as in :func:`fourier_forward`.
 
     Returns
     -------
     ndarray of shape (..., 2 * max_active + 1)
-        The coefficients, float64.
+        Coefficients, float64.
 
     Raises
     ------
     ValueError
-        If a shape does not fit or `method` is unknown.
+        If a shape is invalid or `method` is unknown.
 
     Examples
     --------
@@ -172,20 +176,20 @@ def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatA
 
 
 def fourier_witness(y: Any, max_active: int) -> FloatArray:
-    r"""Features for which a Fourier layer predicts an assignment, in closed form.
+    r"""Compute features for which a Fourier layer predicts an assignment, in closed form.
 
-    The trigonometric polynomial :math:`p(t) = \pm \prod_j \sin((t - \theta_j) / 2)`, with one
-    :math:`\theta_j` halfway between any two neighbouring labels that differ, has degree at most
-    k and the wanted sign at every label; the witness x is its vector of coefficients, so that
-    :math:`W x = p`.
+    The trigonometric polynomial :math:`p(t) = \pm \prod_j \sin((t - \theta_j) / 2)` has one root
+    :math:`\theta_j` halfway between any two neighbouring labels that differ. Its degree is at most
+    k, and it has the wanted sign at every label. The witness x is the vector of its coefficients,
+    so that :math:`W x = p`.
 
     Parameters
     ----------
     y : {array-like, sparse matrix} of shape (n_labels,) or (1, n_labels)
-        The assignment, 1 for an active label and 0 for any other, with at most ``2 * max_active``
-        cyclic sign changes.
+        Assignment, 1 for active labels and 0 for all others, with at most ``2 * max_active`` cyclic
+        sign changes.
     max_active : int
-        Highest frequency k of the layer.
+        Largest number k of active labels, the highest frequency of the layer.
 
     Returns
     -------
@@ -195,23 +199,23 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
     Raises
     ------
     ValueError
-        If `y` has more than ``2 * max_active`` cyclic sign changes: then no witness exists.
+        If `y` has more than ``2 * max_active`` cyclic sign changes, so that no witness exists.
 
     Warns
     -----
     RuntimeWarning
-        If the smallest logit is below the rounding error of float64, so that the rounded
-        witness is not certain to have the signs that the exact one has. That happens when many
-        sign changes stand close together, as the polynomial then spans more decades than a
-        float64 holds: of 10 active labels with one other between each two, beyond 60 labels in
-        all; with nine others, beyond 250. A block of neighbours is no trouble at 30 000 labels.
-        :func:`witness_margin` tells the smallest logit.
+        If the smallest logit is below the rounding error of float64, so that the signs of the
+        rounded witness may be wrong. This happens if many sign changes are close together: the
+        values of the polynomial then span more decades than a float64 resolves. For 10 active
+        labels it happens above 60 labels if one inactive label separates neighbours, and above 250
+        if nine do. For a block of adjacent active labels it does not happen even with 30 000
+        labels. :func:`witness_margin` gives the smallest logit.
 
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
-       Sparse Multi-Label Classification. AAAI 2024. Theorems 3 and 4, whose proof needs no
-       formula for x.
+       Sparse Multi-Label Classification. AAAI 2024. Theorems 3 and 4; their proof gives no formula
+       for x.
 
     Examples
     --------
@@ -244,29 +248,29 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
 
 
 def witness_margin(weights: Any, x: Any, y: Any) -> float:
-    """Smallest logit that a witness has on the right side: how far it is from failing.
+    """Compute the smallest signed logit of a witness, its distance from failing.
 
     Parameters
     ----------
     weights : int or array-like of shape (n_labels, n_features)
-        The layer's weights, or the number of labels of a Fourier layer, whose matrix is then
-        never held as a whole.
+        Weights of the layer, or the number of labels of a Fourier layer; the whole Fourier matrix
+        is then never in memory.
     x : array-like of shape (n_features,)
         Witness.
     y : {array-like, sparse matrix} of shape (n_labels,) or (1, n_labels)
-        The assignment, 1 for an active label and 0 for any other.
+        Assignment, 1 for active labels and 0 for all others.
 
     Returns
     -------
     float
-        Smallest ``w_i @ x`` over active labels and ``-w_i @ x`` over the others. Negative if a
-        label has the wrong sign. Below about ``1e-16 * n_features`` times the norms of a row and
-        of x it is rounding error.
+        Smallest ``w_i @ x`` over active labels and ``-w_i @ x`` over the others. It is negative if
+        a label has the wrong sign, and may be rounding error if it is below about
+        ``1e-16 * n_features`` times the norms of x and of a row of the weights.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not match.
 
     Examples
     --------
@@ -281,8 +285,8 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
 
 
 def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
-    """Logarithm of the size, at every label, of the polynomial that changes sign where y does."""
-    # Signs come from y, and logarithms keep products of many sines from underflowing.
+    """Logarithm of the polynomial's absolute value at every label; it changes sign where y does."""
+    # Signs come from y; logarithms keep products of many sines from underflowing.
     log_sines, log_size = _log_sines(len(y)), np.zeros(len(y))
     for left in np.flatnonzero(y != np.roll(y, -1)):
         log_size[left + 1 :] += log_sines[: len(y) - left - 1]
@@ -293,7 +297,7 @@ def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
 def witness_coefficients(
     y: npt.NDArray[np.int8], max_active: int, log_size: FloatArray | None = None
 ) -> FloatArray:
-    """Unit coefficients of that polynomial, given by its sizes or by y alone."""
+    """Coefficients, of norm one, of the polynomial with the given sizes, or for y."""
     log_size = witness_polynomial(y) if log_size is None else log_size
     coefficients = fourier_adjoint(np.where(y > 0, 1.0, -1.0) * np.exp(log_size), max_active)
     return coefficients / np.linalg.norm(coefficients)
@@ -301,12 +305,12 @@ def witness_coefficients(
 
 @lru_cache(maxsize=8)
 def _log_sines(n_labels: int) -> FloatArray:
-    """Log-size of a factor sin((t - theta) / 2), from the first label after theta on."""
+    """Logarithm of sin((t - theta) / 2) at all labels, starting with the first after theta."""
     return np.log(np.sin(np.pi / (2 * n_labels) * (2 * np.arange(n_labels) + 1)))
 
 
 def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[float, float]:
-    """Smallest signed logit, and the largest rounding error that a logit may have."""
+    """Smallest signed logit, and the largest possible rounding error of a logit."""
     x = check_array(x, ensure_2d=False, dtype=np.float64, input_name="x")
     if x.ndim != 1:
         raise ValueError(f"x must have shape (n_features,), got {x.shape}")
@@ -336,7 +340,7 @@ def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[fl
 
 def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> FloatArray:
     """Rows start to stop of the Fourier matrix."""
-    # f i modulo n is exact, so that high frequencies lose no digits.
+    # f * i modulo n is exact, so that high frequencies lose no digits.
     turns = np.outer(np.arange(start, stop), np.arange(1, max_active + 1)) % n_labels
     angles = (2 * np.pi / n_labels) * turns
     rows = np.empty((stop - start, 2 * max_active + 1))
@@ -347,7 +351,7 @@ def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> Float
 
 
 def _turn(coefficients: FloatArray, n_labels: int, shift: int) -> FloatArray:
-    """Coefficients of the same function of t, read `shift` labels later."""
+    """Coefficients of the same function of t, shifted by `shift` labels."""
     frequencies = np.arange(1, coefficients.shape[-1] // 2 + 1)
     angles = (2 * np.pi / n_labels) * (frequencies * shift % n_labels)
     cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
@@ -358,7 +362,7 @@ def _turn(coefficients: FloatArray, n_labels: int, shift: int) -> FloatArray:
 
 
 def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
-    """Both as ints, with 2k + 1 columns that fit into n rows."""
+    """Validate both numbers: 2k + 1 columns must not exceed n rows."""
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     max_active = int(check_scalar(max_active, "max_active", Integral, min_val=0))
     width = 2 * max_active + 1
@@ -372,14 +376,14 @@ def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
 
 
 def _check_method(method: str) -> str:
-    """The method, if there is such a one."""
+    """Validate the name of a method."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     return method
 
 
 def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, Any]:
-    """Float64 vectors along the last axis, and the number of labels (theirs, if not given)."""
+    """Float64 vectors along the last axis, and the number of labels (None: size of that axis)."""
     if np.ndim(values) == 0:
         raise ValueError(f"{name} must have at least one axis, got {values!r}")
     array = check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)

@@ -1,4 +1,4 @@
-"""What label-set decoders learn from data: scales of prototypes, and a temperature."""
+"""Parameters that label-set decoders learn from data: scales of prototypes, and a temperature."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,47 +19,46 @@ from sklearn_xlc.geometry._label_sets import (
 )
 from sklearn_xlc.geometry._validation import check_assignments
 
-#: Temperatures that are tried: a hundred from 1/10 to 10, and 1 among them.
+#: Temperatures to try: 101 from 1/10 to 10, including 1.
 TEMPERATURES = 10.0 ** (np.arange(-50, 51) / 50)
 
 
 def fit_label_set_scales(
     features: Any, Y: Any, weights: Any = None, max_labels: int | None = None
 ) -> FloatArray:
-    r"""Scales of the prototypes of label sets, one for every number of labels.
+    r"""Fit the scales of the prototypes of label sets, one for each number of labels.
 
-    The scale :math:`C_m` minimises the squared distances between the features of the samples with m
-    labels and :math:`C_m \sum_{k \in S} w_k`, where the rows :math:`w_k` of the classifier have
-    been centred by their mean.
+    The scale :math:`C_m` minimises the sum of squared distances between the features of each sample
+    with m labels and the prototype :math:`C_m \sum_{k \in S} w_k` of its label set S. The rows
+    :math:`w_k` of the classifier are centred by their mean.
 
     Parameters
     ----------
     features : array-like of shape (n_samples, n_features) or (n_samples, n_labels)
-        Features of training samples; or, without `weights`, their products with a simplex ETF. An
-        offset that all samples share makes no difference where labels are balanced; subtract it
-        where they are not.
+        Features of training samples; or, without `weights`, their products with a simplex ETF. If
+        all samples share an offset, subtract it first, unless labels are balanced.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Indicator of their labels. Samples without labels are ignored.
+        Label indicator of the samples. Samples without labels are ignored.
     weights : array-like of shape (n_labels, n_features), default=None
         Rows of the classifier, fixed or learnt. None: a simplex ETF of unit rows.
     max_labels : int, default=None
-        Number of scales. None: the most labels that a sample has.
+        Number of scales. None: the largest number of labels of a sample.
 
     Returns
     -------
     ndarray of shape (max_labels,)
-        :math:`C_1, C_2, \dots`, not negative. Where no sample has m labels, or their prototypes are
-        zero (all labels at once, for a simplex), the scale of the nearest number of labels that
-        could be fitted, the smaller one of two.
+        Scales :math:`C_1, C_2, \dots`, not negative. If no sample has m labels, or their prototypes
+        are zero (all labels of a simplex), :math:`C_m` is the scale of the nearest number of labels
+        with a fit, the smaller number on ties.
 
     Raises
     ------
     ValueError
-        If shapes do not fit together, or if no sample is left to fit anything to.
+        If the shapes do not match, or no scale can be fitted.
 
     See Also
     --------
-    nearest_label_sets : What the scales are for.
+    nearest_label_sets : Decoder that uses the scales.
 
     References
     ----------
@@ -98,14 +97,14 @@ def fit_label_set_scales(
         product, norm = _prototype_products(features[part], sets[part], weights)
         products += np.bincount(sizes[part], product, minlength=seen + 1)
         norms += np.bincount(sizes[part], norm, minlength=seen + 1)
-    # Sums that cancel up to rounding are prototypes of norm zero.
+    # Prototypes whose weights cancel up to rounding have norm zero.
     longest = 1.0 if weights is None else np.square(weights).sum(axis=1).max()
     negligible = 1e-20 * seen**2 * len(features) * longest
     fitted = np.flatnonzero(norms > negligible)
     if not len(fitted):
         raise ValueError(
-            "Y must have a row whose labels' centred weights do not add up to zero, to fit scales "
-            "to; got none"
+            "Y must have a sample whose labels have centred weights that do not add up to zero; "
+            "got none to fit scales to"
         )
     scales = np.maximum(products[fitted] / norms[fitted], 0)
     gaps = np.abs(fitted[:, None] - np.arange(1, max_labels + 1))
@@ -116,7 +115,7 @@ def fit_label_set_scales(
 def _prototype_products(
     features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Product of each sample with the sum of its labels' weights, and that sum's squared norm."""
+    """Product of each sample with the summed weights of its labels, and the sum's squared norm."""
     if weights is None:
         sizes, n_labels = np.diff(sets.indptr).astype(np.float64), sets.shape[1]
         rows = row_numbers(sets.indptr)
@@ -137,42 +136,42 @@ def fit_temperature(
     *,
     labels: Any = None,
 ) -> float:
-    """Temperature of the divergence decoder that serves a criterion best on validation samples.
+    """Fit the temperature of the divergence decoder to validation samples.
 
     Parameters
     ----------
     logits : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
         Logits of validation samples.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Indicator of their labels.
+        Label indicator of the samples.
     criterion : {"example_f1", "subset_accuracy", "micro_f1"} or callable, default="example_f1"
-        What to maximise; a callable is given the true and the predicted indicator, both CSR, as
-        scikit-learn's metrics are. The three names count hits instead, which is far faster.
+        Criterion to maximise. A callable is called like scikit-learn's metrics, with the true and
+        the predicted indicator, both CSR. The named criteria only count hits, which is far faster.
     max_labels : int, default=None
         Largest number of labels of a set; None: all.
     labels : array-like of shape (n_samples, n_largest), default=None
-        Ids of the labels that `logits` belong to, where these are only the largest of a sample,
-        at least `max_labels` of them, best first. None: the columns are the labels.
+        Label ids of the columns of `logits`, best first, if `logits` holds only the largest logits
+        of each sample, at least `max_labels` of them. None: one column per label.
 
     Returns
     -------
     float
-        The best of 101 temperatures from 0.1 to 10, equally spaced in their logarithm. Of equally
-        good ones that nearest to 1.
+        The best of 101 temperatures from 0.1 to 10, equally spaced on a logarithmic scale; on ties,
+        the one nearest to 1.
 
     Raises
     ------
     ValueError
-        If shapes do not fit together or the criterion is unknown.
+        If the shapes do not match or the criterion is unknown.
 
     See Also
     --------
-    divergence_label_sets : The decoder.
+    divergence_label_sets : Decoder that uses the temperature.
 
     Notes
     -----
-    Only the number of labels depends on the temperature, never their order. Each sample is thus
-    ranked once, and its hits are counted once for all numbers of labels.
+    The temperature changes the number of labels, never their order. So each sample is ranked once,
+    and its hits are counted once for all numbers of labels.
 
     Examples
     --------
@@ -218,7 +217,7 @@ def _score_sets(
     true: sp.csr_array,
     sizes: IntArray,
 ) -> float:
-    """Criterion of the two indicators."""
+    """Value of a callable criterion for the true and the predicted indicator."""
     return criterion(true, label_sets_to_csr(ranked, sizes, true.shape[1]))
 
 
@@ -228,13 +227,13 @@ def _score_hits(
     true: sp.csr_array,
     sizes: IntArray,
 ) -> float:
-    """Criterion of the numbers of hits, predicted labels and true labels."""
+    """Value of a named criterion, from the numbers of hits, predicted and true labels."""
     hits = n_hits[np.arange(len(sizes)), sizes - 1]
     return criterion(hits, sizes, np.diff(true.indptr).astype(np.int64))
 
 
 def _count_hits(ranked: IntArray, true: sp.csr_array) -> IntArray:
-    """True labels among the first m of every row, for all m."""
+    """Number of true labels among the first m of every sample, for all m."""
     hits = find_entries(true, np.arange(true.shape[0])[:, None], ranked) >= 0
     return np.cumsum(hits, axis=1)
 
@@ -245,12 +244,12 @@ def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
 
 
 def _subset_accuracy(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Share of samples whose set is right."""
+    """Share of the samples whose label set is right."""
     return float(np.mean((hits == sizes) & (hits == n_true)))
 
 
 def _micro_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """F1 of all decisions together."""
+    """F1 of all (sample, label) decisions together."""
     return float(2 * hits.sum() / (sizes.sum() + n_true.sum()))
 
 

@@ -1,4 +1,4 @@
-"""Logits to label sets without a threshold: exact over all sets, one partial sort a row."""
+"""Label sets from logits without a threshold: exact over all sets, one partial sort per sample."""
 
 from numbers import Integral, Real
 from typing import Any
@@ -20,48 +20,49 @@ def nearest_label_sets(
     n_labels: int | None = None,
     squared_norms: Any = None,
 ) -> tuple[IntArray, FloatArray]:
-    r"""Label set whose prototype is nearest to the features, among all sets, seen or not.
+    r"""Find the label sets with the nearest prototypes, among all sets, seen or not.
 
     The prototype of a set S of m labels is :math:`C_m \sum_{k \in S} w_k`, where the directions
     :math:`w_k` are the rows of a simplex ETF (:func:`simplex_etf`) and the scales :math:`C_m` come
-    from training features (:func:`fit_label_set_scales`). The nearest set consists of the largest
-    logits of a row, and this function says of how many.
+    from training features (:func:`fit_label_set_scales`). The nearest set of a sample consists of
+    the labels with the largest logits; this function finds their number.
 
     Parameters
     ----------
     logits : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
         Products ``features @ W.T`` with a simplex ETF of unit rows, without biases. With
-        `n_labels`, the `n_largest` largest of every row are enough, in any order.
+        `n_labels`, the `n_largest` largest logits of each sample are enough, in any order.
     scales : array-like of shape (n_sizes,)
         Scales :math:`C_1, C_2, \dots` of the prototypes of 1, 2, ... labels, not negative.
     max_labels : int, default=None
         Largest number M of labels of a set, at most `n_sizes`. None: `n_sizes`, or `n_labels`
         if that is less.
     n_labels : int, default=None
-        Number K of labels where `logits` holds only the largest of a row: at least M + 1 of them,
-        or all K. None: `logits` has a column for every label.
+        Number K of labels, if `logits` holds only the largest logits of each sample: at least M + 1
+        of them, or all K. None: `logits` has a column for every label.
     squared_norms : array-like of shape (n_samples,), default=None
-        Squared norms of the features; None leaves them out of the distances.
+        Squared norms of the features. None: the distances leave them out.
 
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set, which are those of the so many largest logits
-        (:func:`label_sets_to_csr`). Equally near sets: the one of fewest labels, and of
-        these the one of the lowest label ids.
+        Number of labels in the nearest set. The set has the labels with the largest logits
+        (:func:`label_sets_to_csr`). Of equally near sets the one with fewest labels is taken, then
+        the one with the lowest label ids.
     distances : ndarray of shape (n_samples, 2)
-        Squared distances to the nearest prototype and to the next one, less the squared norm of
-        the features unless `squared_norms` gives it. Infinite if there is one set only.
+        Squared distances to the nearest and to the second nearest prototype, less the squared norm
+        of the features unless `squared_norms` is given. The second one is infinite if there is only
+        one set.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is of no accepted form.
+        If an argument has an invalid type, shape or value.
 
     See Also
     --------
-    divergence_label_sets : Better where features of new samples do not collapse.
-    seen_label_sets : Nearest among the label sets of the training data only.
+    divergence_label_sets : Better if features of new samples do not collapse.
+    seen_label_sets : Searches the label sets of the training data only.
 
     Notes
     -----
@@ -70,16 +71,16 @@ def nearest_label_sets(
 
     .. math:: \|h\|^2 - 2 C_m \sum_{k \in S} z_k + C_m^2 \Big\| \sum_{k \in S} w_k \Big\|^2.
 
-    Unit rows with all cosines :math:`-1/(K-1)` give the last norm as
-    :math:`m - m (m-1)/(K-1) = m (K-m)/(K-1)`, the same for all sets of m labels. Among these the
-    m largest logits are therefore the best choice, and the second best swaps the least of them
-    for the largest one outside, which costs :math:`2 C_m (z_{(m)} - z_{(m+1)})`. The best size
-    minimises :math:`-2 C_m \sum_{j \le m} z_{(j)} + C_m^2 m (K-m)/(K-1)`. The next nearest set is
-    the best one of another size, or the second best of the same size. Nothing is approximated:
+    For unit rows with all cosines :math:`-1/(K-1)`, the last squared norm is
+    :math:`m - m (m-1)/(K-1) = m (K-m)/(K-1)`, the same for all sets of m labels. So the best set of
+    m labels has the m largest logits. The second best set of m labels swaps the smallest of them
+    for the largest logit outside, which costs :math:`2 C_m (z_{(m)} - z_{(m+1)})`. The best size
+    minimises :math:`-2 C_m \sum_{j \le m} z_{(j)} + C_m^2 m (K-m)/(K-1)`. The second nearest set is
+    the best set of another size, or the second best set of the best size. Nothing is approximated:
     the search covers all :math:`\sum_{m \le M} \binom{K}{m}` sets.
 
-    Where a scale is zero, all sets of its size share one prototype, and that of the largest logits
-    stands for them.
+    If a scale is zero, all sets of its size share one prototype, and the set of the largest logits
+    represents them.
 
     References
     ----------
@@ -99,11 +100,11 @@ def nearest_label_sets(
     scale = _check_scales(scales)
     top, n_labels, max_labels = _check_top(logits, max_labels, n_labels, len(scale))
     if n_labels < 2:
-        raise ValueError(f"logits must be those of at least 2 labels, got {n_labels}")
+        raise ValueError(f"logits must have at least 2 labels, got {n_labels}")
     scale = scale[:max_labels]
     m = np.arange(1, max_labels + 1)
     sums = np.cumsum(top[:, :max_labels], axis=1)
-    # Divided last: whole numbers that tie then tie in floating point as well.
+    # Divide last, so that ties of whole numbers are ties in floating point too.
     distances = scale**2 * (m * (n_labels - m)) / (n_labels - 1) - 2 * scale * sums
     return _choose(distances, 2 * scale, top, squared_norms, "squared_norms")
 
@@ -111,20 +112,20 @@ def nearest_label_sets(
 def greedy_label_sets(
     logits: Any, weights: Any, scales: Any, max_labels: int | None = None
 ) -> tuple[IntArray, FloatArray]:
-    r"""Nearest prototype among the sets of the largest logits, for weights of any angles.
+    r"""Find the nearest prototypes among the sets of the largest logits, for any weights.
 
-    As :func:`nearest_label_sets`, for a classifier that is no simplex. The squared norm of a
-    prototype then depends on its labels, so the m largest logits need not be the nearest set of m
-    labels. They are taken for it, and their distances are exact.
+    Like :func:`nearest_label_sets`, for a classifier that is not a simplex. The squared norm of a
+    prototype then depends on its labels, so the set of the m largest logits need not be the nearest
+    set of m labels. Only these sets are compared; their distances are exact.
 
     Parameters
     ----------
     logits : array-like of shape (n_samples, n_labels)
         Products ``features @ weights.T``, without biases.
     weights : array-like of shape (n_labels, n_features)
-        Rows of the classifier; centred by their mean here, and the logits with them.
+        Rows of the classifier. The function centres them by their mean, and the logits likewise.
     scales : array-like of shape (n_sizes,)
-        Scales of the prototypes of 1, 2, ... labels.
+        Scales :math:`C_1, C_2, \dots` of the prototypes of 1, 2, ... labels, not negative.
     max_labels : int, default=None
         Largest number of labels of a set, at most `n_sizes`. None: `n_sizes`, or `n_labels` if that
         is less.
@@ -132,19 +133,20 @@ def greedy_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels; they are those of the so many largest logits.
+        Number of labels in the nearest set. The set has the labels with the largest logits
+        (:func:`label_sets_to_csr`).
     distances : ndarray of shape (n_samples, 2)
-        Squared distances, less the squared norm of the features, to the nearest of these sets
-        and to the next one. Infinite if there is one set only.
+        Squared distances to the nearest and to the second nearest prototype, less the squared norm
+        of the features. The second one is infinite if there is only one set.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is of no accepted form.
+        If an argument has an invalid type, shape or value.
 
     See Also
     --------
-    nearest_label_sets : Exact over all sets, for a simplex.
+    nearest_label_sets : Searches all sets, for a simplex.
 
     Examples
     --------
@@ -193,29 +195,29 @@ def divergence_label_sets(
     n_labels: int | None = None,
     log_normalizers: Any = None,
 ) -> tuple[IntArray, FloatArray]:
-    r"""Label set whose uniform distribution is nearest to the predicted one, among all sets.
+    r"""Find the label sets with uniform distributions nearest to the predicted ones.
 
     The pick-all-labels loss trains the softmax p of the logits to be 1/m on the m labels of a
-    sample and 0 elsewhere. This rule reads it back: it takes the set whose uniform distribution has
-    the least Kullback-Leibler divergence from p. It needs no threshold and works with any weights
-    of the classifier.
+    sample and 0 elsewhere. This decoder takes the set whose uniform distribution has the least
+    Kullback-Leibler divergence from p, among all sets, seen or not. It needs no threshold and works
+    with any weights of the classifier.
 
     Parameters
     ----------
     logits : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
-        Logits or log-probabilities; a constant added to a row changes nothing. With `n_labels`,
-        the `n_largest` largest of every row are enough, in any order.
+        Logits or log probabilities; a constant added to all logits of a sample changes nothing.
+        With `n_labels`, the `n_largest` largest logits of each sample are enough, in any order.
     temperature : float, default=1.0
-        What the logits are divided by, positive; less than 1 sharpens p and selects fewer labels
-        (:func:`fit_temperature`).
+        Positive divisor of the logits. A temperature below 1 sharpens p and selects fewer labels;
+        :func:`fit_temperature` tunes it.
     max_labels : int, default=None
-        Largest number M of labels of a set. None: as many as there are, which sorts whole rows.
+        Largest number M of labels of a set. None: all labels, which sorts all logits of a sample.
     n_labels : int, default=None
-        Number of labels where `logits` holds only the largest of a row: at least M + 1 of them,
-        or all. None: `logits` has a column for every label.
+        Number K of labels, if `logits` holds only the largest logits of each sample: at least M + 1
+        of them, or all K. None: `logits` has a column for every label.
     log_normalizers : array-like of shape (n_samples,), default=None
-        ``logsumexp(logits / temperature, axis=1)`` over all labels; None leaves it out of the
-        distances.
+        ``logsumexp(logits / temperature, axis=1)`` over all labels. None: the distances leave them
+        out.
 
     Returns
     -------
@@ -224,17 +226,18 @@ def divergence_label_sets(
         (:func:`label_sets_to_csr`). Equally near sets: the one of fewest labels, and of
         these the one of the lowest label ids.
     distances : ndarray of shape (n_samples, 2)
-        Divergences of the nearest set and of the next one, less the row's log-normalizer unless
-        `log_normalizers` gives it. Infinite if there is one set only.
+        Divergences of the nearest and of the second nearest set, less the log-normalizer of the
+        sample unless `log_normalizers` is given. The second one is infinite if there is only one
+        set.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is of no accepted form.
+        If an argument has an invalid type, shape or value.
 
     See Also
     --------
-    nearest_label_sets : Distances to prototypes instead, for collapsed features.
+    nearest_label_sets : Compares distances to prototypes, for collapsed features.
 
     Notes
     -----
@@ -244,10 +247,10 @@ def divergence_label_sets(
     .. math:: \mathrm{KL}(u \,\|\, p) = -\log m - \frac 1m \sum_{k \in S} \log p_k
         = \log \sum_j e^{z_j / T} - \Big( \log m + \frac{1}{m T} \sum_{k \in S} z_k \Big).
 
-    The first term is the same for all sets of all sizes, because 1/m weighs m equal parts of it.
-    The choice thus never needs the normalizer, nor more than the largest logits: for every m the
-    m largest are best, and the best m maximises the bracket. The second best set of m labels swaps
-    the least of them for the largest one outside.
+    The first term is the same for all sets of all sizes, because the m labels have a weight of 1/m
+    each. So the choice needs neither the normalizer nor more than the largest logits: the best set
+    of m labels has the m largest logits, and the best m maximises the bracket. The second best set
+    of m labels swaps the smallest of them for the largest logit outside.
 
     Examples
     --------
@@ -269,26 +272,26 @@ def divergence_label_sets(
 
 
 def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> sp.csr_array:
-    """Indicator of the label sets that a decoder chose.
+    """Convert ranked labels and set sizes to an indicator.
 
     Parameters
     ----------
     ranked : array-like of shape (n_samples, n_labels) or (n_samples, n_largest)
-        *Floating* logits, one a label; or an *integer* array of label ids, best first.
+        *Floating* logits, one per label; or an *integer* array of label ids, best first.
     sizes : array-like of shape (n_samples,)
-        Numbers of labels to take for each sample.
+        Number of labels of each sample.
     n_labels : int, default=None
-        Number of labels, for label ids.
+        Number of labels, needed if `ranked` holds label ids.
 
     Returns
     -------
     csr_array of shape (n_samples, n_labels)
-        Indicator, int8, with sorted ids. Of equal logits the lowest label ids are taken.
+        Indicator, int8, with sorted indices. Of labels with equal logits the lowest ids are taken.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is of no accepted form.
+        If an argument has an invalid type, shape or value.
 
     Examples
     --------
@@ -314,7 +317,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     if ranked.dtype.kind in "iu":
         ids = ranked
         if n_labels is None:
-            raise ValueError("n_labels must be given where ranked holds label ids (integers)")
+            raise ValueError("n_labels must be given if ranked holds label ids (integers)")
         n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     else:
         logits = check_array(ranked, dtype=[np.float64, np.float32], input_name="ranked")
@@ -341,13 +344,13 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
 
 
 def running_means(ranked: npt.NDArray[Any]) -> FloatArray:
-    """Means of the first 1, 2, ... entries of every row."""
+    """Means of the first 1, 2, ... logits of every sample."""
     sums: FloatArray = np.cumsum(ranked, axis=1, dtype=np.float64)
     return sums / np.arange(1, ranked.shape[1] + 1)
 
 
 def divergences(means: FloatArray, temperature: float) -> FloatArray:
-    """Divergences of the best sets of 1, 2, ... labels, less the row's log-normalizer."""
+    """Divergences of the best sets of 1, 2, ... labels, less the sample's log-normalizer."""
     return -np.log(np.arange(1, means.shape[1] + 1)) - means / temperature
 
 
@@ -358,15 +361,15 @@ def _choose(
     constants: Any,
     name: str,
 ) -> tuple[IntArray, FloatArray]:
-    """Best size for each sample, and the distances of the best and the second best set of all."""
+    """Best size for each sample, and the distances of the best and the second best set."""
     n_samples, max_labels = distances.shape
     rows = np.arange(n_samples)
-    best = np.argmin(distances, axis=1)  # the first, and so the fewest labels
+    best = np.argmin(distances, axis=1)  # the first minimum, with the fewest labels
     chosen = np.empty((n_samples, 2))
     chosen[:, 0] = distances[rows, best]
     others = distances.copy()
     others[rows, best] = np.inf
-    # The second best set of the same size, which exists unless it holds every label.
+    # The second best set of the same size exists unless the best set holds all labels.
     is_swap = best + 1 < top.shape[1]
     swap, size = rows[is_swap], best[is_swap]
     gaps = top[swap, size] - top[swap, size + 1]
@@ -380,7 +383,7 @@ def _choose(
 def _check_top(
     logits: Any, max_labels: int | None, n_labels: int | None, n_sizes: int | None = None
 ) -> tuple[FloatArray, int, int]:
-    """The max_labels + 1 largest logits of every row, descending; both numbers of labels."""
+    """The max_labels + 1 largest logits of each sample, descending; n_labels and max_labels."""
     logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
     width = logits.shape[1]
     if n_labels is None:
@@ -405,7 +408,7 @@ def _check_scales(scales: Any) -> FloatArray:
     """The scales as a float64 vector without negative entries."""
     values = check_array(scales, ensure_2d=False, dtype=np.float64, input_name="scales")
     if values.ndim != 1:
-        raise ValueError(f"scales must be 1-D, one number a set size, got shape {values.shape}")
+        raise ValueError(f"scales must be 1-D, one scale per set size, got shape {values.shape}")
     wrong = np.flatnonzero(values < 0)
     if len(wrong):
         raise ValueError(
@@ -415,10 +418,10 @@ def _check_scales(scales: Any) -> FloatArray:
 
 
 def _check_vector(values: Any, name: str, n_samples: int) -> FloatArray:
-    """One finite number a row."""
+    """Validate one finite number per sample."""
     vector = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
     if vector.shape != (n_samples,):
         raise ValueError(
-            f"{name} must have shape ({n_samples},), one number a row, got {vector.shape}"
+            f"{name} must have shape ({n_samples},), one number per sample, got {vector.shape}"
         )
     return vector

@@ -1,4 +1,4 @@
-"""Candidates: points and contradictions that floating-point methods propose, not yet proven."""
+"""Candidate witnesses and contradictions from floating-point methods, not yet proven."""
 
 import time
 from typing import NamedTuple
@@ -10,22 +10,22 @@ from scipy.optimize import linprog
 from sklearn_xlc._csr import FloatArray
 
 TOLERANCE = 1e-9
-# The search for the largest ball ends at this share of it: the last rounds gain next to nothing.
+# The search for the largest ball ends at this share of its radius: the last rounds gain little.
 GOOD_SHARE = 0.9
-# Labels that enter the linear program (LP) at a time.
+# Number of labels per feature that enter the linear program (LP) at a time.
 LABELS_PER_FEATURE = 3
 N_PERCEPTRON_STEPS = 300
-# A point nearer to a boundary, as a share of its norm, is left to the LP: it finds a better.
+# Points nearer to a boundary than this share of their norm are dropped: the LP finds better ones.
 MIN_MARGIN = 1e-6
-# A combination of unit rows with a larger entry is no certificate, and not worth an exact proof.
+# A combination of unit rows with a larger entry is not worth an exact proof.
 MAX_DEFECT = 1e-6
 
 
 class Ball(NamedTuple):
     """Solution of the Chebyshev LP.
 
-    ``weights`` are the multipliers of the labels, and None unless they combine the rows to zero
-    within the accuracy of the solver.
+    ``weights`` are the multipliers of the labels; None unless they combine the rows to zero, within
+    the accuracy of the solver.
     """
 
     centre: FloatArray
@@ -36,37 +36,37 @@ class Ball(NamedTuple):
 def largest_ball(
     rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
 ) -> Ball | None:
-    r"""Centre and radius of the largest ball where all ``rows @ x + offsets`` are positive.
+    r"""Find the largest ball in which all ``rows @ x + offsets`` are positive.
 
-    The Chebyshev LP: maximise r subject to :math:`a_i x + c_i \ge r` and
-    :math:`|x_j| \le B`, for rows of norm 1. A negative r says by how much the best point fails.
+    The Chebyshev LP: maximise r subject to :math:`a_i x + c_i \ge r` and :math:`|x_j| \le B`, for
+    rows of norm 1. If r is negative, the best point violates a constraint by -r.
 
     Parameters
     ----------
     rows : ndarray of shape (n_labels, n_features)
         Signed rows of norm 1.
     offsets : ndarray of shape (n_labels,) or None
-        Signed biases, divided by the same norms.
+        Signed biases, divided by the norms of the weights.
     box : float
         Bound B of the coordinates of the centre.
     time_limit : float
-        Seconds that the solver may take.
+        Time limit in seconds.
 
     Returns
     -------
     Ball or None
-        Its radius is the largest within a tenth, or less if time ran out. None if time ran out
-        before any ball was found.
+        Ball with at least nine tenths of the largest radius, or a smaller one if time ran out. None
+        if time ran out before any ball was found.
 
     Notes
     -----
-    Labels enter as they are needed: the ball of a few labels is that of all as soon as no other
-    label cuts it, and a contradiction among a few is one among all.
+    Labels enter the LP as needed: the largest ball for some labels is the largest for all labels as
+    soon as no other label cuts it, and a contradiction of some labels holds for all.
     """
     deadline = time.monotonic() + time_limit
     n_labels, n_features = rows.shape
     step = LABELS_PER_FEATURE * (n_features + 1)
-    # Rows that point against the mean are the likeliest to conflict with the others.
+    # Rows that point away from the mean row are the most likely to conflict with others.
     margins = rows @ rows.mean(axis=0) if offsets is None else offsets
     chosen = np.zeros(n_labels, dtype=bool)
     chosen[np.argsort(margins, kind="stable")[:step]] = True
@@ -95,12 +95,12 @@ def largest_ball(
 def _solve_dual(
     rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
 ) -> Ball | None:
-    """The LP for all given rows, through its dual.
+    """Solve the LP for all given rows, through its dual.
 
-    That has n_features + 1 equations rather than n_labels inequalities: minimise
+    The dual has n_features + 1 equations instead of n_labels inequalities: minimise
     c' lambda + B ||A' lambda||_1 over lambda >= 0 of sum 1. Its optimal vertex has at most
-    n_features + 1 labels, the contradiction to be proven, and its multipliers are the centre and
-    the radius.
+    n_features + 1 labels, the contradiction to be proven. Its multipliers are the centre and the
+    radius.
     """
     n_labels, n_features = rows.shape
     costs = np.full(n_labels + 2 * n_features, box)
@@ -136,9 +136,9 @@ def perceptron(
     n_steps: int = N_PERCEPTRON_STEPS,
     deadline: float = np.inf,
 ) -> FloatArray | None:
-    """Point z well inside ``signs * (rows @ z) > 0``, or None if few steps find none.
+    """Find a point z well inside ``signs * (rows @ z) > 0``; None if there is none after n_steps.
 
-    Starts at the mean of the signed rows and adds the worst one at every step.
+    Starts at the mean of the signed rows and adds the most violated row at every step.
     """
     z = signs @ rows / len(rows)
     for _ in range(n_steps):
@@ -153,8 +153,8 @@ def perceptron(
 
 
 def unit_rows_and_norms(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows of norm 1 and their norms; zero rows stay zero."""
-    # Largest entries first, as squares of very large or small entries leave the range of floats.
+    """Rows scaled to norm 1, and their norms; zero rows stay zero."""
+    # Divide by the largest entries first: squares of extreme entries leave the range of floats.
     sizes = np.abs(matrix).max(axis=1, initial=0.0)
     scaled = matrix / np.where(sizes > 0, sizes, 1.0)[:, None]
     norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))

@@ -1,4 +1,4 @@
-"""What a verification found: one row a label set."""
+"""Report of a verification, with one answer per label set."""
 
 import html
 from dataclasses import dataclass
@@ -14,29 +14,31 @@ STATUS_NAMES = {1: "argmaxable", 0: "not argmaxable", -1: "unknown"}
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ArgmaxabilityReport:
-    """Answers of :func:`verify_argmaxable`, one for each label set.
+    """Answers of :func:`verify_argmaxable`, one per label set.
 
     Attributes
     ----------
     status : ndarray of shape (n_sets,), int8
         1: argmaxable, 0: not argmaxable, -1: unknown.
     radius : ndarray of shape (n_sets,), float64
-        Distance of the witness from the nearest label boundary: a lower bound of the largest that
-        there is inside the box. It is mostly within a tenth of that for the reason "linear
-        program", and may be smaller by many decades for others, unless the call had
-        ``search_radius=True``. 0 if not argmaxable, NaN if unknown. Without biases it is
-        proportional to the `box` of the call.
+        Distance of the witness from the nearest label boundary, a lower bound of the largest
+        possible distance inside the box. For the reason "linear program" it is mostly within a
+        tenth of the largest distance. For other reasons it may be smaller by many decades, unless
+        the call had ``search_radius=True``. 0 if not argmaxable, NaN if unknown. Without biases it
+        is proportional to the `box` of the call.
     witness : ndarray of shape (n_sets, n_features), float64
-        Features for which the layer predicts exactly the set; NaN where there are none.
+        Features for which the layer predicts exactly the set; NaN if there are none.
     reason : ndarray of shape (n_sets,), str
-        How the answer was found. Argmaxable: "point", "closed form", "perceptron" or "linear
-        program"; "sign changes" by the theorem on Fourier columns, where no float is a witness,
-        with the radius that the closed form has in exact arithmetic.
-        Not argmaxable: "constant label", "parallel labels" or "certificate". Unknown: "time limit"
-        or "unresolved".
+        Method that found the answer.
+
+        - Argmaxable: "point", "closed form", "perceptron" or "linear program"; "sign changes" if
+          the theorem on Fourier columns applies and no float is a witness. The radius is then that
+          of the closed form in exact arithmetic.
+        - Not argmaxable: "constant label", "parallel labels" or "certificate".
+        - Unknown: "time limit" or "unresolved".
     conflicts : list of ndarray or None
-        For sets that are not argmaxable the labels that contradict each other: no features give
-        all of them the wanted signs. None for all others.
+        For sets that are not argmaxable, the labels that contradict each other: no features give
+        all of them the wanted signs. None for all other sets.
     n_active : ndarray of shape (n_sets,), int64
         Number of active labels.
     n_labels : int
@@ -84,7 +86,7 @@ class ArgmaxabilityReport:
 
     @property
     def n_unknown(self) -> int:
-        """Number of label sets with neither."""
+        """Number of label sets with neither a proven witness nor a proven contradiction."""
         return int(np.sum(self.status == -1))
 
     @property
@@ -93,7 +95,7 @@ class ArgmaxabilityReport:
         return (self.status == 1) & (self.radius < self.min_radius)
 
     def to_frame(self) -> Any:
-        """Table with one row a label set; needs pandas.
+        """Return a table with one row per label set; needs pandas.
 
         Returns
         -------
@@ -128,7 +130,7 @@ class ArgmaxabilityReport:
         )
 
     def _repr_html_(self) -> str:
-        """Counts by answer and reason, as a small table."""
+        """HTML table of the numbers of label sets by answer and reason."""
         lines = []
         for status, name in STATUS_NAMES.items():
             chosen = self.status == status

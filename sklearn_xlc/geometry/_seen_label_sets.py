@@ -1,4 +1,4 @@
-"""Nearest among prototypes that are given: the label sets seen in training."""
+"""Nearest of the given prototypes: the label sets seen in training."""
 
 from numbers import Integral
 from typing import Any
@@ -10,17 +10,17 @@ from sklearn.utils import check_array, check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc._ranking import rank_stored
 
-#: Bytes of a pair of sample and prototype: its score, a mask, and its two indices if it is a
-#: candidate, which all pairs are where all prototypes coincide.
+#: Bytes per pair of sample and prototype: its score, a mask, and two indices if it is a candidate.
+#: If all prototypes coincide, all pairs are candidates.
 PAIR_BYTES = 32
 
 
 def seen_label_sets(
     features: Any, prototypes: Any, *, memory_limit: int = 2**28
 ) -> tuple[IntArray, FloatArray]:
-    r"""Nearest prototype of every sample: the label set, among those seen, whose mean is nearest.
+    r"""Find the nearest prototype of every sample, among the label sets of the training data.
 
-    Exact, also where prototypes nearly or fully coincide.
+    The result is exact, even if prototypes coincide or nearly coincide.
 
     Parameters
     ----------
@@ -29,33 +29,33 @@ def seen_label_sets(
     prototypes : array-like of shape (n_sets, n_features)
         Mean features of the label sets of the training data.
     memory_limit : int, default=2**28
-        Bytes that temporaries may take. At least one sample at a time is handled, however little it
-        is, and a copy of `prototypes` as float32 comes on top.
+        Largest size of temporary arrays, in bytes, in addition to a float32 copy of `prototypes`.
+        At least one sample at a time is processed, even if it needs more.
 
     Returns
     -------
     indices : ndarray of shape (n_samples,)
-        Row of the nearest prototype, the lowest one on ties.
+        Row of the nearest prototype; the lowest row on ties.
     distances : ndarray of shape (n_samples, 2)
         Squared Euclidean distances to the nearest and to the second nearest prototype, float64.
-        The second one is infinite if there is one prototype only.
+        The second one is infinite if there is only one prototype.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is of no accepted form.
+        If an argument has an invalid type, shape or value.
 
     See Also
     --------
-    nearest_label_sets : Nearest among all label sets, seen or not.
+    nearest_label_sets : Searches all label sets, seen or not.
 
     Notes
     -----
     Matrix products in single precision rank all prototypes by
-    :math:`\|p\|^2/2 - \langle h, p \rangle`. A bound of their rounding error, which holds for any
-    order of summation, tells which prototypes may be among the two nearest. For these few the
-    squared differences are added up in double precision, and they decide. Both arguments are
-    shifted by the mean prototype first, so that a common offset costs no digits.
+    :math:`\|p\|^2/2 - \langle h, p \rangle`. A bound of the rounding error, which holds for any
+    order of summation, gives the prototypes that may be among the two nearest. For these few, the
+    squared differences are added up in double precision. Both arguments are shifted by the mean
+    prototype first, so that a common offset costs no digits.
 
     References
     ----------
@@ -82,7 +82,7 @@ def seen_label_sets(
     n_samples, n_sets = len(features), len(prototypes)
     center = prototypes.mean(axis=0, dtype=np.float64).astype(prototypes.dtype)
     table = prototypes - center
-    # Norm one or so, whatever the unit of the features: nothing overflows in single precision.
+    # Entries of size about one, whatever the scale of the features: no overflow in float32.
     scale = max(float(table.max()), -float(table.min())) or 1.0
     table = (table / scale).astype(np.float32, copy=False)
     half_norms = np.einsum("ij,ij->i", table, table, dtype=np.float64) / 2
@@ -99,7 +99,7 @@ def seen_label_sets(
 def _candidates(
     shifted: npt.NDArray[np.float32], table: npt.NDArray[np.float32], half_norms: FloatArray
 ) -> tuple[IntArray, IntArray]:
-    """Pairs of a row and a prototype that may be one of the row's two nearest, rows ascending."""
+    """Pairs of a sample and a prototype that may be among its two nearest; samples ascend."""
     scores = shifted @ table.T
     np.subtract(half_norms.astype(np.float32), scores, out=scores)
     if scores.shape[1] <= 2:
@@ -118,7 +118,7 @@ def _candidates(
     longest = np.sqrt(2 * half_norms.max())
     sample_norms = np.linalg.norm(shifted.astype(np.float64), axis=1)
     error = terms / (1 - terms) * (sample_norms + longest) * longest
-    # Rounded upwards, so that the comparison in single precision loses no candidate.
+    # Round up, so that the comparison in single precision loses no candidate.
     bound = np.nextafter((second + 2 * error).astype(np.float32), np.float32(np.inf))
     rows, sets = np.nonzero(scores <= bound[:, None])
     return rows, sets
@@ -131,7 +131,7 @@ def _pair_distances(
     sets: IntArray,
     memory_limit: int,
 ) -> FloatArray:
-    """Squared distances of pairs, in double precision from the arguments as they came."""
+    """Squared distances of pairs, in double precision from the original arguments."""
     exact = np.empty(len(rows))
     for part in row_blocks(len(rows), 32 * features.shape[1], memory_limit):
         gaps = np.subtract(features[rows[part]], prototypes[sets[part]], dtype=np.float64)
@@ -140,8 +140,8 @@ def _pair_distances(
 
 
 def _two_best(rows: IntArray, sets: IntArray, exact: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Nearest prototype of every row and the two least distances."""
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))  # every row has a pair
+    """Nearest prototype of every sample, and its two least distances."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))  # every sample has a pair
     best = rank_stored(-exact, np.append(starts, len(rows)), 2)
     return sets[best[:, 0]], np.append(exact, np.inf)[best]
 

@@ -1,4 +1,4 @@
-"""Class directions that need no training: the simplex ETF, and frames where it has no room."""
+"""Class directions without training: the simplex ETF, and frames if features are too few for it."""
 
 from numbers import Integral
 from typing import Any
@@ -9,16 +9,16 @@ from sklearn.utils import check_array, check_random_state, check_scalar
 
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 
-#: Sets of frequencies that a cyclic frame is chosen from.
+#: Number of sets of frequencies to choose a cyclic frame from.
 N_DRAWS = 32
 
 
 def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> FloatArray:
-    r"""Fixed unit directions of all classes: a simplex equiangular tight frame where there is one.
+    r"""Compute fixed unit directions of all classes: a simplex equiangular tight frame (ETF).
 
     With at least ``n_classes - 1`` features the rows are the corners of a regular simplex around
-    the origin: unit norm, all cosines :math:`-1/(K-1)`, sum zero. With fewer features no such
-    rows exist, and the result is a frame of unit rows with small cosines, see the notes.
+    the origin: unit norm, all cosines :math:`-1/(K-1)`, sum zero. With fewer features no such rows
+    exist, and the result is a frame of unit rows with small cosines; see Notes.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
     n_features : int
         Number d of features, at least 1.
     random_state : int, RandomState instance or None, default=None
-        None gives the same matrix at every call: for :math:`d \ge K` the matrix of Equation 6,
-        :math:`\sqrt{K/(K-1)} (I - 11'/K)`, followed by columns of zeros. Otherwise a random
-        orthonormal map, uniform over all of them, turns the rows.
+        Seed of a random orthonormal map, uniformly distributed, that rotates the rows. None: no
+        rotation, and the same matrix at every call; for :math:`d \ge K` the matrix of Equation 6,
+        :math:`\sqrt{K/(K-1)} (I - 11'/K)`, followed by columns of zeros.
 
     Returns
     -------
@@ -45,31 +45,32 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
 
     See Also
     --------
-    coherence : Largest absolute cosine of two rows.
-    welch_bound : What no frame can fall below.
+    coherence : Computes the largest absolute cosine of two rows.
+    welch_bound : Computes a lower bound of the coherence of frames.
 
     Notes
     -----
-    For :math:`d < K - 1` one of two constructions is taken, whichever has the smaller coherence.
-    The first is known exactly, the second by a bound:
+    For :math:`d < K - 1`, the result is the less coherent of two constructions. The coherence of
+    the first is known exactly, that of the second by a bound:
 
     * *cyclic*: row k holds :math:`\sqrt{2/d} (\cos, \sin)(2 \pi f k / N)` for d/2 frequencies f,
-      the best of some random sets of them. Cosines depend on the difference of two classes alone,
-      so that the coherence is one Fourier transform. N is K, or K + 1 where K and d are odd, and
-      an odd d is filled by the alternating column.
+      the best of several random sets of frequencies. The cosine of two rows depends only on the
+      difference of their class ids, so one Fourier transform gives the coherence. N is K, or K + 1
+      if K and d are odd; an odd d gets an additional column of alternating signs.
     * *polynomial phases*: for the largest prime :math:`p \le d/2` the complex entries
       :math:`e^{2 \pi i g(n)/p} / \sqrt p`, n = 0 to p - 1, as real and imaginary parts, for all
-      polynomials g of degree at most D without constant term, and i times them. Weil's bound
-      makes the coherence at most :math:`(D-1)/\sqrt p`. Degree 2 is enough for
-      :math:`2 p^2` classes, about :math:`d^2/2`, and degree D for :math:`2 p^D`. Each 2p rows
-      that follow each other are orthonormal. The last ``d - 2 p`` columns are zero.
+      polynomials g of degree at most D without constant term, and these entries times i. By Weil's
+      bound [2]_ the coherence is at most :math:`(D-1)/\sqrt p`. Degree 2 is enough for
+      :math:`2 p^2` classes, about :math:`d^2/2`, and degree D for :math:`2 p^D`. The rows form
+      blocks of 2p orthonormal rows. The last ``d - 2 p`` columns are zero.
 
-    Rows of either add up to a vector of norm at most :math:`\sqrt d`, negligible beside K rows, so
-    that no direction is common to all classes. Time and memory are those of the result, and for
-    an orthonormal map of :math:`O(d^2 K)` more operations (:math:`O(d K^2)` for a simplex).
+    In both constructions all K rows add up to a vector of norm at most :math:`\sqrt d`, so that
+    hardly any direction is common to all classes. Time and memory are proportional to the size of
+    the result; an orthonormal map takes :math:`O(d^2 K)` more operations (:math:`O(d K^2)` for a
+    simplex).
 
-    *Why the absolute cosine.* The directions of a label set add up. Two opposite rows are easily
-    told apart as classes, but the two of them as a set would vanish.
+    *Why the absolute cosine.* The directions of the labels of a set add up. Two opposite rows are
+    easy to distinguish as classes, but their sum, which represents the set of both, is zero.
 
     References
     ----------
@@ -99,7 +100,7 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
         etf = np.zeros((n_classes, n_features))
         etf[:, :n_classes] = scale * (np.eye(n_classes) - 1 / n_classes)
         return etf
-    # The rows of the Helmert matrix are an orthonormal basis of what is orthogonal to the ones.
+    # The rows of the Helmert matrix are an orthonormal basis of the vectors with sum zero.
     etf = scale * helmert(n_classes).T
     if random_state is None:
         return etf
@@ -107,12 +108,12 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
 
 
 def coherence(frame: Any) -> float:
-    """Largest absolute cosine of two different rows.
+    """Compute the largest absolute cosine of two different rows.
 
     Parameters
     ----------
     frame : array-like of shape (n_classes, n_features)
-        Rows of any norm but zero.
+        Rows of any norm except zero.
 
     Returns
     -------
@@ -126,7 +127,7 @@ def coherence(frame: Any) -> float:
 
     Notes
     -----
-    Products of row blocks, so that memory stays bounded, but time is quadratic in `n_classes`:
+    Rows are multiplied block by block, so that memory is bounded. Time is quadratic in `n_classes`:
     about a minute for 100 000 rows of 256 float32 features on one core.
 
     Examples
@@ -151,10 +152,10 @@ def coherence(frame: Any) -> float:
 
 
 def welch_bound(n_classes: int, n_features: int) -> float:
-    r"""Coherence that no frame of that size can fall below.
+    r"""Compute the Welch bound, a lower bound of the coherence of frames of a given size.
 
-    It is :math:`\sqrt{(K-d) / (d (K-1))}` for K rows in d dimensions, and 0 where an orthonormal
-    system has room. More than :math:`d (d+1) / 2` real rows cannot attain it.
+    It is :math:`\sqrt{(K-d) / (d (K-1))}` for K rows in d dimensions, and 0 if :math:`K \le d`.
+    Frames of more than :math:`d (d+1) / 2` real rows cannot attain it.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ def welch_bound(n_classes: int, n_features: int) -> float:
 
 
 def _low_coherence_frame(n_classes: int, n_features: int, rng: np.random.RandomState) -> FloatArray:
-    """The better one of the two constructions."""
+    """Frame by the less coherent of the two constructions."""
     modulus, frequencies, largest = _draw_frequencies(n_classes, n_features, rng)
     prime = _largest_prime(n_features // 2)
     degree = 1
@@ -208,12 +209,12 @@ def _draw_frequencies(
     n_classes: int, n_features: int, rng: np.random.RandomState
 ) -> tuple[int, IntArray, float]:
     """Modulus, the frequencies of the least coherent cyclic frame, and its coherence."""
-    # An odd number of columns takes the alternating one, which needs an even period.
+    # An odd number of columns includes the alternating column, which needs an even period.
     modulus = n_classes + (n_classes % 2 if n_features % 2 else 0)
     width, available = n_features // 2, (modulus - 1) // 2
     best, largest = np.arange(1, width + 1), np.inf
     for draw in range(N_DRAWS):
-        # The lowest frequencies are the first candidate: the regular polygon in the plane.
+        # The first candidate has the lowest frequencies: in the plane, the regular polygon.
         chosen = best if draw == 0 else 1 + rng.permutation(available)[:width]
         spectrum = np.zeros(modulus // 2 + 1)
         spectrum[chosen] = modulus / n_features
@@ -244,7 +245,7 @@ def _cyclic_frame(
 
 
 def _polynomial_frame(n_classes: int, n_features: int, prime: int) -> FloatArray:
-    """Phases of polynomials over the integers modulo a prime, as real and imaginary parts."""
+    """Frame of polynomial phases modulo a prime, as real and imaginary parts."""
     frame = np.zeros((n_classes, n_features))
     waves = np.exp(2j * np.pi * np.arange(prime) / prime) / np.sqrt(prime)
     n = np.arange(prime)
@@ -258,7 +259,7 @@ def _polynomial_frame(n_classes: int, n_features: int, prime: int) -> FloatArray
             higher, coefficient = np.divmod(higher, prime)
             power = power * n % prime
             phases += np.outer(coefficient, power)
-        # A turn of its own for every block makes the column of n = 0 add up to zero as well.
+        # A different rotation for every block makes the column of n = 0 add up to zero, too.
         turns = np.exp(2j * np.pi * (block / n_blocks + (offset >= prime) / 4))
         values = turns[:, None] * waves[phases % prime]
         frame[rows, : 2 * prime] = values.view(np.float64)
@@ -277,12 +278,12 @@ def _largest_prime(limit: int) -> int:
 def _orthonormal(n_rows: int, n_columns: int, rng: np.random.RandomState) -> FloatArray:
     """Random matrix with orthonormal rows, uniformly distributed."""
     q, r = np.linalg.qr(rng.standard_normal((n_columns, n_rows)))
-    # QR fixes the signs of r by convention; without them q is uniform.
+    # QR leaves the signs of r's diagonal open; q is uniform once they are made positive.
     return (q * np.where(np.diag(r) < 0, -1.0, 1.0)).T
 
 
 def _check_sizes(n_classes: Any, n_features: Any, least_classes: int) -> tuple[int, int]:
-    """Both as ints."""
+    """Validate both numbers."""
     n_classes = check_scalar(n_classes, "n_classes", Integral, min_val=least_classes)
     n_features = check_scalar(n_features, "n_features", Integral, min_val=1)
     return int(n_classes), int(n_features)

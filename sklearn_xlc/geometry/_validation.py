@@ -1,4 +1,4 @@
-"""Input checks shared by the package: assignments and linear layers."""
+"""Validation of assignments and linear layers."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ class LinearLayer(NamedTuple):
 
 
 def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
-    """Assignments as canonical CSR ones, a single one as one row."""
+    """Assignments as a canonical CSR indicator; a single assignment becomes one row."""
     if not sp.issparse(y):
         y = as_array(y, name)
         y = y[None, :] if y.ndim == 1 else y
@@ -40,7 +40,7 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
         if found is not None:
             if intercept is not None:
                 raise ValueError(
-                    "intercept must be None where coef is a model, which brings its own biases"
+                    "intercept must be None if coef is a model, which has its own biases"
                 )
             coef, intercept = found
     if sp.issparse(coef):
@@ -56,12 +56,12 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
         biases = np.full(len(weights), biases.reshape(-1)[0])
     if biases.shape != (len(weights),):
         raise ValueError(
-            f"intercept must have shape ({len(weights)},), one bias a row of coef, got shape "
+            f"intercept must have shape ({len(weights)},), one bias per row of coef, got shape "
             f"{biases.shape}"
         )
     if not np.all(np.isfinite(biases)):
         raise ValueError("intercept must be finite, got NaN or infinity")
-    # Biases that are all zero are none: the regions are cones, which is far easier to decide.
+    # Biases that are all zero count as none: the regions are cones, which are easier to decide.
     return LinearLayer(weights, biases if biases.any() else None)
 
 
@@ -82,8 +82,8 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
         rows = [row if len(row) else np.zeros(n_features) for row, _ in parts]
         if any(len(row) != n_features for row in rows):
             raise ValueError(
-                "coef must be a model whose labels all see the same features: the estimators in "
-                f"estimators_ have {sorted({len(row) for row in rows})} of them"
+                "coef must be a model with the same features for all labels, but the estimators in "
+                f"estimators_ have {sorted({len(row) for row in rows})} features"
             )
         return np.stack(rows), np.array([bias for _, bias in parts])
     if hasattr(model, "steps"):
@@ -108,7 +108,7 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
             bias = np.asarray(getattr(estimator, "intercept_", 0.0)).reshape(-1)[0]
             return weights.reshape(-1).astype(np.float64), float(bias)
     elif hasattr(estimator, "y_"):
-        # scikit-learn's stand-in for a label that no row, or every row, carried.
+        # scikit-learn's constant classifier for a label that no sample, or every sample, has.
         return np.zeros(0), 1.0 if np.any(estimator.y_) else -1.0
     raise ValueError(
         "every estimator in estimators_ must be a binary linear classifier with coef_ of shape "
@@ -117,8 +117,8 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
 
 
 def _to_numpy(tensor: Any) -> Any:
-    """Array of a tensor, without importing its library; anything else as it is."""
+    """Array of a torch tensor, without importing torch; other values are returned as they are."""
     if hasattr(tensor, "detach"):
-        # Half precision has no counterpart in NumPy; float64 holds every value exactly.
+        # NumPy has no bfloat16; float64 holds every value exactly.
         return tensor.detach().cpu().double().numpy()
     return tensor

@@ -1,8 +1,8 @@
 """Metrics of ranked predictions over large label spaces, and of the geometry of features.
 
-Every metric of a ranking takes ``(y_true, y_pred, k=5)`` and returns a float. Truth and prediction
-may be dense or sparse, and a prediction may also be the label ids that ``predict_topk`` returns:
-nothing of the size ``(n_samples, n_labels)`` is made unless the caller brings it.
+Every ranking metric takes ``(y_true, y_pred, k=5)`` and returns a float. True and predicted labels
+may be dense or sparse, and `y_pred` may also hold the label ids that ``predict_topk`` returns. No
+metric makes an array of shape ``(n_samples, n_labels)`` unless an argument has that shape.
 
 ========  ==================================================================================
 argument  accepted
@@ -10,17 +10,18 @@ argument  accepted
 y_true    indicator of 0 and 1, dense or any SciPy sparse format, ``(n_samples, n_labels)``;
           or the integer class ids of a multi-class problem, ``(n_samples,)``
 y_pred    *floating* scores, ``(n_samples, n_labels)``; minus infinity means "not ranked"
-y_pred    *sparse* scores, ``(n_samples, n_labels)``, of any number type: entries that are not
-          stored are not ranked, stored ones are, whatever their value (log-probabilities too)
+y_pred    *sparse* scores, ``(n_samples, n_labels)``, of any number type: all stored entries are
+          ranked, negative ones too (such as log probabilities), entries that are not stored are not
 y_pred    *integer* array of label ids, best first, ``(n_samples, >=k)``; -1 names no label
 ========  ==================================================================================
 
-Equal scores are ranked by label id, smaller first. Samples without any true label count as zero, as
-in the tools of the extreme classification repository.
+Equal scores are ranked by label id, smaller first. Samples without true labels count as zero, as in
+the tools of the Extreme Classification Repository.
 
-:func:`neural_collapse` measures features and a classifier, :func:`soft_label_mass` probabilities.
-For predicted label sets use scikit-learn's own metrics, which accept CSR indicators: `f1_score`,
-`accuracy_score` (subset accuracy) and `jaccard_score` with ``average="samples"`` (set IoU).
+:func:`neural_collapse` evaluates features and a classifier, :func:`soft_label_mass` evaluates
+probabilities. For predicted label sets use the metrics of scikit-learn, which accept CSR
+indicators: `f1_score`, `accuracy_score` (subset accuracy) and `jaccard_score` with
+``average="samples"`` (set IoU).
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k

@@ -1,4 +1,4 @@
-"""Precision at k where only groups of samples have labels."""
+"""Precision at k if labels are known for groups of samples only."""
 
 from typing import Any
 
@@ -18,42 +18,43 @@ from sklearn_xlc.metrics._validation import (
 
 
 def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5) -> float:
-    """Share of the k first predictions for a group that are among its labels, over all groups.
+    """Compute precision at k of groups: share of a group's first k predictions that are its labels.
 
-    The predictions for a group are those for its samples, pooled: a label counts as its best sample
-    does. Use it to choose between models where only groups have labels. It ignores for which sample
-    of a group a label was predicted.
+    The predictions for the samples of a group are pooled: the score of a label is its best score
+    for a sample of the group. Use this metric to choose between models if labels are known for
+    groups only. It ignores for which sample of a group a label was predicted.
 
     Parameters
     ----------
     y_group : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels)
-        Labels of the groups, 0 and 1: either row i holds those of the group of sample i, or row j
-        those of group j, in the order of ``np.unique(groups)`` or of the columns of a membership
-        matrix.
+        Labels of the groups, 0 and 1. Either row i holds the labels of the group of sample i; or
+        row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the columns
+        of a membership matrix.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Predictions for the samples: scores or label ids, as in :func:`precision_at_k`. Scores pool
-        to their maximum. Ids pool to their best rank, and among labels of one rank to the number of
-        samples that name the label.
+        Predictions for the samples: scores or label ids, as in :func:`precision_at_k`. Scores are
+        pooled by their maximum. Label ids are pooled by their best rank; of labels with the same
+        rank, the one predicted for more samples comes first.
     groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
             (n_samples, n_groups)
-        Ids of the samples' groups, or a 0/1 membership matrix.
+        Group id of each sample, or a 0/1 membership matrix.
     k : int, default=5
-        Number of predictions looked at for each group.
+        Number of predictions evaluated per group.
 
     Returns
     -------
     float
-        Precision at k of the groups that have a sample, between 0 and 1.
+        Mean precision at k of the groups with a sample, between 0 and 1.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form, or samples of one group have different labels.
+        If an argument has an invalid type, shape or value, or samples of a group have different
+        labels.
 
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
-       Aggregated Labels. ICML 2020. Section 6 pools a group's instances by their maximum likewise.
+       Aggregated Labels. ICML 2020. Section 6 also pools the instances of a group by their maximum.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
 
 
 def _pool_scores(scores: Any, groups: Groups) -> Any:
-    """Largest score of each label in each group, in the form of the scores."""
+    """Largest score of each label in each group, dense or sparse like the scores."""
     shape = (len(groups), scores.shape[1])
     if not sp.issparse(scores):
         pooled = np.full(shape, -np.inf)
@@ -109,5 +110,5 @@ def _pool_ids(ids: IntArray, groups: Groups, n_labels: int) -> sp.csr_array:
     pooled.sort_indices()
     counts = groups.membership().T.tocsr() @ votes
     counts.sort_indices()
-    pooled.data += counts.data / (ids.shape[0] + 1)  # below 1: never worth a rank
+    pooled.data += counts.data / (ids.shape[0] + 1)  # below 1, the gap of two ranks
     return pooled

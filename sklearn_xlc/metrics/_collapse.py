@@ -1,4 +1,4 @@
-"""Neural collapse: how near features, their means and the classifier are to the ideal geometry."""
+"""Neural collapse: distance of features, class means and classifier from the ideal geometry."""
 
 from itertools import chain, combinations
 from math import comb
@@ -14,7 +14,7 @@ from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
 from sklearn_xlc.metrics._validation import check_labels
 
-# Up to so many classes their Gram matrix is formed, which is exact where it is nearly ideal.
+# Up to this many classes the Gram matrix is formed, which is exact even if it is nearly ideal.
 _SMALL = 2048
 
 
@@ -26,28 +26,28 @@ def neural_collapse(
     max_pairs: int = 100_000,
     random_state: Any = 0,
 ) -> dict[str, Any]:
-    r"""Measures of neural collapse, all of them zero for collapsed features.
+    r"""Compute measures of neural collapse, which are zero for collapsed features.
 
     Parameters
     ----------
     features : array-like of shape (n_samples, n_features)
-        What enters the classifier: the output of ``transform``.
+        Inputs of the last layer, as returned by ``transform``.
     y : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_labels)
         Integer class ids, or an indicator of 0 and 1.
     weights : array-like of shape (n_labels, n_features), default=None
         Rows of the classifier, in the order of the label ids. None: `nc2_weights` and `nc3` are
         NaN.
     max_pairs : int, default=100_000
-        Largest number of angles in an average of `ncm`. Where there are more, so many are drawn at
-        random.
+        Largest number of angles that `ncm` averages. If there are more, `max_pairs` of them are
+        drawn at random.
     random_state : int, RandomState instance or None, default=0
-        Seed of these draws.
+        Seed of the draws.
 
     Returns
     -------
     dict
-        With K classes that have samples of exactly one label, their mean features :math:`\mu_k` and
-        the mean :math:`\mu_G` of these:
+        For the K classes with single-label samples, the mean features :math:`\mu_k` of these
+        samples, and the mean :math:`\mu_G` of the class means:
 
         - ``"nc1"``, float: variability within classes,
           :math:`\mathrm{tr}(\Sigma_W \Sigma_B^+) / K`. :math:`\Sigma_W` averages over samples,
@@ -58,34 +58,34 @@ def neural_collapse(
         - ``"nc2_weights"``, float: the same with A = `weights`, for all labels;
         - ``"nc3"``, float: self-duality, the same with :math:`W A'` instead of :math:`AA'`, where
           W holds the weights of the K classes;
-        - ``"ncm"``, dict from int to float: for every number m > 1 of labels of a sample, the mean
-          angle between the mean features of a label set and the sum of the means of its labels,
-          divided by the mean angle between such means and sums, whether they belong together or
-          not. The figure of the paper is ``ncm[2]``; multi-class data give an empty dict.
+        - ``"ncm"``, dict from int to float: for every number m > 1 of labels, the mean angle
+          between the mean features of a label set and the sum of the class means of its labels,
+          divided by the mean angle between all such means and all such sums, matching or not. The
+          paper plots ``ncm[2]``; multi-class data give an empty dict.
 
-        What is not defined is NaN: with K < 2, where all means coincide, and where no label set of
-        m labels consists of the K classes.
+        A measure is NaN if it is not defined: if K < 2, if all means coincide, or if no label set
+        of m labels consists of the K classes.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names it.
+        If an argument has an invalid type, shape or value; the message names the argument.
 
     Notes
     -----
-    All measures are invariant under rotations of the features (of `weights` alike), under a common
-    factor, and under the order of samples. Angles are measured from the origin, without centring;
-    those with a vector of norm zero, as all labels of a simplex together, are left out.
-    Memory beyond the arguments is that of the means, of shape (K, n_features) for `nc1` to `nc3`
-    and of at most `max_pairs` means at a time for `ncm`. A matrix of shape (K, K) is formed only
-    where it is no larger than they are, or small.
+    The measures do not change if features and `weights` are rotated together, if features or
+    `weights` are scaled by a factor, or if samples are reordered. Angles are measured at the
+    origin, without centring; vectors of norm zero, such as the sum over all labels of a simplex,
+    are left out. Memory beyond the arguments is that of the means: shape (K, n_features) for `nc1`
+    to `nc3`, at most `max_pairs` means at a time for `ncm`. A matrix of shape (K, K) is formed only
+    if it is small or no larger than the means.
 
-    *Difference from the authors' code.* It leaves the means uncentred in `nc2_means`, which is then
-    0.32 for ten orthonormal means although these are a simplex around their mean; it divides the
-    sum of features that gives the global mean by the number of all samples instead of those it
-    has summed; and it adds class sums up in the position of each class's first feature. This
-    function follows the definitions. Where classes have unequal numbers of samples, every class
-    counts alike in :math:`\mu_G`, so that a simplex of means stays one.
+    *Difference from the authors' code.* Their code does not centre the means in `nc2_means`, which
+    is then 0.32 for ten orthonormal means, although they are a simplex around their mean. It
+    computes the global mean from a sum over some samples, divided by the number of all samples. And
+    it accumulates the sums of a class in the position of the first feature of the class. This
+    function follows the definitions. If classes have unequal numbers of samples, all classes have
+    the same weight in :math:`\mu_G`, so that a simplex of means stays a simplex.
 
     References
     ----------
@@ -135,31 +135,33 @@ def neural_collapse(
 
 
 def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    """Probability that the softmax gives to the true labels together, averaged over samples.
+    """Compute the total probability of a sample's true labels, averaged over samples.
 
-    The paper reports it as "test IoU". It needs no decoding to label sets, and it is no overlap of
-    sets: it can be near 1 while no sensible threshold finds the right labels. The overlap is
-    ``sklearn.metrics.jaccard_score(y_true, y_pred, average="samples")``, dense or CSR.
+    The paper reports it as "test IoU". It needs no decoding to label sets, but it does not measure
+    the overlap of sets: it can be near 1 although no sensible threshold finds the true labels. For
+    the overlap use ``sklearn.metrics.jaccard_score(y_true, y_pred, average="samples")``, with dense
+    or CSR label sets.
 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
         Indicator of the true labels, values 0 and 1, or integer class ids.
     y_proba : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Probabilities; those of a row add up to at most 1 (``np.exp`` of log-probabilities). Fewer
-        than all of them, as in ``predict_topk_sparse``, give a lower bound.
+        Probabilities, adding up to at most 1 for each sample (``np.exp`` of log probabilities). If
+        some are missing, as in ``predict_topk_sparse``, the result is a lower bound.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the average; None weighs all samples alike.
 
     Returns
     -------
     float
-        Mean mass, between 0 and 1. A sample without any true label counts as 0.
+        Mean mass, between 0 and 1. A sample without true labels counts as 0.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     References
     ----------
@@ -177,13 +179,13 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     )
     proba = canonical(y_proba, keep_zeros=True)
     totals = np.asarray(proba.sum(axis=1, dtype=np.float64)).ravel()
-    # Single precision adds up to 1 within some ulps a label.
+    # In single precision, probabilities add up to 1 within a few ulps per label.
     least = proba.min(axis=1)
     least = least.toarray().ravel() if sp.issparse(least) else least
     wrong = np.flatnonzero((least < 0) | (totals > 1.001))
     if wrong.size:
         raise ValueError(
-            "y_proba must hold probabilities that add up to at most 1 in a row, got sum "
+            "y_proba must hold probabilities that add up to at most 1 in each row, got sum "
             f"{totals[wrong[0]]:g} and minimum {least[wrong[0]]:g} in row {wrong[0]}"
         )
     true = check_labels(y_true, "y_true", proba.shape[1])
@@ -201,7 +203,7 @@ def _check_shapes(
     """Raise ValueError if the shapes of the arguments do not match."""
     if len(features) != sets.shape[0]:
         raise ValueError(
-            f"features and y must have as many rows: got {len(features)} and {sets.shape[0]}"
+            f"features and y must have equally many rows, got {len(features)} and {sets.shape[0]}"
         )
     if weights is not None and weights.shape != (sets.shape[1], features.shape[1]):
         raise ValueError(
@@ -213,12 +215,12 @@ def _check_shapes(
 def _group_means(
     features: npt.NDArray[Any], rows: IntArray, groups: IntArray, n_groups: int
 ) -> FloatArray:
-    """Mean features of every group of rows; none of the groups is empty."""
+    """Mean features of every group of samples; no group is empty."""
     order = np.argsort(groups, kind="stable")
     rows, groups = rows[order], groups[order]
     sums = np.zeros((n_groups, features.shape[1]))
     for part in row_blocks(len(rows), features.shape[1]):
-        # Sorted, a block of rows meets few groups that follow each other.
+        # A block of rows sorted by group contains few, consecutive groups.
         first, last = groups[part][0], groups[part][-1]
         values = features[rows[part]].astype(np.float64)
         entries = (groups[part] - first, np.arange(len(values)))
@@ -238,7 +240,7 @@ def _variability(
     if len(means) < 2:
         return np.nan
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
-    # Relative to the means before centring, whose rounding errors the least singular values may be.
+    # Relative to the means before centring: small singular values may be their rounding errors.
     negligible = max(means.shape) * np.finfo(np.float64).eps * np.linalg.norm(means)
     kept = sizes > negligible
     if not kept.any():
@@ -262,8 +264,8 @@ def _distance_to_simplex(left: FloatArray, right: FloatArray) -> float:
         norm = np.linalg.norm(gram)
         ideal = (np.eye(n_classes) - 1 / n_classes) / np.sqrt(n_classes - 1)
         return float(np.linalg.norm(gram / norm - ideal)) if norm > 0 else np.nan
-    # Fewer features than classes: traces of d x d matrices. The rank forbids a distance near zero,
-    # and with it the cancellation that this form would suffer from.
+    # Fewer features than classes: traces of d x d matrices. This form would cancel for a distance
+    # near zero, which the low rank rules out.
     norm = np.sqrt(max(float(np.vdot(left.T @ left, right.T @ right)), 0.0))
     if norm == 0:
         return np.nan
@@ -280,7 +282,7 @@ def _tag_wise_angle(
     max_pairs: int,
     rng: np.random.RandomState,
 ) -> float:
-    """NC_m of one number m of labels."""
+    """NC_m for one number m of labels."""
     rows = np.flatnonzero(np.diff(sets.indptr) == m)
     labels = sets.indices[sets.indptr[rows][:, None] + np.arange(m)]
     found, groups = np.unique(labels, axis=0, return_inverse=True)
@@ -297,7 +299,7 @@ def _tag_wise_angle(
     number[kept] = np.arange(len(kept))
     groups = number[groups.reshape(-1)]
     set_means = _group_means(features, rows[groups >= 0], groups[groups >= 0], len(kept))
-    # What counts as norm zero: rounding of the features themselves.
+    # Norms within the rounding of the features count as zero.
     negligible = 100 * np.finfo(features.dtype).eps * np.linalg.norm(means, axis=1).max()
     own = _mean_angle(set_means, np.arange(len(kept)), means, positions[kept], negligible)
     n_sums = comb(len(classes), m)
@@ -315,7 +317,7 @@ def _tag_wise_angle(
 def _random_subsets(
     n_items: int, size: int, n_subsets: int, rng: np.random.RandomState
 ) -> IntArray:
-    """Rows of distinct items, each subset as likely as any other (Floyd's algorithm)."""
+    """Random subsets, one per row, all equally likely (Floyd's algorithm)."""
     subsets = np.empty((n_subsets, size), dtype=np.int64)
     for column, largest in enumerate(range(n_items - size, n_items)):
         drawn = rng.randint(largest + 1, size=n_subsets)
@@ -331,7 +333,7 @@ def _mean_angle(
     subsets: IntArray,
     negligible: float,
 ) -> float:
-    """Mean angle between means of label sets and sums of class means, pair by pair."""
+    """Mean angle over pairs of a label-set mean and a sum of class means."""
     total, count = 0.0, 0
     for part in row_blocks(len(chosen), means.shape[1] * (subsets.shape[1] + 3)):
         first, second = set_means[chosen[part]], means[subsets[part]].sum(axis=1)
@@ -339,7 +341,7 @@ def _mean_angle(
         defined = (norms[0] > negligible) & (norms[1] > negligible)
         first = first[defined] / norms[0][defined, None]
         second = second[defined] / norms[1][defined, None]
-        # Exact for small angles, where the arc cosine would lose half of the digits.
+        # Accurate for small angles, where the arc cosine would lose half of the digits.
         difference = np.linalg.norm(first - second, axis=1)
         total += 2 * np.arctan2(difference, np.linalg.norm(first + second, axis=1)).sum()
         count += len(first)

@@ -1,4 +1,4 @@
-"""Label propensities and the propensity-scored metrics: rare labels count for more."""
+"""Label propensities, and propensity-scored metrics, which give rare labels more weight."""
 
 from numbers import Real
 from typing import Any
@@ -12,33 +12,34 @@ from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
-    r"""Probability that a true label was annotated at all, by its training frequency.
+    r"""Estimate the probability that a true label was annotated, from label frequencies.
 
     .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
 
-    with N training samples, of which :math:`N_l` carry label l. Take it from the *training* labels,
-    and from all of them: the same propensities then serve every test set and every fold.
+    with N training samples, of which :math:`N_l` have label l. Compute propensities from all
+    *training* labels, and use the same propensities for every test set and every fold.
 
     Parameters
     ----------
     Y_train : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
         Indicator of the training labels, values 0 and 1, or integer class ids.
     a : float, default=0.55
-        Steepness, above 0. Values in use: 0.5 for Wikipedia (Wikipedia-500K, WikiLSHTC-325K),
-        0.6 for Amazon (Amazon-670K, Amazon-3M), 0.55 for everything else (EURLex, Delicious, ...).
+        Steepness, above 0. Usual values: 0.5 for Wikipedia (Wikipedia-500K, WikiLSHTC-325K), 0.6
+        for Amazon (Amazon-670K, Amazon-3M), 0.55 for other data sets (EURLex, Delicious, ...).
     b : float, default=1.5
-        Offset of the counts, above 0. In the same order: 0.4, 2.6 and 1.5.
+        Offset of the counts, above 0. Usual values: 0.4 for Wikipedia, 2.6 for Amazon, 1.5 for
+        other data sets.
 
     Returns
     -------
     ndarray of shape (n_labels,)
-        Propensities between 0 and 1, smaller for rarer labels. Other tools pass on their inverse.
+        Propensities between 0 and 1, smaller for rarer labels. Some other tools return the inverse.
 
     Raises
     ------
     ValueError, TypeError
-        If `Y_train` is no indicator or has fewer than 3 rows (where the model has no meaning, as
-        log N < 1), or `a` or `b` is not a positive number.
+        If `Y_train` is not an indicator or has fewer than 3 rows (for which log N < 1, so that the
+        model is not defined), or `a` or `b` is not a positive number.
 
     References
     ----------
@@ -75,11 +76,11 @@ def psp_at_k(
     normalize: bool = True,
     sample_weight: Any = None,
 ) -> float:
-    """Precision at k with every hit weighed by the inverse propensity of its label (PSP@k).
+    """Compute precision at k, with hits weighted by inverse propensity (PSP@k).
 
-    As reported in the literature, the sum over all samples is divided by the sum of the best
-    ranking, with the rarest true labels first (not sample by sample: a mean of ratios gives other
-    numbers). Samples without any true label add nothing to either sum.
+    As in the literature, the sum over all samples is divided by the sum for the best ranking, with
+    the rarest true labels first. A mean of ratios per sample would give different numbers. Samples
+    without true labels add nothing to either sum.
 
     Parameters
     ----------
@@ -88,26 +89,27 @@ def psp_at_k(
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,)
         Propensity of each label, above 0 and at most 1, from :func:`propensities`.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
-        ``1/k * sum(1 / p_l)`` over the hits, an unbiased estimate of the precision had every true
-        label been annotated; it can exceed 1.
+        ``1/k * sum(1 / p_l)`` over the hits. It is an unbiased estimate of the precision that
+        complete annotations would give, and can exceed 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the sums; None weighs all samples alike.
 
     Returns
     -------
     float
-        Propensity-scored precision at k; between 0 and 1 if normalised, 0 if no sample has a
-        true label.
+        Propensity-scored precision at k. It is between 0 and 1 if normalised, and 0 if no sample
+        has true labels.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     References
     ----------
@@ -140,13 +142,13 @@ def psndcg_at_k(
     normalize: bool = True,
     sample_weight: Any = None,
 ) -> float:
-    """NDCG at k with every hit weighed by the inverse propensity of its label (PSnDCG@k).
+    """Compute nDCG at k, with hits weighted by inverse propensity (PSnDCG@k).
 
-    Each sample's discounted gain ``sum(1 / (p_l log2(r + 1)))`` is divided by the gain of an
+    The discounted gain of a sample, ``sum(1 / (p_l log2(r + 1)))``, is divided by the gain of an
     unweighted ideal ranking, ``sum(1 / log2(r + 1))`` over its first
-    ``min(k, number of true labels)`` ranks. As reported in the literature, the sum over all samples
-    is then divided by the sum of the ranking with the rarest true labels first. Samples without
-    any true label add nothing.
+    ``min(k, number of true labels)`` ranks. As in the literature, the sum over all samples is then
+    divided by the sum for the best ranking, with the rarest true labels first. Samples without true
+    labels add nothing to either sum.
 
     Parameters
     ----------
@@ -155,11 +157,11 @@ def psndcg_at_k(
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,)
         Propensity of each label, above 0 and at most 1, from :func:`propensities`.
     normalize : bool, default=True
-        Whether to divide by the best possible value; if False, return the mean over samples, which
+        Whether to divide by the best possible value. If False, return the mean over samples, which
         can exceed 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the sums; None weighs all samples alike.
@@ -167,13 +169,14 @@ def psndcg_at_k(
     Returns
     -------
     float
-        Propensity-scored nDCG at k; between 0 and 1 if normalised, 0 if no sample has a
-        true label.
+        Propensity-scored nDCG at k. It is between 0 and 1 if normalised, and 0 if no sample has
+        true labels.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     References
     ----------
@@ -234,5 +237,5 @@ def _reported(ranking: Ranking, values: FloatArray, best: FloatArray, normalize:
     if not normalize:
         return value
     ceiling = ranking.mean(best)
-    # The same gains summed in another order may exceed the ceiling by a rounding error.
+    # Gains summed in another order may exceed the ceiling by a rounding error.
     return min(value / ceiling, 1.0) if ceiling > 0 else 0.0

@@ -10,21 +10,21 @@ from sklearn_xlc.metrics._validation import Ranking, check_ranking
 
 
 def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Share of the k first predictions that are true, averaged over samples (P@k).
+    """Compute precision at k: share of the first k predictions that are true (P@k).
 
-    The divisor is always `k`, also where fewer than `k` labels are predicted or exist, so a sample
-    with fewer than `k` true labels cannot reach 1.
+    The shares are averaged over samples. The divisor is always `k`, even if fewer than `k` labels
+    are predicted or exist, so a sample with fewer than `k` true labels cannot reach 1.
 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
         Indicator of the true labels, values 0 and 1, or integer class ids.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Floating or sparse scores (entries that are not stored, or are minus infinity, are not
-        ranked), or an *integer* array of label ids, best first, -1 for none. Equal scores are
-        ranked by label id, smaller first.
+        Floating or sparse scores; entries that are not stored, or are minus infinity, are not
+        ranked. Or an *integer* array of label ids, best first, -1 for none. Equal scores are ranked
+        by label id, smaller first.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the average; None weighs all samples alike.
 
@@ -36,7 +36,8 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     References
     ----------
@@ -57,9 +58,9 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
 
 
 def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Share of a sample's true labels among its k first predictions, averaged (R@k).
+    """Compute recall at k: share of the true labels among the first k predictions (R@k).
 
-    A sample without any true label counts as 0.
+    The shares are averaged over samples. A sample without true labels counts as 0.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the average; None weighs all samples alike.
 
@@ -80,7 +81,8 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     Examples
     --------
@@ -94,10 +96,10 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
 
 
 def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Harmonic mean of mean precision and mean recall at k, over the whole test set (F1@k).
+    """Compute F1 at k: harmonic mean of mean precision and mean recall at k (F1@k).
 
-    The two means are taken over all samples first. The mean of the F1 of single samples, or of
-    batches, is another number. It is 0 where nothing is found.
+    Both means are taken over all samples first; the mean F1 of single samples or batches would be a
+    different number. F1 at k is 0 if there are no hits.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in both means; None weighs all samples alike.
 
@@ -118,7 +120,8 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     References
     ----------
@@ -141,11 +144,12 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
 
 
 def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Discounted gain of the true labels among the first k, against the best possible (nDCG@k).
+    """Compute the normalised discounted cumulative gain at k (nDCG@k).
 
-    A true label at rank r (counted from 1) gains ``1 / log2(r + 1)``; the best possible ranking
-    has ``min(k, number of true labels)`` of them in front. A sample without any true label counts
-    as 0, where :func:`sklearn.metrics.ndcg_score` leaves it out of the average.
+    A true label at rank r (counted from 1) gains ``1 / log2(r + 1)``. The gain of the first k
+    predictions is divided by the best possible gain, with true labels at the first
+    ``min(k, number of true labels)`` ranks. A sample without true labels counts as 0, whereas
+    :func:`sklearn.metrics.ndcg_score` leaves it out of the average.
 
     Parameters
     ----------
@@ -154,7 +158,7 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the average; None weighs all samples alike.
 
@@ -166,7 +170,8 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     References
     ----------
@@ -188,9 +193,9 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
 
 
 def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Share of the labels of y_true that are found at least once among the first k.
+    """Compute label coverage at k: share of the true labels with at least one hit.
 
-    It counts labels, not samples: a predictor that only knows the frequent labels scores low.
+    It counts labels, not samples: a classifier that predicts only frequent labels scores low.
 
     Parameters
     ----------
@@ -199,10 +204,10 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Samples of weight zero are left out; other weights make no difference, as counting a
-        sample twice makes none.
+        Samples of weight zero are left out; other weights make no difference, because a label is
+        counted once.
 
     Returns
     -------
@@ -212,7 +217,8 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     Raises
     ------
     ValueError, TypeError
-        If an argument is of no accepted form; the message names the argument and its row.
+        If an argument has an invalid type, shape or value; the message names the argument and the
+        row.
 
     Examples
     --------
@@ -230,7 +236,7 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
 
 
 def discounts(width: int) -> FloatArray:
-    """1 / log2(r + 1) of the ranks r = 1 to `width`."""
+    """1 / log2(r + 1) for the ranks r = 1 to `width`."""
     return 1.0 / np.log2(np.arange(2, width + 2))
 
 

@@ -39,44 +39,43 @@ _METRICS: dict[str, Metric] = {
 
 
 def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_TopKScorer":
-    """Make a scorer of a top-k metric, for ``scoring=`` of scikit-learn's searches.
+    """Make a scorer from a top-k metric, for ``scoring=`` of scikit-learn's searches.
 
-    The scorer asks the estimator for its `k` best labels with ``predict_topk``, which never makes
-    an ``(n_samples, n_labels)`` array. It finds that method behind a
-    :class:`~sklearn.pipeline.Pipeline` (which does not pass it on) and behind the best estimator of
-    a fitted search. Any other classifier is ranked by its ``decision_function`` or else
-    ``predict_proba``. `y` may be a dense or sparse indicator, or class labels of any type; a class
-    that `fit` has not seen can never be hit and counts against the score.
+    The scorer gets the `k` best labels from ``predict_topk``, which never makes an
+    ``(n_samples, n_labels)`` array. It also finds this method in the last step of a
+    :class:`~sklearn.pipeline.Pipeline` and in the best estimator of a fitted search. Labels of
+    other classifiers are ranked by ``decision_function`` or else ``predict_proba``. `y` may be a
+    dense or sparse indicator, or class labels of any type; a class not seen in `fit` always counts
+    as a miss.
 
     Parameters
     ----------
     metric : {"precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg", \
             "aggregated_precision"} or callable
-        Metric of this module by name or as a function; or a function of your own that takes
-        ``(y_true, y_pred, k=...)`` where `y_pred` is an integer array of label ids. Greater is
-        better.
+        Metric of this module, by name or as a function; or a function of your own with the
+        parameters ``(y_true, y_pred, k=...)``, where `y_pred` is an integer array of label ids.
+        Greater is better.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     **metric_params
-        Passed to the metric: "psp" and "psndcg" need ``propensities=``, in the order of the columns
-        of `y`, or of ``estimator.classes_``.
+        Parameters of the metric. "psp" and "psndcg" need ``propensities=``, in the order of the
+        columns of `y` or of ``estimator.classes_``.
 
     Returns
     -------
     callable
         Scorer with the signature ``(estimator, X, y, sample_weight=None, groups=None)``. Under
-        metadata routing, ``set_score_request(sample_weight=True)`` asks for the weights. Metrics
-        that have a parameter `groups`, as "aggregated_precision" does, ask for the groups.
+        metadata routing, ``set_score_request(sample_weight=True)`` requests the weights. Metrics
+        with a parameter `groups`, such as "aggregated_precision", request the groups.
 
     Raises
     ------
     ValueError, TypeError
-        If `metric` or `k` is of no accepted form, or a parameter of the metric is missing or
-        unknown.
+        If `metric` or `k` is invalid, or a parameter of the metric is missing or unknown.
 
     See Also
     --------
-    cross_val_topk : Cross-validation that accepts sparse `y`.
+    cross_val_topk : Cross-validates a top-k metric; accepts sparse `y`.
 
     Examples
     --------
@@ -124,12 +123,12 @@ def cross_val_topk(
     n_jobs: int | None = None,
     **metric_params: Any,
 ) -> FloatArray:
-    """Cross-validated scores of a top-k metric; unlike ``cross_val_score``, sparse `y` is accepted.
+    """Cross-validate a top-k metric; unlike ``cross_val_score``, it accepts sparse `y`.
 
     Parameters
     ----------
     estimator : estimator object
-        Classifier with ``predict_topk``, ``decision_function`` or ``predict_proba``; it is cloned.
+        Classifier with ``predict_topk``, ``decision_function`` or ``predict_proba``. It is cloned.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Samples.
     y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
@@ -137,15 +136,15 @@ def cross_val_topk(
     metric : str or callable, default="precision"
         As in :func:`topk_scorer`.
     k : int, default=5
-        Number of predictions looked at for each sample.
+        Number of predictions evaluated per sample.
     cv : int, cross-validation generator or iterable, default=5
         Splitting, as in :func:`sklearn.model_selection.cross_val_score`.
     groups : array-like of shape (n_samples,), default=None
         Groups for the splitter, such as :class:`~sklearn.model_selection.GroupKFold`.
     n_jobs : int, default=None
-        Number of folds fitted at a time.
+        Number of folds fitted in parallel.
     **metric_params
-        Passed to the metric, as in :func:`topk_scorer`.
+        Parameters of the metric, as in :func:`topk_scorer`.
 
     Returns
     -------
@@ -155,7 +154,7 @@ def cross_val_topk(
     Raises
     ------
     ValueError, TypeError
-        If `metric`, `k` or `cv` is of no accepted form, or a fit fails.
+        If `metric`, `k` or `cv` is invalid, or a fit fails.
 
     Examples
     --------
@@ -169,7 +168,7 @@ def cross_val_topk(
     >>> cross_val_topk(model, X, csr_array(X.astype(int)), k=1, cv=3)
     array([1., 1., 1.])
     """
-    # A search over the empty grid is the same loop, without cross_val_score's check of y.
+    # A search over an empty grid runs the same loop without cross_val_score's check of y.
     search = GridSearchCV(
         estimator,
         {},
@@ -184,7 +183,7 @@ def cross_val_topk(
 
 
 class _TopKScorer:
-    """What `topk_scorer` returns: plain data and a call, so that it pickles and copies."""
+    """Scorer made by `topk_scorer`; a class, so that it can be pickled and copied."""
 
     def __init__(self, metric: Metric, k: int, metric_params: dict[str, Any]) -> None:
         self.metric = metric
@@ -218,19 +217,19 @@ class _TopKScorer:
         return f"topk_scorer({_name(self.metric)}, k={self.k}{params})"
 
     def set_score_request(self, **requests: Any) -> "_TopKScorer":
-        """Ask for metadata (`sample_weight=True`) where scikit-learn's routing is enabled."""
+        """Request metadata (`sample_weight=True`), for scikit-learn's metadata routing."""
         self._requests = {**self._requests, **requests}
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Requests of this scorer, read by scikit-learn's routing."""
+        """Return the metadata requests of this scorer, for scikit-learn's metadata routing."""
         request = MetadataRequest(owner=self)
         for param, alias in self._requests.items():
             request.score.add_request(param=param, alias=alias)
         return request
 
     def _accept_sample_weight(self) -> bool:
-        """Asked by scikit-learn's multi-metric scoring while routing is disabled."""
+        """Called by scikit-learn's multi-metric scoring if metadata routing is disabled."""
         return self._accepts("sample_weight")
 
     def _accepts(self, name: str) -> bool:
@@ -239,7 +238,7 @@ class _TopKScorer:
 
 
 def _innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Follow pipelines and fitted searches to the estimator that predicts; X as it sees it."""
+    """Final estimator inside pipelines and fitted searches, and X transformed for it."""
     while not hasattr(estimator, "predict_topk"):
         if isinstance(estimator, Pipeline):
             if len(estimator.steps) > 1:
@@ -263,7 +262,7 @@ def _classes(estimator: Any) -> npt.NDArray[Any]:
 
 
 def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """Position of each label in `classes`, -1 where it is not among them."""
+    """Position of each label in `classes`; -1 for unknown labels."""
     numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if numeric[0] != numeric[1]:
         raise ValueError(
@@ -277,7 +276,7 @@ def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
 
 
 def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """Ids of the true classes; those not in `classes` get ids of their own beyond the last."""
+    """Ids of the true classes; classes not in `classes` get ids after the last."""
     ids = _class_ids(y, classes)
     unseen = ids < 0
     ids[unseen] = classes.size + np.unique(y[unseen], return_inverse=True)[1]
@@ -314,7 +313,7 @@ def all_scores(estimator: Any, X: Any, multilabel: bool, n_labels: int) -> Any:
             "topk_scorer needs a classifier with predict_topk, decision_function or predict_proba; "
             f"{name} has none of them"
         )
-    if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) a label
+    if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) per label
         columns = zip(scores, estimator.classes_)
         scores = np.column_stack([(proba * (values == 1)).sum(axis=1) for proba, values in columns])
     if scores.ndim == 1:  # binary decision function, or a single label
@@ -334,6 +333,6 @@ def _name(metric: Metric) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Representation that shows an array by its shape only."""
+    """Short representation; arrays are shown by their shape."""
     shape = getattr(value, "shape", ())
     return f"<array of shape {shape}>" if shape else repr(value)

@@ -1,4 +1,4 @@
-"""Truth and prediction, in whatever form they come, as one form: top-k ids beside the truth."""
+"""Validation of true and predicted labels, and their common form: top-k ids and true labels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc._ranking import rank_rows, rank_stored
 
-# Bound of class ids where nothing else bounds them: row times id must fit 64 bits.
+# Bound of class ids if no argument gives one: row times id must fit into 64 bits.
 _MAX_LABELS = 2**31
 
 _FORMS = (
@@ -31,7 +31,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """Top-k lists beside the truth: all that a metric reads."""
+    """Top-k ids and true labels, the input of all ranking metrics."""
 
     top: IntArray  # (n_samples, width <= k), best first, -1 for none
     hits: BoolArray  # (n_samples, width): the label of this rank is true
@@ -48,14 +48,15 @@ class Ranking:
 def check_ranking(
     y_true: Any, y_pred: Any, k: Any, sample_weight: Any = None, n_labels: int | None = None
 ) -> Ranking:
-    """Validate the arguments of a metric; `n_labels` bounds class ids where y_pred does not."""
+    """Validate the arguments of a metric; `n_labels` bounds class ids if y_pred does not."""
     k = check_integer(k, "k")
     y_pred = check_prediction(y_pred)
     n_columns = (n_labels or _MAX_LABELS) if holds_ids(y_pred) else y_pred.shape[1]
     true = check_labels(y_true, "y_true", n_columns)
     if true.shape[0] != y_pred.shape[0]:
         raise ValueError(
-            f"y_true and y_pred must have as many rows: got {true.shape[0]} and {y_pred.shape[0]}"
+            f"y_true and y_pred must have equally many rows, got {true.shape[0]} and "
+            f"{y_pred.shape[0]}"
         )
     if holds_ids(y_pred):
         top = check_ids(y_pred, k, true.shape)
@@ -93,7 +94,7 @@ def check_labels(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array
 
 
 def _indicator_of_classes(ids: npt.NDArray[Any], name: str, n_labels: int | None) -> sp.csr_array:
-    """One true label a row; as many columns as `n_labels` says, or as the largest id needs."""
+    """CSR of one true label per sample; `n_labels` columns, or as many as the largest id needs."""
     if ids.dtype.kind not in "iu":
         raise TypeError(
             f"a 1-D {name} holds integer class ids, got dtype {ids.dtype}; encode other class "
@@ -132,10 +133,11 @@ def holds_ids(y_pred: Any) -> bool:
 
 
 def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> IntArray:
-    """First k columns of an array of label ids, once all of it is seen to be valid."""
+    """Validate an array of label ids, and return its first k columns."""
     if ids.shape[1] < k:
         raise ValueError(
-            f"y_pred holds {ids.shape[1]} label ids a row, k={k} needs at least {k}; fill with -1"
+            f"y_pred holds {ids.shape[1]} label ids per sample, k={k} needs at least {k}; fill "
+            "with -1"
         )
     if ids.shape == true_shape and ids.shape[1] > 2 and ids.min() >= 0 and ids.max() <= 1:
         raise ValueError(
@@ -160,13 +162,13 @@ def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> Int
 
 
 def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
-    """Ones, or the finite, non-negative weights of the rows as float64."""
+    """Sample weights as float64, finite and non-negative; ones if None."""
     if sample_weight is None:
         return np.ones(n_samples)
     weight = as_array(sample_weight, "sample_weight")
     if weight.shape != (n_samples,) or weight.dtype.kind not in "biuf":
         raise ValueError(
-            f"sample_weight must be {n_samples} numbers, one a row, "
+            f"sample_weight must be {n_samples} numbers, one per sample, "
             f"got shape {weight.shape} and dtype {weight.dtype}"
         )
     weight = weight.astype(np.float64)
@@ -177,12 +179,12 @@ def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
             f"got {weight[wrong[0]]} in row {wrong[0]}"
         )
     if not weight.any():
-        raise ValueError("sample_weight must not be zero for every row")
+        raise ValueError("sample_weight must not be zero for every sample")
     return weight
 
 
 def rank_scores(scores: Any, k: int) -> IntArray:
-    """Ids of the k best scores of each row, ties by id, -1 where fewer are ranked; width <= k."""
+    """Ids of the k best scores of each sample, ties by id; -1 if fewer are ranked; width <= k."""
     width = min(k, scores.shape[1])
     if sp.issparse(scores):
         data = scores.data if scores.dtype.kind == "f" else scores.data.astype(np.float64)

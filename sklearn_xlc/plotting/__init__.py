@@ -1,4 +1,4 @@
-"""Display classes in scikit-learn's manner; they need matplotlib (the `plot` extra) to draw."""
+"""Display classes like those of scikit-learn; drawing needs matplotlib (the `plot` extra)."""
 
 from sklearn_xlc.plotting._argmaxability import ArgmaxabilityDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay

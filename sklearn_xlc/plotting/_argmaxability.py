@@ -1,4 +1,4 @@
-"""How large the regions of label sets are, against the number of their labels."""
+"""Plot of the radii of label-set regions against the number of active labels."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ import numpy as np
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.plotting._axes import new_axes
 
-#: Of each group: name in the legend, colour (safe for the colour-blind), marker,
-#: and whether the marker is filled.
+#: For each name in the legend: colour (safe for the colour-blind), marker, whether it is filled.
 STYLES = {
     "argmaxable": ("#0072B2", "o", True),
     "argmaxable, radius at least": ("#0072B2", "o", False),
     "not argmaxable": ("#D55E00", "x", True),
     "unknown": ("0.25", "D", True),
 }
-# Smaller radii, known only from logarithms, cannot be drawn.
+# Smaller radii, computed from logarithms, cannot be drawn.
 SMALLEST = 1e-200
-# Shares of the height.
+# Heights of the strip and of a legend entry, as shares of the height of the scale.
 STRIP = 0.22
 LEGEND_ENTRY = 0.09
 
 
 class ArgmaxabilityDisplay:
-    """Radius of each label set's region against its number of active labels.
+    """Plot of the radius of each label set's region against its number of active labels.
 
-    Label sets that are not argmaxable have no region, and those that could not be decided, or whose
-    witness is at the limit of floats, have no known radius: they stand in a strip below the axis.
-    A filled marker is a radius found by the linear program, which searches for the largest; a
-    hollow one is that of the first witness found, and the region may be larger by many decades.
+    A strip below the scale shows label sets without a known radius: sets that are not argmaxable
+    have no region, and the radius of unknown sets, and of sets with a witness at the limit of
+    floats, is not known. A filled marker is the largest radius, found by the linear program. A
+    hollow marker is the radius of the first witness found; the region may be larger by many
+    decades.
 
     Parameters
     ----------
     report : ArgmaxabilityReport
-        What :func:`~sklearn_xlc.geometry.verify_argmaxable` found.
+        Report of :func:`~sklearn_xlc.geometry.verify_argmaxable`.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Axes of the last picture.
+        Axes of the last plot.
     figure_ : matplotlib Figure
-        Its figure.
+        Figure of the last plot.
 
     See Also
     --------
@@ -70,14 +70,14 @@ class ArgmaxabilityDisplay:
         Parameters
         ----------
         report : ArgmaxabilityReport
-            What was found.
+            Report of :func:`~sklearn_xlc.geometry.verify_argmaxable`.
         ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
 
         Returns
         -------
         ArgmaxabilityDisplay
-            Display, drawn.
+            Drawn display.
         """
         return cls(report).plot(ax)
 
@@ -85,38 +85,38 @@ class ArgmaxabilityDisplay:
     def from_estimator(
         cls, estimator: Any, Y: Any, ax: Any = None, **kwargs: Any
     ) -> ArgmaxabilityDisplay:
-        """Ask a linear classifier about label sets, and draw the answers.
+        """Find out which label sets a linear classifier can predict, and draw the report.
 
         Parameters
         ----------
         estimator : fitted estimator, torch module or array-like
-            As for :func:`~sklearn_xlc.geometry.verify_argmaxable`.
+            Linear classifier, as in :func:`~sklearn_xlc.geometry.verify_argmaxable`.
         Y : {array-like, sparse matrix} of shape (n_sets, n_labels)
             Label sets.
         ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
         **kwargs : dict
-            Passed on to :func:`~sklearn_xlc.geometry.verify_argmaxable`.
+            Parameters of :func:`~sklearn_xlc.geometry.verify_argmaxable`.
 
         Returns
         -------
         ArgmaxabilityDisplay
-            Display, drawn.
+            Drawn display.
         """
         return cls(verify_argmaxable(estimator, Y, **kwargs)).plot(ax)
 
     def plot(self, ax: Any = None) -> ArgmaxabilityDisplay:
-        """Draw the picture.
+        """Draw the radii.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
 
         Returns
         -------
         ArgmaxabilityDisplay
-            Itself.
+            The display itself.
         """
         ax, report = new_axes(ax), self.report
         on_scale = report.status == 1
@@ -125,7 +125,8 @@ class ArgmaxabilityDisplay:
         groups = _groups(report)
         decades = np.log10(highest / lowest)
         bottom = lowest / 10 ** (STRIP * decades)
-        # Equal numbers of labels would hide each other; the strip's name stands above its points.
+        # Jitter, so that sets with as many labels do not hide each other. The name of the strip
+        # is above its points.
         rng = np.random.RandomState(0)
         x = report.n_active + rng.uniform(-0.25, 0.25, size=len(report))
         strip = bottom * 10 ** (STRIP * decades * rng.uniform(0.1, 0.65, size=len(report)))
@@ -161,14 +162,14 @@ class ArgmaxabilityDisplay:
 
 
 def _groups(report: ArgmaxabilityReport) -> dict[str, Any]:
-    """Masks of the groups that are not empty, by their names."""
+    """Masks of the non-empty groups, by name."""
     reachable, sought = report.status == 1, report.reason == "linear program"
     masks = (reachable & sought, reachable & ~sought, report.status == 0, report.status == -1)
     return {name: mask for name, mask in zip(STYLES, masks) if mask.any()}
 
 
 def _limits(radii: Any) -> tuple[float, float]:
-    """Lowest and highest radius with a margin, and at least a decade apart."""
+    """Lowest and highest radius with a margin, at least a decade apart."""
     if not len(radii):
         return 1.0, 10.0
     lowest, highest = float(radii.min()), float(radii.max())
@@ -177,7 +178,7 @@ def _limits(radii: Any) -> tuple[float, float]:
 
 
 def _mark_strip(ax: Any, bottom: float, top: float) -> None:
-    """Grey ground and a name in the upper part of the strip, where no point is."""
+    """Grey background of the strip, and its name in the upper part, which has no points."""
     ax.axhspan(bottom, top, color="0.93", zorder=-1)
     ax.annotate(
         "no region, or radius unknown",
@@ -192,7 +193,7 @@ def _mark_strip(ax: Any, bottom: float, top: float) -> None:
 
 
 def _ticks_above(ax: Any, lowest: float, highest: float) -> None:
-    """Powers of ten between two values only: a height in the strip is no radius."""
+    """Ticks at powers of ten between two values; a height in the strip is not a radius."""
     first, last = int(np.ceil(np.log10(lowest))), int(np.floor(np.log10(highest)))
     step = max(1, (last - first) // 7)
     ax.set_yticks(

@@ -1,4 +1,4 @@
-"""Where displays draw."""
+"""Axes of displays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def new_axes(ax: Any = None) -> Any:
-    """The given axes, or those of a new figure.
+    """Return the given axes, or the axes of a new figure.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Neural collapse as pictures: its measures over the epochs, and features in the plane."""
+"""Plots of neural collapse: measures over the epochs, and features in the plane."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MEASURES = {
     "nc2_weights": "NC2, weights to simplex",
     "nc3": "NC3, self-duality",
 }
-#: Below this a measure is zero in single precision.
+#: Smaller values of a measure are zero in single precision.
 COLLAPSED = 1e-5
 
 
 class NeuralCollapseDisplay:
-    """Curves of the collapse measures, and the features of three labels and their pairs.
+    """Plots of the collapse measures, and of the features of three labels and their pairs.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class NeuralCollapseDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Axes of the last picture.
+        Axes of the last plot.
     figure_ : matplotlib Figure
-        Its figure.
+        Figure of the last plot.
 
     See Also
     --------
-    sklearn_xlc.metrics.neural_collapse : The measures.
+    sklearn_xlc.metrics.neural_collapse : Computes the measures.
 
     Examples
     --------
@@ -67,24 +67,24 @@ class NeuralCollapseDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, **kwargs: Any) -> NeuralCollapseDisplay:
-        """Curves of a classifier that was fitted with a ``CollapseMonitor`` among its callbacks.
+        """Draw the measures of a classifier fitted with a ``CollapseMonitor`` callback.
 
         Parameters
         ----------
         estimator : fitted classifier
-            Holds the history in ``net_``; a saved classifier does not.
+            Classifier with a history in ``net_``. Saved classifiers have no history.
         **kwargs : dict
-            Passed on to :meth:`plot`.
+            Parameters of :meth:`plot`.
 
         Returns
         -------
         NeuralCollapseDisplay
-            Display, drawn.
+            Drawn display.
 
         Raises
         ------
         ValueError
-            If nothing was recorded.
+            If no measures were recorded.
         """
         rows = [row for row in estimator.net_.history if "nc1" in row]
         if not rows:
@@ -100,30 +100,30 @@ class NeuralCollapseDisplay:
     def from_features(
         cls, features: Any, Y: Any, weights: Any, labels: Any = (0, 1, 2), **kwargs: Any
     ) -> NeuralCollapseDisplay:
-        """Picture of the features of rows whose labels are among three (Fig. 1 of the paper).
+        """Draw the features of samples with labels among three (Fig. 1 of the paper).
 
         Parameters
         ----------
         features : array-like of shape (n_samples, n_features)
-            What the classifier reads.
+            Inputs of the last layer, as returned by ``transform``.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             Indicator of the labels.
         weights : array-like of shape (n_labels, n_features)
-            Rows of the classifier. Those of the three labels, less their mean, span the plane.
+            Rows of the classifier. The rows of the three labels, less their mean, span the plane.
         labels : sequence of 3 int, default=(0, 1, 2)
-            The labels.
+            Ids of the three labels.
         **kwargs : dict
-            Passed on to :meth:`plot_features`.
+            Parameters of :meth:`plot_features`.
 
         Returns
         -------
         NeuralCollapseDisplay
-            Display, drawn.
+            Drawn display.
 
         Raises
         ------
         ValueError
-            If there are not three labels, or no row has only labels among them.
+            If there are not three labels, or no sample has only labels among them.
         """
         features = check_array(features, dtype=np.float64, input_name="features")
         weights = check_array(weights, dtype=np.float64, input_name="weights")
@@ -134,7 +134,7 @@ class NeuralCollapseDisplay:
         inside = np.asarray(Y[:, labels].sum(axis=1)).ravel()
         rows = np.flatnonzero((inside > 0) & (inside == np.diff(Y.indptr)))
         if not len(rows):
-            raise ValueError(f"no row of Y has only labels among {labels}")
+            raise ValueError(f"Y must have a sample with labels among {labels} only, got none")
         plane = weights[labels] - weights[labels].mean(axis=0)
         basis = np.linalg.svd(plane, full_matrices=False)[2][:2]
         points = (features[rows] - features.mean(axis=0)) @ basis.T
@@ -142,17 +142,17 @@ class NeuralCollapseDisplay:
         return cls(points=points, sets=sets, corners=plane @ basis.T).plot_features(**kwargs)
 
     def plot(self, ax: Any = None) -> NeuralCollapseDisplay:
-        """Draw the measures over the epochs, where they are defined and not zero throughout.
+        """Draw the measures over the epochs, except those that are undefined or always zero.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
 
         Returns
         -------
         NeuralCollapseDisplay
-            Itself.
+            The display itself.
         """
         if not self.history:
             raise ValueError("there are no curves to draw: history is empty")
@@ -160,7 +160,7 @@ class NeuralCollapseDisplay:
         for marker, (name, values) in zip(cycle("os^vDPX<>*"), self.history.items()):
             finite = np.isfinite(values)
             if not finite.any() or np.max(np.asarray(values)[finite]) < COLLAPSED:
-                continue  # not defined; or zero but for rounding, as of a fixed classifier
+                continue  # not defined, or zero up to rounding, as for a fixed classifier
             label = MEASURES.get(name, f"NCm, {name.removeprefix('ncm_')} labels")
             epochs = np.arange(1, len(values) + 1)
             ax.plot(epochs, values, label=label, marker=marker, markevery=0.1, markersize=4)
@@ -176,12 +176,12 @@ class NeuralCollapseDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure.
+            Axes to draw on. None: a new figure.
 
         Returns
         -------
         NeuralCollapseDisplay
-            Itself.
+            The display itself.
         """
         if self.points is None:
             raise ValueError("there are no features to draw: make the display by from_features")

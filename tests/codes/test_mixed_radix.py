@@ -344,8 +344,8 @@ def test_bad_ids(ids, message):
         ([[0, 2]], r"digits of head 1 must be in \[0, 2\) .*got 2 at row 0"),
         ([[0, -1]], "digits of head 1 .*got -1"),
         ([[0, 0], [2, 1]], r"labels named by digits .*\(n_labels=5\), got 5 at row 1"),
-        ([[0, 0, 0]], r"one column a head \(2\), got shape \(1, 3\)"),
-        (0, r"one column a head \(2\), got shape \(\)"),
+        ([[0, 0, 0]], r"one column per head \(2\), got shape \(1, 3\)"),
+        (0, r"one column per head \(2\), got shape \(\)"),
         ([[0.0, 1.0]], "digits must be integers"),
     ],
 )
@@ -367,10 +367,10 @@ def test_bad_k(k, error, message):
 @pytest.mark.parametrize(
     "heads, message",
     [
-        ([np.zeros((1, 3))], r"one array a head \(2\), got 1"),
+        ([np.zeros((1, 3))], r"one array per head \(2\), got 1"),
         ([np.zeros(3), np.zeros(2)], r"log_scores\[0\] must be 2-D, got shape \(3,\)"),
         ([np.zeros((1, 3)), np.zeros((1, 3))], r"log_scores\[1\] must have shape \(n, 2\)"),
-        ([np.zeros((1, 3)), np.zeros((2, 2))], r"log_scores\[1\] must have shape .*one n"),
+        ([np.zeros((1, 3)), np.zeros((2, 2))], r"log_scores\[1\] must have shape .*the same n"),
         ([np.zeros((1, 3)), np.array([[0.0, np.nan]])], r"log_scores\[1\] holds NaN or \+inf"),
         ([np.array([[0.0, np.inf, 0.0]]), np.zeros((1, 2))], r"log_scores\[0\] holds NaN"),
         ([np.zeros((1, 3), complex), np.zeros((1, 2))], "float32 or float64, got complex"),

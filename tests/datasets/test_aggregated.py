@@ -115,7 +115,7 @@ def test_input_is_left_alone():
         ({"method": "tree"}, ValueError, "method must be one of .*got 'tree'"),
         ({"merge": None}, ValueError, "merge must be one of .*got None"),
         ({"method": "cluster"}, ValueError, "needs X"),
-        ({"method": "cluster", "X": np.ones((3, 1))}, ValueError, "as many rows, got 3 and 4"),
+        ({"method": "cluster", "X": np.ones((3, 1))}, ValueError, "equally many rows, got 3 and 4"),
         ({"method": "cluster", "X": np.ones((4, 1)), "depth": 3}, ValueError, "at least 8 samples"),
         ({"depth": -1}, ValueError, "depth must be an integer >= 0"),
         ({"depth": True}, TypeError, "depth must be an integer >= 0"),

@@ -97,9 +97,9 @@ def test_bad_layers(data):
         check_layer(MultiOutputClassifier(DecisionTreeClassifier()).fit(X, Y), None)
     with pytest.raises(ValueError, match="binary linear classifier"):
         check_layer(RandomForestClassifier(n_estimators=2).fit(X, Y), None)
-    with pytest.raises(ValueError, match=r"all see the same features.*\[4, 5, 6, 7, 8\]"):
+    with pytest.raises(ValueError, match=r"the same features for all labels.*\[4, 5, 6, 7, 8\]"):
         check_layer(ClassifierChain(LogisticRegression()).fit(X, Y), None)
-    with pytest.raises(ValueError, match="intercept must be None where coef is a model"):
+    with pytest.raises(ValueError, match="intercept must be None if coef is a model"):
         check_layer(SimpleNamespace(weight=np.eye(2), bias=None), [0.0, 0.0])
 
 

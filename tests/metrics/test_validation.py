@@ -33,7 +33,7 @@ NAN = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, np.nan, 0.2, 0.1]])
         ([[1, 0], [1]], r"y_true must be a rectangular array or a sparse matrix"),
         (np.array([0, -2]), r"y_true holds class id -2 in row 1; accepted are 0 to 3"),
         (np.array([0, 4]), r"y_true holds class id 4 in row 1; accepted are 0 to 3"),
-        (Y_TRUE[:1], r"y_true and y_pred must have as many rows: got 1 and 2"),
+        (Y_TRUE[:1], r"y_true and y_pred must have equally many rows, got 1 and 2"),
         (Y_TRUE[:, :3], r"y_pred holds scores of shape \(2, 4\), y_true has shape \(2, 3\)"),
     ],
 )
@@ -67,8 +67,8 @@ def test_class_ids_beyond_64_bit_keys_are_refused():
         (sp.csr_array(SCORES[:, :3]), r"scores of shape \(2, 3\), y_true has shape \(2, 4\)"),
         (sp.csr_array(SCORES + 1j), r"a sparse y_pred must be .* real scores.*complex128"),
         ([[0.5, 0.5], [1.0]], r"y_pred must be a rectangular array or a sparse matrix"),
-        (IDS[:, :1], r"y_pred holds 1 label ids a row, k=2 needs at least 2; fill with -1"),
-        (IDS[:1], r"as many rows: got 2 and 1"),
+        (IDS[:, :1], r"y_pred holds 1 label ids per sample, k=2 needs at least 2; fill with -1"),
+        (IDS[:1], r"equally many rows, got 2 and 1"),
         (np.array([[0, 1], [1, 4]]), r"label id 4 in row 1: accepted are 0 to 3, and -1 for none"),
         (
             np.array([[0, 1], [-2, 1]]),
@@ -115,13 +115,13 @@ def test_k_of_numpy_integer_type_is_accepted():
 @pytest.mark.parametrize(
     "weight, message",
     [
-        ([1, 2, 3], r"sample_weight must be 2 numbers, one a row, got shape \(3,\)"),
+        ([1, 2, 3], r"sample_weight must be 2 numbers, one per sample, got shape \(3,\)"),
         ([[1], [2]], r"got shape \(2, 1\)"),
         (["a", "b"], r"got shape \(2,\) and dtype <U1"),
         ([1, -1], r"sample_weight must be finite and not negative, got -1\.0 in row 1"),
         ([np.nan, 1], r"got nan in row 0"),
         ([1, np.inf], r"got inf in row 1"),
-        ([0, 0], r"sample_weight must not be zero for every row"),
+        ([0, 0], r"sample_weight must not be zero for every sample"),
     ],
 )
 def test_weight_refused(weight, message):

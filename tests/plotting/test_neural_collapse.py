@@ -71,5 +71,5 @@ def test_what_there_is_not_cannot_be_drawn():
     W = simplex_etf(8, 8)
     with pytest.raises(ValueError, match="three different label ids, got"):
         NeuralCollapseDisplay.from_features(np.ones((200, 8)), Y, W, labels=(1, 1, 2))
-    with pytest.raises(ValueError, match="no row of Y has only labels among"):
+    with pytest.raises(ValueError, match="Y must have a sample with labels among"):
         NeuralCollapseDisplay.from_features(np.ones((2, 8)), np.ones((2, 8)), W)
