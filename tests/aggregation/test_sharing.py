@@ -41,7 +41,9 @@ def test_rates_are_those_of_the_data(rate, contrast):
     np.testing.assert_allclose(expected_samples(data, found).sum(), max(Y.sum(), 600), rtol=0.1)
 
 
-def test_random_groups_have_few_rows_a_label(rng):
+def test_random_groups_have_few_rows_a_label():
+    # One seed: estimates of single labels scatter by .012 around the truth.
+    rng = np.random.default_rng(0)
     Y = rng.random((4000, 20)) < 0.02
     X = unit_rows(Y @ rng.normal(size=(20, 50)) + 0.3 * rng.normal(size=(4000, 50)))
     membership = np.eye(800, dtype=int)[np.repeat(np.arange(800), 5)]
