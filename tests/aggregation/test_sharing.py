@@ -120,7 +120,9 @@ def test_dense_and_sparse_blocks_and_jobs_agree():
     assert not np.array_equal(sharing_rates(X, data, seed=1), expected)
 
 
-def test_another_score_exceeds_the_bound_by_the_chance_that_is_stated(rng):
+def test_another_score_exceeds_the_bound_by_the_chance_that_is_stated():
+    # One seed: the mean of so many draws scatters by two per cent.
+    rng = np.random.default_rng(0)
     above, stated = [], []
     for _ in range(100):
         rows, vectors = rng.normal(size=(300, 4)), rng.normal(size=(30, 4))
