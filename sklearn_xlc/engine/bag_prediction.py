@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_xlc._checks import check_y
+from sklearn_xlc._checks import check_dense_size, check_y
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.groups import check_groups
@@ -128,7 +128,7 @@ class BagPredictionMixin(PredictionMixin):
         """
         samples = self._validate_predict(X)
         dtype = numpy_dtype(self.net_.module_)
-        self._check_dense(len(samples), self._n_features_out, dtype, "parts of X")
+        check_dense_size((len(samples), self._n_features_out), dtype, "parts of X")
         out = np.empty((len(samples), self._n_features_out), dtype=dtype)
         bags: Any
         for rows, bags in self._features(samples):

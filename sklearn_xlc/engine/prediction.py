@@ -141,7 +141,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
             return self.classes_[self._topk(X, 1)[0][:, 0]]
         n_rows, n_labels = _num_samples(X), len(self.classes_)
         if not self._code.sparse_output:
-            self._check_dense(n_rows, n_labels, np.dtype(self._code.dtype), "a sparse y in fit")
+            check_dense_size((n_rows, n_labels), np.dtype(self._code.dtype), "a sparse y in fit")
         sizes, ids = np.zeros(n_rows, dtype=np.int64), []
         for rows, features in self._features(X):
             sets = self._decode(features)
@@ -216,7 +216,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         """
         X = self._validate_predict(X)
         dtype = numpy_dtype(self.net_.module_)
-        self._check_dense(X.shape[0], self._n_features_out, dtype, "parts of X")
+        check_dense_size((X.shape[0], self._n_features_out), dtype, "parts of X")
         out = np.empty((X.shape[0], self._n_features_out), dtype=dtype)
         for rows, features in self._features(X):
             out[rows] = features.cpu().numpy()
@@ -225,7 +225,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
     def _dense_scores(self, X: Any, link: Any) -> np.ndarray:
         n_rows, n_labels = _num_samples(X), len(self.classes_)
         dtype = numpy_dtype(self.net_.module_)
-        self._check_dense(n_rows, n_labels, dtype, "predict_topk, which gives the best labels")
+        check_dense_size((n_rows, n_labels), dtype, "predict_topk, which gives the best labels")
         positions = torch.as_tensor(self._code.label_order)
         out = np.empty((n_rows, n_labels), dtype=dtype)
         for rows, features in self._features(X):
@@ -233,9 +233,6 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
                 scores = self.net_.module_.head.scores(features)
                 out[rows] = link(scores[:, positions.to(scores.device)]).cpu().numpy()
         return out
-
-    def _check_dense(self, n_rows: int, n_columns: int, dtype: np.dtype, remedy: str) -> None:
-        check_dense_size((n_rows, n_columns), dtype, remedy)
 
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)

@@ -11,7 +11,7 @@ import torch
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_y
+from sklearn_xlc._checks import check_dense_size, check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
@@ -414,7 +414,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         """Label embeddings of bags, of shape (n_labels, n_features)."""
         check_numbers(rows.X, "attention other than attention=None")
         n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
-        self._check_dense(n_labels, n_features, rows.X.dtype, "attention=None")
+        check_dense_size((n_labels, n_features), rows.X.dtype, "attention=None")
         if isinstance(self.attention, str):
             eagle = EAGLETransformer(
                 multiplicity=self.multiplicity, memory_limit=self.memory_limit, random_state=seed

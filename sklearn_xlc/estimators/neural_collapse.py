@@ -11,7 +11,7 @@ import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_y
+from sklearn_xlc._checks import check_dense_size, check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.decisions import Decision, Divergence
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
@@ -338,7 +338,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         check_consistent_length(X, checked)
         Y = self._code.encode(checked)
         head = self.net_.module_.head
-        self._check_dense(X.shape[0], head.feature_dim, np.dtype(np.float64), "fewer rows")
+        check_dense_size((X.shape[0], head.feature_dim), np.dtype(np.float64), "fewer rows")
         return neural_collapse(
             self._inputs(X),
             Y if self._code.multilabel else Y.indices,
