@@ -11,7 +11,16 @@ from typing import Any
 
 _DEFAULTS = {"dense_limit": 2 * 2**30}
 _LOCAL = threading.local()
-_DEPENDENCIES = ("sklearn-xlc", "scikit-learn", "numpy", "scipy", "torch", "skorch", "joblib")
+_DEPENDENCIES = (
+    "sklearn-xlc",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "torch",
+    "skorch",
+    "joblib",
+    "safetensors",
+)
 
 
 def _settings() -> dict[str, Any]:

@@ -1,0 +1,336 @@
+"""Files written whole or not at all: a document and named arrays, with a digest checked at load.
+
+A file is a safetensors container, so that other tools can read its arrays. The document lies in it
+as bytes of JSON: a header of safetensors may have 100 MB at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+import stat
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+#: Format of the container, and the oldest reader that understands it.
+FORMAT = 1
+_DOCUMENT = "document.json"
+_DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "float16": "F16",
+    "uint32": "U32",
+    "int32": "I32",
+    "float32": "F32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+    "complex64": "C64",
+}
+#: Packages whose versions are stored, where loaded; another version of the first two is warned of.
+_PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn"} | {
+    name: name for name in ("numpy", "torch")
+}
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def write(
+    path: str | os.PathLike[str], document: Any, arrays: Mapping[str, np.ndarray], kind: str
+) -> None:
+    """Write a document and arrays to a file: whole, or not at all.
+
+    The file is written under a temporary name (``.sklearn_xlc-*.tmp``) in the same folder, forced
+    to the disk and renamed. Whoever reads or has mapped the old file keeps it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. A link is followed; the mode of an existing file is kept.
+    document : object
+        None, bool, int, float, str, and lists and dicts of these with str keys. Floats come back
+        exactly, NaN and infinity too; tuples come back as lists.
+    arrays : mapping of str to ndarray
+        Bool, integers, floats up to float64 and complex64, of any shape and order. They come back
+        in C order and the byte order of the machine.
+    kind : str
+        What the file is, such as "model"; :func:`read` asks for it.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; an existing one is left as it was.
+    TypeError
+        If the document or an array is of a type that cannot be stored.
+    ValueError
+        If the document holds itself, is too deep, or an array has a name of the container's own.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn_xlc._files import read, write
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "three.xlc")
+    ...     write(path, {"n": 3}, {"numbers": np.arange(3)}, kind="model")
+    ...     document, arrays = read(path, kind="model")
+    >>> document, arrays["numbers"]
+    ({'n': 3}, array([0, 1, 2]))
+    """
+    if taken := {_DOCUMENT, "__metadata__"} & set(arrays):
+        raise ValueError(f"an array must not have the name {taken.pop()!r}")
+    head = {"format": str(FORMAT), "kind": kind, "versions": json.dumps(_versions())}
+    content = {_DOCUMENT: np.frombuffer(_encode(document), np.uint8)}
+    content |= {name: _storable(name, array) for name, array in arrays.items()}
+    head["digest"] = _digest_of(head, content)
+    with _replacing(os.fsdecode(path)) as file:
+        _write_container(file, head, content)
+
+
+def _encode(document: Any) -> bytes:
+    """JSON of a document; json itself would turn keys of other types into strings."""
+    try:
+        _check_document(document, "document")
+        return json.dumps(document, separators=(",", ":"), check_circular=False).encode()
+    except RecursionError:
+        raise ValueError("the document holds itself, or is nested too deeply to store") from None
+
+
+def _check_document(value: Any, where: str) -> None:
+    """Raise TypeError for what JSON does not give back as it was."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has the key {key!r}; keys must be str")
+            _check_document(item, f"{where}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            _check_document(item, f"{where}[{position}]")
+    elif not (value is None or isinstance(value, bool | int | float | str)):
+        raise TypeError(f"{where} is a {type(value).__name__}, which JSON cannot hold")
+
+
+def _storable(name: str, array: np.ndarray) -> np.ndarray:
+    """Array in C order and little-endian, as safetensors has it."""
+    if not isinstance(array, np.ndarray) or array.dtype.name not in _DTYPES:
+        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise TypeError(f"array {name!r} is of type {kind}; a file holds {', '.join(_DTYPES)}")
+    name.encode()  # raises UnicodeEncodeError for what a header cannot hold
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+
+
+def _write_container(file: BinaryIO, head: dict[str, str], content: dict[str, np.ndarray]) -> None:
+    # By size of an item, largest first, so that each array starts at a multiple of it.
+    content = dict(sorted(content.items(), key=lambda item: -item[1].itemsize))
+    header: dict[str, Any] = {"__metadata__": head}
+    end = 0
+    for name, array in content.items():
+        offsets = [end, end := end + array.nbytes]
+        dtype = _DTYPES[array.dtype.name]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": offsets}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for array in content.values():
+        file.write(_bytes(array))
+
+
+@contextlib.contextmanager
+def _replacing(path: str) -> Iterator[BinaryIO]:
+    """Open a file of a temporary name, which takes the place of `path` at the end."""
+    try:
+        target = os.path.realpath(path)
+        mode = _mode_of(target)
+        folder = os.path.dirname(target)
+        temporary = os.path.join(folder, f".sklearn_xlc-{secrets.token_hex(8)}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                os.chmod(temporary, mode)
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(folder)
+    except OSError as error:
+        reason = f"{error.strerror or error}; nothing was written, an existing file is as it was"
+        raise OSError(error.errno, reason, path) from error
+
+
+def _mode_of(path: str) -> int | None:
+    """Permissions of an existing file, None without one; OSError for what `open` would refuse."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not an ordinary file")
+    if not os.access(path, os.W_OK):
+        raise OSError(errno.EACCES, "the file is read-only")
+    return stat.S_IMODE(mode)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make a rename last; the file is whole without it too, so that a refusal is no failure."""
+    with contextlib.suppress(OSError):  # no handles of folders on Windows and on some networks
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+    """Read a file of :func:`write`, and check it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    kind : str
+        What the file must be, such as "model".
+
+    Returns
+    -------
+    document : object
+        The document.
+    arrays : dict of str to ndarray
+        The arrays, in memory and writable.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or it cannot be opened.
+    ValueError
+        If the file was not written by :func:`write`, is damaged or truncated, is of another kind,
+        or of the format of a later version.
+
+    Warns
+    -----
+    UserWarning
+        If another version of this package or of scikit-learn wrote the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn_xlc._files import read, write
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "empty.xlc")
+    ...     write(path, None, {}, kind="checkpoint")
+    ...     read(path, kind="model")
+    Traceback (most recent call last):
+    ...
+    ValueError: cannot read ...empty.xlc: it is a checkpoint of sklearn_xlc, not a model
+    """
+    name = os.fsdecode(path)
+    with open(name, "rb"):
+        pass  # what `open` raises says more than what the library raises
+    try:
+        head, content = _read_container(name, kind)
+        document = json.loads(content.pop(_DOCUMENT).tobytes())
+        versions = dict(json.loads(head["versions"]))
+    except (ValueError, KeyError, RecursionError) as error:
+        raise ValueError(f"cannot read {name}: {error}") from error
+    _warn_of_versions(name, versions)
+    return document, content
+
+
+def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Metadata and content of a file; ValueError if it is damaged or something else."""
+    try:
+        # Not mapped: a file that somebody truncates meanwhile would end the process.
+        with safe_open(name, framework="numpy", backend="pread") as file:
+            head = dict(file.metadata() or {})
+            content = file.get_tensors()
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"it is damaged, or no file of sklearn_xlc ({error})") from error
+    if "format" not in head or "digest" not in head:
+        raise ValueError("it is no file of sklearn_xlc: it has no format and digest")
+    if head["format"] != str(FORMAT):
+        raise ValueError(
+            f"it has format {head['format']}, and this version of sklearn_xlc reads {FORMAT}; "
+            "install the version that wrote it, or a later one"
+        )
+    if head.pop("digest") != _digest_of(head, content):
+        raise ValueError("it is damaged: its content does not match its digest")
+    if head.get("kind") != kind:
+        raise ValueError(f"it is a {head.get('kind')} of sklearn_xlc, not a {kind}")
+    return head, content
+
+
+def _digest_of(head: dict[str, str], content: dict[str, np.ndarray]) -> str:
+    return digest(sorted(head.items()), content)  # the library does not keep the order
+
+
+def digest(document: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256, in hexadecimal, of a document and of arrays with names, types and shapes.
+
+    Parameters
+    ----------
+    document : object
+        As in :func:`write`.
+    arrays : mapping of str to ndarray
+        Arrays of any type but object, in any order.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._files import digest
+    >>> digest({"n": 3}, {"a": np.zeros(2)}) == digest({"n": 3}, {"a": np.zeros((1, 2))})
+    False
+    """
+    hashed = hashlib.sha256(_encode(document))
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        hashed.update(repr((name, array.dtype.str, array.shape)).encode())
+        hashed.update(_bytes(array))
+    return hashed.hexdigest()
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    """Bytes of an array in C order, without a copy."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _versions() -> dict[str, str]:
+    return {
+        name: str(sys.modules[module].__version__)
+        for name, module in _PACKAGES.items()
+        if module in sys.modules
+    }
+
+
+def _warn_of_versions(name: str, stored: dict[str, str]) -> None:
+    loaded = _versions()
+    for package in ("sklearn_xlc", "scikit-learn"):
+        if stored.get(package, here := loaded.get(package)) != here and here is not None:
+            warnings.warn(
+                f"{name} was written with {package} {stored[package]}, this is {here}: results may "
+                "differ; install the other version, or fit and save again",
+                stacklevel=3,
+            )
