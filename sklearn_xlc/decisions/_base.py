@@ -41,6 +41,10 @@ class Decision(BaseEstimator, ABC):
     in_blocks : bool, default=False
         Whether :meth:`fit` takes features as an iterable of blocks of consecutive samples, so that
         not all features are held at once.
+    in_order : bool, default=True
+        Whether :meth:`decode` needs the scores of a sample best first. False: where
+        :meth:`needs_more` asks for more labels, it may be given the scores of all labels, in the
+        order of the labels and without `labels`, which saves the time to rank them.
     n_labels_ : int
         Number of labels, set by :meth:`fit`.
 
@@ -74,6 +78,7 @@ class Decision(BaseEstimator, ABC):
     reads: str = "ranked"
     fitted_on: str | None = None
     in_blocks: bool = False
+    in_order: bool = True
     n_labels_: int
 
     _parameter_constraints: dict[str, list[Any]] = {}
@@ -181,7 +186,7 @@ class Decision(BaseEstimator, ABC):
         -------
         int or None
             None: start with twice the largest number of labels of a training sample, and double
-            while :meth:`needs_more` returns True.
+            it for the samples for which :meth:`needs_more` returns True.
         """
         return None
 

@@ -118,6 +118,11 @@ class Threshold(Decision):
         """Largest number of labels of a sample."""
         return self.k if self._is_tuned and self.criterion == "f1_at_k" else None
 
+    @property
+    def in_order(self) -> bool:  # type: ignore[override]
+        """Whether labels compete: the best of those above the threshold are predicted."""
+        return self._most is not None
+
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
         if self._is_tuned:

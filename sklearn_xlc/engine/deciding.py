@@ -137,7 +137,7 @@ class DecisionMixin:
     def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for _, features in self._features(samples):
             with torch.inference_mode():
-                yield self._decision_inputs(decision, features, decision.reads, fitted=False)
+                yield self._decision_inputs(decision, features, decision.reads)
 
     def _subsample(self, samples: Rows, width: int, labelled: bool = False) -> Rows:
         """Evenly spaced samples, or those with labels: as many as fit into `memory_limit`."""
@@ -172,9 +172,9 @@ class DecisionMixin:
     # --- predict ----------------------------------------------------------------------------
 
     def _decision_inputs(
-        self, decision: Decision, features: Any, reads: str, fitted: bool = True
+        self, decision: Decision, features: Any, reads: str, k: int | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Inputs of the decision for a batch, and its keyword arguments."""
+        """Inputs of the decision for a batch, and its keyword arguments; `k` best labels."""
         head, code = self.net_.module_.head, self._code
         if reads == "features":
             return _inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
@@ -182,12 +182,31 @@ class DecisionMixin:
             scores = head.scores(features)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
             return code.by_label(scores.cpu().numpy()), {}
-        n_labels, k = len(self.classes_), self._n_candidates(decision)
-        ranked, labels = self._ranked(head, features, k)
-        while fitted and k < n_labels and decision.needs_more(ranked):
-            k = min(n_labels, 2 * k)
-            ranked, labels = self._ranked(head, features, k)
+        ranked, labels = self._ranked(head, features, k or self._n_candidates(decision))
         return ranked, {"labels": labels}
+
+    def _inputs_of_parts(
+        self, decision: Decision, features: Any, reads: str
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
+        """Rows of a batch, and the inputs with which a fitted decision can decide on these rows.
+
+        Only rows of which the decision needs more labels are ranked again.
+        """
+        head, n_labels = self.net_.module_.head, len(self.classes_)
+        rows, k = np.arange(len(features)), self._n_candidates(decision)
+        while True:
+            inputs, beside = self._decision_inputs(decision, features, reads, k)
+            if reads != "ranked" or k >= n_labels or not decision.needs_more(inputs):
+                yield rows, inputs, beside
+                return
+            more = np.array([decision.needs_more(row) for row in inputs[:, None]])
+            if isinstance(features, torch.Tensor):  # the samples of bags stay together
+                if not more.all():
+                    yield rows[~more], inputs[~more], {"labels": beside["labels"][~more]}
+                rows, features = rows[more], features[torch.from_numpy(more).to(features.device)]
+            k = min(n_labels, 2 * k)
+            if head.searches_all and not decision.in_order:
+                reads = "scores"
 
     def _ranked(self, head: Head, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Scores and ids of the k best labels."""
@@ -198,10 +217,16 @@ class DecisionMixin:
 
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Label sets of a batch: an indicator whose columns are label ids."""
+        decision, rows, parts = self.decision_, [], []
         with torch.inference_mode():
-            inputs, beside = self._decision_inputs(self.decision_, features, self.decision_.reads)
-        sets = sp.csr_matrix(self.decision_.decode(inputs, **beside))
-        expected = (len(inputs), len(self.classes_))
+            for part, inputs, beside in self._inputs_of_parts(decision, features, decision.reads):
+                rows.append(part)
+                parts.append(self._checked_sets(decision.decode(inputs, **beside), len(inputs)))
+        return parts[0] if len(parts) == 1 else sp.vstack(parts, "csr")[_inverse(rows)]
+
+    def _checked_sets(self, sets: Any, n_rows: int) -> sp.csr_matrix:
+        """Label sets that a decision returned, as canonical CSR."""
+        sets, expected = sp.csr_matrix(sets), (n_rows, len(self.classes_))
         if sets.shape != expected:
             raise ValueError(
                 f"{type(self.decision_).__name__}.decode returned label sets of shape "
@@ -246,9 +271,12 @@ class DecisionMixin:
         reads = getattr(decision, "distances_read", decision.reads)
         distances = []
         for _, features in self._features(X):
+            rows, parts = [], []
             with torch.inference_mode():
-                inputs, beside = self._decision_inputs(decision, features, reads)
-            distances.append(decision.distances(inputs, **beside))
+                for part, inputs, beside in self._inputs_of_parts(decision, features, reads):
+                    rows.append(part)
+                    parts.append(decision.distances(inputs, **beside))
+            distances.append(np.concatenate(parts)[_inverse(rows)])
         return np.concatenate(distances)
 
 
@@ -282,6 +310,11 @@ class HeadLayer:
         like = next(self._head.parameters(), torch.zeros(()))
         rows = self._head.classifier(like).detach().cpu().numpy()
         return self._code.by_label(rows.T).T
+
+
+def _inverse(rows: list[np.ndarray]) -> np.ndarray:
+    """Order that puts parts of a batch back, from the rows of each part."""
+    return np.argsort(np.concatenate(rows))
 
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:

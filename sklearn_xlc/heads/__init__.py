@@ -4,7 +4,14 @@ To add one, subclass :class:`Head`, or :class:`ChunkedHead`, with which every lo
 loss, subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 """
 
-from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights, topk_by_position
+from sklearn_xlc.heads._base import (
+    Head,
+    Update,
+    merge_topk,
+    row_weights,
+    topk_by_position,
+    topk_of_chunks,
+)
 from sklearn_xlc.heads.cascade import CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.etf import ETFHead
@@ -48,4 +55,5 @@ __all__ = [
     "merge_topk",
     "row_weights",
     "topk_by_position",
+    "topk_of_chunks",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import torch
@@ -36,7 +36,7 @@ class Head(nn.Module, ABC):
 
     - :meth:`loss` of features and targets, a differentiable scalar;
     - :meth:`topk`, the best labels and their scores, where equal scores rank by position
-      (:func:`topk_by_position` and :func:`merge_topk` see to it);
+      (:func:`topk_by_position` and :func:`topk_of_chunks` see to it);
     - :meth:`scores` of every label;
 
     and set `link`, which turns scores into probabilities. The other methods have defaults. If the
@@ -59,6 +59,9 @@ class Head(nn.Module, ABC):
         positive score is predicted.
     own_losses : tuple of str
         Names of additional losses of this head.
+    searches_all : bool, default=True
+        Whether :meth:`topk` compares all labels. False: it searches some of them, so that
+        :meth:`scores` may find better ones.
 
     Examples
     --------
@@ -87,6 +90,7 @@ class Head(nn.Module, ABC):
 
     link: str | None = None
     own_losses: ClassVar[tuple[str, ...]] = ()
+    searches_all: bool = True
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()
@@ -284,3 +288,43 @@ def merge_topk(
         scores, order = topk_by_position(scores, min(k, scores.shape[1]))
         ids = ids.gather(1, order)
     return scores, ids
+
+
+def topk_of_chunks(chunks: Iterable[tuple[int, Tensor]], k: int) -> tuple[Tensor, Tensor]:
+    """Find the k best labels over chunks of labels, in time linear in their number for any k.
+
+    Parameters
+    ----------
+    chunks : iterable of (int, tensor of shape (n_rows, chunk))
+        Position of the first label of each chunk, and the scores of its labels, in order.
+    k : int
+        Number of labels, at most that of all chunks.
+
+    Returns
+    -------
+    scores, positions : tensors of shape (n_rows, k)
+        Best first, equal scores by position.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import topk_of_chunks
+    >>> chunks = [(0, torch.tensor([[3.0, 1.0]])), (2, torch.tensor([[3.0, 2.0]]))]
+    >>> topk_of_chunks(chunks, k=2)[1]
+    tensor([[0, 2]])
+    """
+    best: tuple[Tensor, Tensor] | None = None
+    waiting: list[Tensor] = []
+    width = first = 0
+    for start, scores in chunks:
+        first = first if waiting else start
+        waiting.append(scores)
+        width += scores.shape[1]
+        # A merge costs k at least: merging narrower chunks would be quadratic for large k.
+        if width >= k:
+            best = merge_topk(best, torch.cat(waiting, dim=1) if waiting[1:] else scores, first, k)
+            waiting, width = [], 0
+    if waiting:
+        best = merge_topk(best, torch.cat(waiting, dim=1), first, k)
+    assert best is not None
+    return best

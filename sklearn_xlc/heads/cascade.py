@@ -63,6 +63,8 @@ class CascadeHead(Head):
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 4.2.
     """
 
+    searches_all = False
+
     def __init__(
         self,
         n_features: int,

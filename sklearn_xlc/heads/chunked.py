@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
+from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
 
 #: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
@@ -131,17 +132,20 @@ class ChunkedHead(Head):
         return 0.0
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        best, inputs = None, self.inputs(features)
+        inputs = self.inputs(features)
         normalisers = []
-        for chunk in self.chunks():
-            logits = self.logits(inputs, chunk)
-            if self.link == "exp":
-                normalisers.append(logits.logsumexp(1))
-            best = merge_topk(best, logits, chunk.start, k)
-        assert best is not None
-        if not normalisers:
-            return best
-        return best[0] - torch.stack(normalisers).logsumexp(0)[:, None], best[1]
+
+        def chunks() -> Iterator[tuple[int, Tensor]]:
+            for chunk in self.chunks():
+                logits = self.logits(inputs, chunk)
+                if self.link == "exp":
+                    normalisers.append(logits.logsumexp(1))
+                yield chunk.start, logits
+
+        best, positions = topk_of_chunks(chunks(), k)
+        if normalisers:
+            best = best - torch.stack(normalisers).logsumexp(0)[:, None]
+        return best, positions
 
     def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)

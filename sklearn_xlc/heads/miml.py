@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc.batches import Bags, Targets
-from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
+from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import positives_by_chunk
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
@@ -151,11 +151,8 @@ class MIMLHead(Head):
         return torch.cat([found.weights for _, found in parts]) @ criterion.value(surprise)
 
     def topk(self, features: Bags, k: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        best = None
-        for chunk in self._chunks(features):
-            best = merge_topk(best, self._bag_logits(features, chunk), chunk.start, k)
-        assert best is not None
-        return best
+        chunks = self._chunks(features)
+        return topk_of_chunks(((c.start, self._bag_logits(features, c)) for c in chunks), k)
 
     def scores(self, features: Bags) -> Tensor:  # type: ignore[override]
         chunks = self._chunks(features)

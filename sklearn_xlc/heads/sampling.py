@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads._base import Head, Update, merge_topk, row_weights
+from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
+from sklearn_xlc.heads.chunked import CHUNK
 from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
 
 
@@ -158,12 +159,13 @@ class SamplingHead(Head):
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         weight, scale = self._test_weight()
-        best = None
-        for start in range(0, self.n_labels, 4096):
-            logits = self._test_logits(features, weight[start : start + 4096], scale)
-            best = merge_topk(best, logits, start, k)
-        assert best is not None
-        return best
+        return topk_of_chunks(
+            (
+                (start, self._test_logits(features, weight[start : start + CHUNK], scale))
+                for start in range(0, self.n_labels, CHUNK)
+            ),
+            k,
+        )
 
     def scores(self, features: Tensor) -> Tensor:
         return self._test_logits(features, *self._test_weight())

@@ -397,3 +397,84 @@ def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
     assert whole.shape[0] == 120
     assert len(scores) == part.shape[0] == 30
     assert np.diff(part.indptr).min() == 0
+
+
+# --- samples with many labels -------------------------------------------------------------------
+
+
+class Above(Decision):
+    """Labels of a score above zero, by a decision that needs its candidates best first."""
+
+    def needs_more(self, scores):
+        return bool((scores[:, -1] > 0).any())
+
+    def decode(self, scores, labels=None):
+        assert (np.diff(scores, axis=1) <= 0).all()
+        return self.label_sets(scores > 0, labels)
+
+
+def with_sizes(name, decision, data, sizes):
+    """Classifier with one feature for each label: sample i has ``sizes[i]`` positive scores."""
+    X, Y = data
+    clf = decided(name, decision, max_epochs=1, hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
+    scores = np.where(np.arange(N_LABELS) < np.array(sizes)[:, None], 1.0, -1.0)
+    head = clf.net_.module_.head
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(N_LABELS))
+        head.bias.copy_(torch.linspace(0, 0.1, N_LABELS))
+    clf.net_.module_.encoder = torch.nn.Identity()
+    clf._features = lambda X: iter([(slice(0, len(scores)), torch.from_numpy(scores))])
+    clf._typical_size = 1
+    return clf, X[: len(scores)]
+
+
+def counted(monkeypatch, head):
+    """Rows, and labels of each, for which a head was asked."""
+    asked = []
+    topk, scores = type(head).topk, type(head).scores
+    monkeypatch.setattr(
+        type(head), "topk", lambda s, f, k: asked.append((len(f), k)) or topk(s, f, k)
+    )
+    monkeypatch.setattr(
+        type(head), "scores", lambda s, f: asked.append((len(f), N_LABELS)) or scores(s, f)
+    )
+    return asked
+
+
+@pytest.mark.parametrize(
+    "decision, expected",
+    [
+        (Threshold(0.0, scale="score"), [(4, 2), (2, N_LABELS)]),
+        (Threshold(0.5), [(4, 2), (2, N_LABELS)]),
+        (Above(), [(4, 2), (2, 4), (2, 8), (1, 16), (1, N_LABELS)]),
+    ],
+    ids=["score", "probability", "ranked"],
+)
+@pytest.mark.parametrize("name", ["flat", "permuted"])
+def test_only_samples_with_more_labels_are_ranked_again(
+    data, monkeypatch, name, decision, expected
+):
+    sizes = [0, N_LABELS, 1, 6]
+    clf, X = with_sizes(name, decision, data, sizes)
+    asked = counted(monkeypatch, clf.net_.module_.head)
+    found = clf.predict(X)
+    assert asked == expected
+    at_label = clf.label_order_ < np.array(sizes)[:, None]
+    np.testing.assert_array_equal(found.toarray(), at_label)
+
+
+def test_many_labels_cost_one_more_pass_over_the_labels(data, monkeypatch):
+    clf, X = with_sizes("flat", "auto", data, [N_LABELS] * 5)
+    asked = counted(monkeypatch, clf.net_.module_.head)
+    assert clf.predict(X).nnz == 5 * N_LABELS
+    assert asked == [(5, 2), (5, N_LABELS)]
+
+
+def test_a_beam_is_widened_for_the_samples_that_need_it(data, monkeypatch):
+    X, Y = data
+    clf = decided("cascade", "auto", max_epochs=1).fit(X, Y)
+    head = clf.net_.module_.head
+    clf._typical_size, clf.decision_.cut_ = 1, -50.0  # every label that is found
+    asked = counted(monkeypatch, head)
+    assert clf.predict(X[:3]).nnz == 3 * N_LABELS
+    assert asked == [(3, k) for k in (2, 4, 8, 16, N_LABELS)]

@@ -11,10 +11,12 @@ from sklearn_xlc.heads import (
     Head,
     MIMLHead,
     SamplingHead,
+    _base,
     chunked,
     merge_topk,
     row_weights,
     topk_by_position,
+    topk_of_chunks,
 )
 
 
@@ -81,6 +83,30 @@ def test_merged_chunks_rank_equal_scores_by_position(size, k):
         best = merge_topk(best, torch.as_tensor(scores[:, start : start + size]), start, k)
     for one, other in zip(best, ranked(scores, k)):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 12])
+@pytest.mark.parametrize("k", [1, 4, 9, 12])
+def test_topk_of_chunks_is_that_of_the_whole(size, k):
+    scores = np.random.default_rng(size).integers(0, 3, (30, 12)).astype(np.float64)
+    given = torch.as_tensor(scores)
+    found = topk_of_chunks(((i, given[:, i : i + size]) for i in range(0, 12, size)), k)
+    for one, other in zip(found, ranked(scores, k)):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("k", [1, 30, 4000])
+def test_work_of_ranking_chunks_is_linear_in_the_labels(monkeypatch, k):
+    columns = []
+
+    def counting(scores, k, positions=None):
+        columns.append(scores.shape[1])
+        return topk_by_position(scores, k, positions)
+
+    monkeypatch.setattr(_base, "topk_by_position", counting)
+    scores = torch.rand(2, 8000)
+    topk_of_chunks(((start, scores[:, start : start + 10]) for start in range(0, 8000, 10)), k)
+    assert sum(columns) <= 4 * 8000
 
 
 def test_not_a_number_beside_ties():
