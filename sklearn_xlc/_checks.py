@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_scalar as _check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 
+from sklearn_xlc._compat import validate_data
 from sklearn_xlc._config import get_config
 from sklearn_xlc._csr import canonical, row_of
 
@@ -86,6 +88,165 @@ def as_array(values: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
 
 
+def check_sparse(matrix: Any, name: str) -> Any:
+    """Sparse matrix whose parts fit together, sharing the arrays of the argument.
+
+    Parameters
+    ----------
+    matrix : sparse matrix
+        Matrix in any format.
+    name : str
+        Name of the argument, for messages.
+
+    Returns
+    -------
+    sparse matrix
+        A new object for CSR and CSC, without what SciPy remembers of the order of the entries: it
+        does not notice that a caller has changed them. Otherwise the argument.
+
+    Raises
+    ------
+    ValueError
+        If pointers decrease or point beyond the entries, an index lies outside of the shape, or
+        lengths or types do not match. SciPy would read or write out of bounds.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._checks import check_sparse
+    >>> broken = csr_array([[1.0, 0.0], [0.0, 2.0]])
+    >>> broken.indices[1] = 7
+    >>> check_sparse(broken, "X")
+    Traceback (most recent call last):
+    ...
+    ValueError: X is not a valid CSR matrix: indices must be in [0, 2), got 7; build it anew...
+    """
+    fault = ""
+    if matrix.format == "coo":
+        sizes = {len(part) for part in (matrix.data, *matrix.coords)}
+        if len(sizes) > 1:
+            fault = f"lengths of coordinates and data differ: {sorted(sizes)}"
+        for indices, size in zip(matrix.coords, matrix.shape):
+            fault = fault or _index_fault(indices, size)
+    elif matrix.format in ("csr", "csc", "bsr"):
+        fault = _compressed_fault(matrix)
+    if fault:
+        raise ValueError(
+            f"{name} is not a valid {matrix.format.upper()} matrix: {fault}; build it anew, for "
+            "instance by scipy.sparse.csr_matrix((data, (rows, columns)), shape)"
+        )
+    if matrix.format not in ("csr", "csc"):
+        return matrix
+    n_entries = matrix.indptr[-1]
+    parts = (matrix.data[:n_entries], matrix.indices[:n_entries], matrix.indptr)
+    return type(matrix)(parts, shape=matrix.shape)
+
+
+def _compressed_fault(matrix: Any) -> str:
+    """What is wrong with the parts of a CSR, CSC or BSR matrix; "" if nothing is."""
+    indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+    n_rows, n_columns = matrix.shape[::-1] if matrix.format == "csc" else matrix.shape
+    if matrix.format == "bsr":
+        n_rows, n_columns = n_rows // matrix.blocksize[0], n_columns // matrix.blocksize[1]
+    if indptr.dtype.kind != "i" or indptr.shape != (n_rows + 1,):
+        return f"indptr must hold {n_rows + 1} integers, got {indptr.dtype} of shape {indptr.shape}"
+    if indices.ndim != 1 or len(indices) != len(data):
+        return f"indices and data must be equally long, got shapes {indices.shape}, {data.shape}"
+    if indptr[0] != 0 or indptr[-1] > len(indices):
+        return f"indptr must run from 0 to {len(indices)}, got {indptr[0]} and {indptr[-1]}"
+    falls = indptr[1:] < indptr[:-1]
+    if falls.any():
+        return f"indptr must not decrease, but does after position {int(falls.argmax())}"
+    return _index_fault(indices[: indptr[-1]], n_columns)
+
+
+def _index_fault(indices: np.ndarray, size: int) -> str:
+    """What is wrong with indices into an axis; "" if nothing is."""
+    if indices.dtype.kind != "i":
+        return f"indices must be integers, got dtype {indices.dtype}"
+    if not len(indices):
+        return ""
+    low, high = indices.min(), indices.max()
+    if low >= 0 and high < size:
+        return ""
+    return f"indices must be in [0, {size}), got {low if low < 0 else high}"
+
+
+def check_X(
+    estimator: Any, X: Any, dtypes: Sequence[Any], reset: bool, model_dtype: Any = None
+) -> Any:
+    """Rows of numbers as a dense array or canonical CSR, small enough to be squared.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator whose `n_features_in_` and `feature_names_in_` are set or checked.
+    X : {array-like, sparse matrix, dataframe, torch tensor} of shape (n_samples, n_features)
+        Samples.
+    dtypes : sequence of dtype
+        Types to keep; X of another type is converted to the first.
+    reset : bool
+        Whether to set the columns and names of X on the estimator, rather than check them.
+    model_dtype : dtype, default=None
+        Type in which the estimator computes. None: the type of X.
+
+    Returns
+    -------
+    {ndarray, CSR matrix} of shape (n_samples, n_features)
+
+    Raises
+    ------
+    ValueError
+        If X is not valid, or holds a number whose square overflows.
+    """
+    if sp.issparse(X):
+        X = check_sparse(X, "X")
+    elif hasattr(X, "detach"):
+        X = _array_of_tensor(X)
+    like = _frame_dtype(X)
+    dtype = like if like in dtypes else list(dtypes)
+    X = canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset))
+    _check_magnitude(X, np.dtype(model_dtype or X.dtype))
+    return X
+
+
+def _array_of_tensor(tensor: Any) -> np.ndarray:
+    """Array of a torch tensor on any device, with or without a gradient."""
+    if str(tensor.layout) != "torch.strided":
+        raise ValueError(
+            f"X is a torch tensor of layout {tensor.layout}; give a dense tensor, or a SciPy CSR "
+            "matrix"
+        )
+    tensor = tensor.detach().cpu()
+    is_low = str(tensor.dtype) in ("torch.float16", "torch.bfloat16")  # NumPy lacks the second
+    return (tensor.float() if is_low else tensor).numpy()
+
+
+def _frame_dtype(X: Any) -> np.dtype | None:
+    """Type of the numbers of a data frame that has none of its own, as in polars."""
+    if hasattr(X, "dtype") or not (hasattr(X, "columns") and hasattr(X, "head")):
+        return None
+    return np.asarray(X.head(0)).dtype
+
+
+def _check_magnitude(X: Any, dtype: np.dtype) -> None:
+    """Raise ValueError for numbers whose squares overflow: features would be NaN, or wrong."""
+    values = X.data if sp.issparse(X) else X
+    limit = math.sqrt(np.finfo(dtype).max)
+    if not values.size or (values.max() <= limit and values.min() >= -limit):
+        return
+    position = int(np.argmax(np.abs(values) > limit))
+    if sp.issparse(X):
+        row, column = row_of(X, position), X.indices[position]
+    else:
+        row, column = divmod(position, X.shape[1])
+    raise ValueError(
+        f"X holds {values.flat[position]:.3g} in row {row}, column {column}: numbers above "
+        f"{limit:.1e} in magnitude overflow in {dtype}; scale X, for instance by "
+        "sklearn.preprocessing.MaxAbsScaler, and mark missing values in another way"
+    )
+
+
 def check_csr(matrix: Any, name: str) -> sp.csr_array:
     """Matrix of real numbers as CSR, sharing the arrays of a CSR argument.
 
@@ -103,6 +264,7 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
             f"{name} must be a two-dimensional matrix of numbers, got shape {matrix.shape} and "
             f"dtype {matrix.dtype}"
         )
+    matrix = check_sparse(matrix, name) if sp.issparse(matrix) else matrix
     csr = sp.csr_array(matrix)
     if sp.issparse(matrix) and matrix.format == "coo" and csr.nnz < matrix.nnz:
         # SciPy has added up repeated entries in their own dtype, where 256 ones may be 0.
@@ -225,13 +387,32 @@ def check_counts(matrix: Any, name: str) -> sp.csr_array:
     return counts.astype(np.int32)
 
 
+def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
+    """Number within bounds, as :func:`sklearn.utils.check_scalar`; neither bool nor NaN.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the value is of another type, out of bounds, NaN, or an integer beyond 64 bits.
+    """
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if isinstance(value, Integral) and abs(int(value)) >= 2**63:
+        raise ValueError(f"{name} must be less than 2**63 in magnitude, got {value}")
+    if isinstance(value, Real) and value != value:
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return _check_scalar(value, name, target_type, **bounds)
+
+
 def check_integer(value: Any, name: str, low: int = 1) -> int:
-    """Integer of at least `low`; raises TypeError for other types, ValueError if it is smaller."""
+    """Integer of at least `low`; raises TypeError for other types, ValueError if out of range."""
     message = f"{name} must be an integer >= {low}, got {value!r}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{message} of type {type(value).__name__}")
-    if value < low:
-        raise ValueError(message)
+    if not low <= int(value) < 2**63:
+        raise ValueError(
+            message if int(value) < low else f"{name} must be less than 2**63, got {value}"
+        )
     return int(value)
 
 

@@ -1,12 +1,19 @@
 """The one place that imports what scikit-learn does not promise to keep."""
 
+import math
+from numbers import Integral
+from typing import Any
+
+import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._metadata_requests import _routing_enabled
-from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
+from sklearn.utils._param_validation import HasMethods, Options, StrOptions
+from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, validate_data
 
 __all__ = [
+    "RANDOM_STATE",
     "HasMethods",
     "Interval",
     "Options",
@@ -18,3 +25,22 @@ __all__ = [
     "_routing_enabled",
     "validate_data",
 ]
+
+
+class Interval(_Interval):
+    """Interval of numbers, in which True and infinity are none, and integers have 64 bits."""
+
+    def __init__(self, type: Any, left: Any, right: Any, *, closed: str) -> None:
+        if type is Integral and right is None:
+            right, closed = 2**63 - 1, "both" if closed in ("left", "both") else "right"
+        super().__init__(type, left, right, closed=closed)
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value lies in the interval."""
+        if isinstance(val, bool | np.bool_) or not super().is_satisfied_by(val):
+            return False
+        return abs(int(val)) < 2**64 if isinstance(val, Integral) else math.isfinite(val)
+
+
+#: Constraints of a parameter `random_state`.
+RANDOM_STATE = [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ SPARSE_SHARE = 0.1
 BLOCK_ENTRIES = 2**22
 
 
-def is_mostly_zeros(X: Any) -> bool:
+def is_mostly_zeros(X: Any, share: float = SPARSE_SHARE) -> bool:
     """Whether X is mostly zeros, dense or sparse: both formats then take the same path."""
     n_nonzero = X.count_nonzero() if sp.issparse(X) else np.count_nonzero(X)
-    return bool(n_nonzero < SPARSE_SHARE * X.shape[0] * X.shape[1])
+    return bool(n_nonzero < share * X.shape[0] * X.shape[1])
 
 
 def canonical(X: Any, keep_zeros: bool = False) -> Any:
@@ -196,14 +197,36 @@ def unit_rows(X: Any) -> Any:
     X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
     if X.dtype.kind != "f":
         X = X.astype(np.float64)
-    if sp.issparse(X):
-        rows = row_numbers(X.indptr)
-        squares = X.data.astype(np.float64) ** 2
-        norms = np.sqrt(np.bincount(rows, squares, minlength=X.shape[0]))
-        data = (X.data / np.where(norms > 0, norms, 1)[rows]).astype(X.dtype)
-        return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
-    norms = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
-    return (X / np.where(norms > 0, norms, 1)[:, None]).astype(X.dtype, copy=False)
+    if not sp.issparse(X):
+        with np.errstate(over="ignore"):
+            norms = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
+        scales = _row_scales(norms, lambda: np.abs(X).max(axis=1, initial=0))
+        if scales is not None:
+            X = X / scales[:, None].astype(X.dtype)
+            norms = np.linalg.norm(X, axis=1)
+        return (X / np.where(norms > 0, norms, 1)[:, None]).astype(X.dtype, copy=False)
+    rows = row_numbers(X.indptr)
+    norms = _stored_norms(X.data, rows, X.shape[0])
+    data, scales = X.data, _row_scales(norms, lambda: abs(X).max(axis=1).toarray().ravel())
+    if scales is not None:
+        data = data / scales[rows].astype(data.dtype)
+        norms = _stored_norms(data, rows, X.shape[0])
+    data = (data / np.where(norms > 0, norms, 1)[rows]).astype(X.dtype)
+    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _stored_norms(data: npt.NDArray[Any], rows: IntArray, n_rows: int) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return np.sqrt(np.bincount(rows, data.astype(np.float64) ** 2, minlength=n_rows))
+
+
+def _row_scales(norms: FloatArray, largest: Callable[[], Any]) -> FloatArray | None:
+    """Divisors of rows whose squares overflow or underflow in float64; None if there are none."""
+    extreme = ~((norms > 1e-140) & (norms < np.inf))
+    if not extreme.any():
+        return None
+    magnitudes = np.where(extreme, largest(), 0.0)
+    return np.where(magnitudes > 0, magnitudes, 1.0) if magnitudes.any() else None
 
 
 def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list[slice]:

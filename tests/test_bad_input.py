@@ -6,12 +6,26 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from _factories import with_value
-from sklearn_xlc import MultiHeadClassifier, config_context
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    DFTSigmoidClassifier,
+    EAGLETransformer,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+    config_context,
+)
+from sklearn_xlc.aggregation import aggregation
+from sklearn_xlc.codes import label_order
+from sklearn_xlc.geometry import verify_argmaxable
+from sklearn_xlc.groups import check_groups
 from sklearn_xlc.heads import FlatHead, FocalLoss
+from sklearn_xlc.metrics import precision_at_k
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 4))
@@ -323,6 +337,90 @@ def test_warm_start_with_new_classes():
     clf = quick(warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match="label 10, which is not one of the 10.*warm_start"):
         clf.fit(X, y + 1)
+
+
+HUGE = {
+    "mark of missing values": (np.float32(-3.4e38), np.float32),
+    "float64 beyond the float32 of the model": (1e39, np.float32),
+    "above the root of the largest float64": (2e154, np.float64),
+}
+LARGE = [
+    MultiHeadClassifier("flat"),
+    MultiHeadClassifier("cascade"),
+    DFTSigmoidClassifier(),
+    ETFNeuralCollapseClassifier(),
+    MIMLClassifier(),
+    EAGLETransformer(),
+]
+
+
+@pytest.mark.parametrize("estimator", LARGE, ids=lambda est: type(est).__name__)
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, sp.csc_array])
+@pytest.mark.parametrize("value, dtype", HUGE.values(), ids=HUGE)
+def test_numbers_whose_squares_overflow(estimator, make, value, dtype):
+    estimator = clone(estimator)
+    if hasattr(estimator, "max_epochs"):
+        estimator.set_params(hidden_layer_sizes=(10,), max_epochs=1)
+    bad = with_value(X.astype(dtype), value)
+    message = f"in row 7, column 1: numbers above .* overflow in {dtype.__name__}; scale X"
+    if bad.dtype == dtype:
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(make(bad), Y)
+    estimator.fit(X.astype(dtype), Y)
+    if type(estimator) is EAGLETransformer and bad.dtype != dtype:
+        return  # it has no precision of its own: that of X counts
+    for method in (*METHODS, "partial_fit", "assign"):
+        if hasattr(estimator, method):
+            labels = (Y,) if method in ("partial_fit", "assign") else ()
+            with pytest.raises(ValueError, match=message):
+                getattr(estimator, method)(make(bad), *labels)
+
+
+class Inverse(nn.Module):
+    """Returns infinity for zeros."""
+
+    def forward(self, rows):
+        return 1 / rows
+
+
+@pytest.mark.parametrize("estimator", [MultiHeadClassifier, MIMLClassifier])
+def test_features_that_are_not_finite(estimator):
+    clf = estimator(encoder=Inverse(), max_epochs=1).fit(np.abs(X) + 1, Y)
+    kind = "bag" if estimator is MIMLClassifier else "row"
+    many = np.tile(np.abs(X) + 1, (40, 1))
+    many[1111, 2] = 0
+    for method in METHODS:
+        with pytest.raises(ValueError, match=f"NaN or infinity for {kind} 1111 of X: scale X"):
+            getattr(clf, method)(many)
+
+
+DOORS = {
+    "X in fit": lambda bad: quick().fit(bad, y),
+    "X in predict": lambda bad: quick().fit(X, y).predict(bad),
+    "y": lambda bad: quick().fit(X, bad),
+    "X in bags": lambda bad: MIMLClassifier(max_epochs=1).fit(bad, y),
+    "y of bags": lambda bad: MIMLClassifier(max_epochs=1).fit(X, bad),
+    "groups": lambda bad: check_groups(bad, 30),
+    "X in EAGLE": lambda bad: EAGLETransformer().fit(bad, y),
+    "y in EAGLE": lambda bad: EAGLETransformer().fit(X, bad),
+    "X in AggregatedLabelClassifier": lambda bad: AggregatedLabelClassifier(quick()).fit(bad, y),
+    "y in AggregatedLabelClassifier": lambda bad: AggregatedLabelClassifier(quick()).fit(X, bad),
+    "true labels": lambda bad: precision_at_k(bad, Y.astype(float), k=1),
+    "scores": lambda bad: precision_at_k(Y, bad, k=1),
+    "label order": lambda bad: label_order("clustered", 10, bad, Y),
+    "aggregation": lambda bad: aggregation(bad, Y[:4]),
+    "coefficients": lambda bad: verify_argmaxable(bad, np.eye(30, dtype=int)),
+    "label sets": lambda bad: verify_argmaxable(np.eye(4), bad),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.csc_array])
+def test_broken_sparse_matrices_are_refused_at_every_door(door, make):
+    broken = make((np.abs(X) > 0.5).astype(float))
+    broken.indices[3] = 10**9
+    with pytest.raises(ValueError, match="is not a valid CS. matrix: indices must be in"):
+        DOORS[door](broken)
 
 
 METHODS = [

@@ -1,5 +1,7 @@
 """Checks of matrices, numbers and sizes: what passes, and the message of what does not."""
 
+from numbers import Integral, Real
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,8 +14,107 @@ from sklearn_xlc._checks import (
     check_indicator,
     check_integer,
     check_real,
+    check_scalar,
+    check_sparse,
     unchanged_on_error,
 )
+
+
+def break_indptr(matrix):
+    matrix.indptr[1] = matrix.indptr[-1] + 5
+
+
+def break_end(matrix):
+    matrix.indptr[-1] += 100
+
+
+def break_start(matrix):
+    matrix.indptr[0] = 1
+
+
+def negative_index(matrix):
+    matrix.indices[0] = -3
+
+
+def large_index(matrix):
+    matrix.indices[-1] = 10**6
+
+
+def fractional_indices(matrix):
+    matrix.indices = matrix.indices.astype(float)
+
+
+def fractional_indptr(matrix):
+    matrix.indptr = matrix.indptr.astype(float)
+
+
+def short_indptr(matrix):
+    matrix.indptr = matrix.indptr[:-1]
+
+
+def short_data(matrix):
+    matrix.data = matrix.data[:-1]
+
+
+BREAK = {
+    break_indptr: "indptr must not decrease",
+    break_end: "indptr must run from 0 to",
+    break_start: "indptr must run from 0 to",
+    negative_index: r"indices must be in \[0, .*got -3",
+    large_index: r"indices must be in \[0, .*got 1000000",
+    fractional_indices: "indices must be integers, got dtype float64",
+    fractional_indptr: "indptr must hold .* integers, got float64",
+    short_indptr: "indptr must hold",
+    short_data: "indices and data must be equally long",
+}
+
+
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.csc_array, sp.bsr_array])
+@pytest.mark.parametrize("damage", BREAK, ids=lambda function: function.__name__)
+def test_broken_compressed_matrices(make, damage):
+    matrix = make(np.arange(1.0, 13.0).reshape(4, 3))
+    check_sparse(matrix, "X")
+    damage(matrix)
+    with pytest.raises(ValueError, match=f"X is not a valid .* matrix: {BREAK[damage]}.*build it"):
+        check_sparse(matrix, "X")
+
+
+def test_broken_coordinates():
+    matrix = sp.coo_array(np.eye(3))
+    matrix.coords[1][0] = 9
+    with pytest.raises(ValueError, match=r"X is not a valid COO matrix: indices must be in \[0, 3"):
+        check_sparse(matrix, "X")
+    matrix.data = matrix.data[:2]
+    with pytest.raises(ValueError, match="lengths of coordinates and data differ"):
+        check_sparse(matrix, "X")
+
+
+def test_what_scipy_remembers_of_the_order_is_forgotten():
+    matrix = sp.csr_array(np.ones((2, 3)))
+    assert matrix.has_canonical_format
+    matrix.indices[:3] = [2, 0, 0]
+    assert not check_sparse(matrix, "X").has_canonical_format
+
+
+def test_entries_beyond_the_last_pointer_are_left_out():
+    matrix = sp.csr_array(np.ones((2, 3)))
+    matrix.indptr = np.array([0, 3, 3])
+    assert check_sparse(matrix, "X").data.shape == (3,)
+    assert matrix.data.shape == (6,)
+
+
+@pytest.mark.parametrize("value", [True, np.True_, float("nan"), 2**63, 10**400, "2", None])
+def test_scalars_that_are_no_numbers_of_64_bits(value):
+    with pytest.raises((TypeError, ValueError), match="k must be"):
+        check_scalar(value, "k", Real, min_val=1)
+    with pytest.raises((TypeError, ValueError), match="k must be"):
+        check_integer(value, "k")
+
+
+@pytest.mark.parametrize("value", [2, np.int8(2), np.uint64(2)])
+def test_integers_of_numpy_are_integers(value):
+    assert check_scalar(value, "k", Integral, min_val=1) == check_integer(value, "k") == 2
+
 
 MATRIX = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
 REPEATED = sp.csr_array((np.ones(3), [1, 0, 0], [0, 1, 3]), shape=(2, 3))

@@ -122,6 +122,16 @@ def test_unit_rows(make, dtype, rng):
     np.testing.assert_allclose(dense, X / np.where(norms, norms, 1), rtol=4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e307])
+def test_unit_rows_whose_squares_overflow_or_vanish(make, scale, rng):
+    X = rng.uniform(-1, 1, size=(6, 5)) * np.array([[1], [scale], [0], [scale], [1], [1]])
+    expected = unit_rows(make(X / np.array([[1], [scale], [1], [scale], [1], [1]])))
+    unit = unit_rows(make(X))
+    unit, expected = (m.toarray() if sp.issparse(m) else m for m in (unit, expected))
+    np.testing.assert_allclose(unit, expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, np.ndarray.tolist])
 def test_unit_rows_of_whole_numbers_are_floating(make):
     unit = unit_rows(make(np.array([[3, 4], [0, 0]])))

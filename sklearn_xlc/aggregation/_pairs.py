@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sklearn_xlc._checks import check_csr
 from sklearn_xlc._csr import IntArray, canonical, row_numbers
 from sklearn_xlc.groups import Groups, check_groups
 
@@ -105,9 +106,10 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
     (array([2, 1]), array([0, 1, 1], dtype=int32))
     """
     if not isinstance(groups, Groups):
-        membership = sp.csr_array(groups)
+        membership = check_csr(groups, "groups")
         groups = check_groups(membership, membership.shape[0])
-    data = Aggregation(groups, canonical(sp.csc_array(group_labels)).astype(np.float64))
+    labels = sp.csc_array(check_csr(group_labels, "group_labels"))
+    data = Aggregation(groups, canonical(labels).astype(np.float64))
     return data if groups.sizes.all() else data.of_groups(groups.sizes > 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._checks import check_csr
 from sklearn_xlc._csr import IntArray, canonical, find_entries, uneven_blocks
 from sklearn_xlc.aggregation._assignment import best_of_segments, join_blocks, next_best
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
@@ -56,7 +57,7 @@ def assign_by_scores(
            [0, 1],
            [1, 0]], dtype=int8)
     """
-    columns = canonical(sp.csc_array(scores), keep_zeros=True)
+    columns = canonical(sp.csc_array(check_csr(scores, "scores")), keep_zeros=True)
     parts = [
         _assign_range(data, columns, use_counts, totals, labels.start, labels.stop)
         for labels in uneven_blocks(data.n_pairs, BLOCK)

@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from numbers import Integral
 
-from sklearn.utils import check_scalar
+from sklearn_xlc._checks import check_scalar
 
 RULES = ("equal", "descending")
+#: More heads than a label has binary digits are of no use.
+MAX_HEADS = 64
 
 
 def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int, ...]:
@@ -17,7 +19,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     n_labels : int
         Number of labels C, at least 1.
     n_heads : int
-        Number of heads H, at least 1. Every additional head adds an approximation error, so use
+        Number of heads H, from 1 to 64. Every additional head adds an approximation error, so use
         few.
     rule : {"equal", "descending"}, default="equal"
         How the lengths share the labels.
@@ -40,7 +42,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     TypeError
         If ``n_labels`` or ``n_heads`` is not an integer.
     ValueError
-        If either number is less than 1, or ``rule`` is unknown.
+        If either number is less than 1, there are more than 64 heads, or ``rule`` is unknown.
 
     Notes
     -----
@@ -63,7 +65,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
 
     Examples
     --------
-    >>> from sklearn_xlc.codes import head_lengths
+    from sklearn_xlc.codes import head_lengths
     >>> head_lengths(10_000, 2)
     (100, 100)
     >>> head_lengths(1000, 3, rule="descending")
@@ -72,7 +74,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     (7703, 87)
     """
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
-    n_heads = int(check_scalar(n_heads, "n_heads", Integral, min_val=1))
+    n_heads = int(check_scalar(n_heads, "n_heads", Integral, min_val=1, max_val=MAX_HEADS))
     if rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}, got {rule!r}")
     # With more heads than binary digits, no choice of lengths has a longer first head.

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils import check_array, check_random_state
 
+from sklearn_xlc._checks import check_scalar, check_sparse
 from sklearn_xlc._csr import BoolArray, IntArray, uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
 
@@ -245,6 +246,10 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
     """X as dense or CSR floats and Y as a CSR mask, with matching shapes."""
     if X is None or Y is None:
         raise ValueError('order="clustered" needs X and Y: the samples and their label indicators')
+    X, Y = (
+        check_sparse(matrix, name) if sp.issparse(matrix) else matrix
+        for matrix, name in ((X, "X"), (Y, "Y"))
+    )
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
     if Y.shape != (X.shape[0], n_labels):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
-from sklearn.utils import check_array, check_scalar, column_or_1d
+from sklearn.utils import check_array, column_or_1d
 
+from sklearn_xlc._checks import check_scalar
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.datasets._generators import generator
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_scalar
 from torch import nn
 
+from sklearn_xlc._checks import check_scalar
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms

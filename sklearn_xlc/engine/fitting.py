@@ -19,6 +19,7 @@ from torch import nn
 
 from sklearn_xlc._checks import check_y, is_indicator, unchanged_on_error
 from sklearn_xlc._compat import (
+    RANDOM_STATE,
     Interval,
     StrOptions,
     _check_partial_fit_first_call,
@@ -45,7 +46,7 @@ from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype, seeded
+from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, seeded
 
 
 class BaseXLCClassifier(
@@ -118,7 +119,7 @@ class BaseXLCClassifier(
         "callbacks": [None, list, tuple],
         "device": [str, torch.device],
         "memory_limit": [Interval(Integral, 2**20, None, closed="left")],
-        "random_state": ["random_state"],
+        "random_state": RANDOM_STATE,
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
     }
@@ -259,7 +260,10 @@ class BaseXLCClassifier(
         return self._training_data(rows, code)
 
     def _validate_X(self, X: Any, reset: bool) -> Any:
-        return validate_X(self, X, DTYPES if reset else numpy_dtype(self.net_.module_), reset)
+        X = validate_X(self, X, reset)
+        if reset or X.dtype == object:
+            return X
+        return X.astype(numpy_dtype(self.net_.module_), copy=False)
 
     def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
         """Select the samples of positive weight; in the first fit one of them must have a label."""

@@ -11,18 +11,17 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_scalar
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._checks import check_dense_size
+from sklearn_xlc._checks import check_dense_size, check_scalar
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.deciding import DecisionMixin
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.validation import validate_X
+from sklearn_xlc.engine.validation import check_features, validate_X
 from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.devices import DTYPES, numpy_dtype
+from sklearn_xlc.training.devices import numpy_dtype
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
@@ -49,12 +48,14 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         start = 0
         for batch in BatchIterator(rows, batch_size, None, torch.device(net.device)):
             stop = start + len(batch)
-            yield slice(start, stop), net.features(batch)
+            features = net.features(batch)
+            check_features(features, start)
+            yield slice(start, stop), features
             start = stop
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
-        return validate_X(self, X, DTYPES, reset=False)
+        return validate_X(self, X, reset=False)
 
     def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Label ids and scores of validated samples, both (n_samples, k)."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
-from sklearn_xlc._compat import validate_data
-from sklearn_xlc._csr import canonical
-from sklearn_xlc.batches import Columns, Rows
+from sklearn_xlc._checks import check_sparse, check_X
+from sklearn_xlc.batches import Bags, Columns, Rows
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.encoders._base import FORMS
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.training.devices import TORCH_DTYPES
+from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
 _REMEDY = {
@@ -42,7 +44,7 @@ class TrainingData:
     code: LabelCode
 
 
-def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
+def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     """Samples in the form that the encoder reads.
 
     Parameters
@@ -51,10 +53,9 @@ def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
         Names the encoder that reads X (`reset`), or the form of X that it was fitted on.
     X : {array-like, sparse matrix, dataframe}, sequence of str, or mapping of arrays
         Samples.
-    dtype : dtype or list of dtype
-        Types of numbers to keep; X of another type is converted to the first.
     reset : bool
-        Whether to set the form, columns and names of X on the estimator, rather than check them.
+        Whether to set the form, columns and names of X on the estimator, rather than check them
+        and that the numbers suit the type of the fitted model.
 
     Returns
     -------
@@ -83,8 +84,8 @@ def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
                 "the same form"
             )
     if form == "rows":
-        X = validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset)
-        return canonical(X)
+        fitted = None if reset else numpy_dtype(estimator.net_.module_)
+        return check_X(estimator, X, DTYPES, reset, fitted)
     if reset:  # an earlier fit may have seen columns
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
@@ -97,6 +98,36 @@ def validate_X(estimator: Any, X: Any, dtype: Any, reset: bool) -> Any:
 def model_dtype(X: Any) -> np.dtype:
     """Type of a model's parameters: the type of X if it holds numbers, otherwise float32."""
     return X.dtype if X.dtype in TORCH_DTYPES else np.dtype(np.float32)
+
+
+def check_features(features: Tensor | Bags, start: int) -> None:
+    """Raise ValueError if a feature is not finite.
+
+    Parameters
+    ----------
+    features : Tensor of shape (n_samples, n_features), or Bags
+        Features of a batch.
+    start : int
+        Row of the batch's first sample, or bag.
+
+    Raises
+    ------
+    ValueError
+        If the encoder has returned NaN or infinity.
+    """
+    values = features.features if isinstance(features, Bags) else features
+    if math.isfinite(float(values.sum())):  # one pass; the sum of finite numbers may overflow
+        return
+    wrong = ~torch.isfinite(values).reshape(len(values), -1).all(1)
+    if not wrong.any():
+        return
+    row, what = int(wrong.int().argmax()), "row"
+    if isinstance(features, Bags):
+        row, what = int((features.indptr <= row).sum()) - 1, "bag"
+    raise ValueError(
+        f"the encoder returned NaN or infinity for {what} {start + row} of X: scale X, or mend the "
+        "encoder"
+    )
 
 
 def check_numbers(X: Any, what: str) -> None:
@@ -142,9 +173,21 @@ def _check_text(X: Any) -> np.ndarray:
 
 def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
     """Arrays by name: all arrays in the first fit, later the arrays of the same names."""
-    names = list(X.columns if hasattr(X, "columns") else X) if reset else estimator._names
+    names = list(X.columns if hasattr(X, "columns") else X) if reset else estimator._widths
     missing = [name for name in names if name not in X]
     if missing:
         raise ValueError(f"X lacks arrays that it had in the first fit: {missing}")
-    estimator._names = names
-    return Columns({name: X[name] for name in names})
+    arrays = {name: X[name] for name in names}
+    for name, values in arrays.items():
+        if sp.issparse(values):
+            arrays[name] = check_sparse(values, f"X[{name!r}]")
+    columns = Columns(arrays)
+    widths = {name: values.shape[1:] for name, values in columns.arrays.items()}
+    if not reset and widths != estimator._widths:
+        name = next(name for name in names if widths[name] != estimator._widths[name])
+        raise ValueError(
+            f"each sample of X[{name!r}] has shape {widths[name]}, but had shape "
+            f"{estimator._widths[name]} in the first fit"
+        )
+    estimator._widths = widths
+    return columns

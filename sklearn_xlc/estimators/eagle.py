@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_counts, check_dense_size, unchanged_on_error
-from sklearn_xlc._compat import Interval, StrOptions, _fit_context, validate_data
-from sklearn_xlc._csr import one_per_row, unit_rows
+from sklearn_xlc._checks import check_counts, check_dense_size, check_X, unchanged_on_error
+from sklearn_xlc._compat import RANDOM_STATE, Interval, StrOptions, _fit_context
+from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.aggregation import (
     Aggregation,
@@ -27,6 +27,8 @@ from sklearn_xlc.aggregation import (
 from sklearn_xlc.groups import check_groups
 
 DTYPES = (np.float64, np.float32)
+#: Below this share of non-zeros sums over sparse samples are faster than over dense ones.
+SPARSE_SHARE = 0.25
 
 
 class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -178,7 +180,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         "top_k": [None, Interval(Integral, 1, None, closed="left")],
         "memory_limit": [Interval(Integral, 2**20, None, closed="left")],
         "n_jobs": [None, Integral],
-        "random_state": ["random_state"],
+        "random_state": RANDOM_STATE,
     }
 
     def __init__(
@@ -240,9 +242,18 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If an argument is not valid; the message names the row.
         """
         with unchanged_on_error(self):
-            X = validate_data(self, X, accept_sparse="csr", dtype=list(DTYPES))
-            self._learn(unit_rows(X), *self._aggregation(X.shape[0], y, groups))
+            X = self._unit_samples(X, reset=True)
+            self._learn(X, *self._aggregation(X.shape[0], y, groups))
         return self
+
+    def _unit_samples(self, X: Any, reset: bool = False) -> Any:
+        """Samples of norm one, sparse if the X of `fit` holds many zeros, however it is stored."""
+        X = check_X(self, X, DTYPES, reset)
+        if reset:
+            self._was_sparse, self._reads_sparse = sp.issparse(X), is_mostly_zeros(X, SPARSE_SHARE)
+        if self._reads_sparse != sp.issparse(X):
+            X = sp.csr_matrix(X) if self._reads_sparse else X.toarray()
+        return unit_rows(X)
 
     def _learn(self, X: Any, data: Aggregation, classes: np.ndarray | None) -> None:
         """Learn the embeddings from unit samples."""
@@ -286,12 +297,17 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     @property
     def label_embeddings_(self) -> Any:
         """Unit vectors of the labels."""
-        embeddings = self._embeddings
-        if embeddings.background is None and sp.issparse(embeddings.sums):
-            return sp.csr_matrix(unit_rows(embeddings.sums))
-        shape = embeddings.sums.shape
-        check_dense_size(shape, embeddings.sums.dtype, "transform with top_k")
-        return embeddings.block(0, shape[0])
+        embeddings, shape = self._embeddings, self._embeddings.sums.shape
+        as_csr = self._was_sparse and embeddings.background is None
+        if not as_csr:
+            check_dense_size(shape, embeddings.sums.dtype, "transform with top_k")
+        if embeddings.background is None:
+            rows = unit_rows(embeddings.sums)
+        else:
+            rows = embeddings.block(0, shape[0])
+        if as_csr:
+            return sp.csr_matrix(rows)
+        return rows.toarray() if sp.issparse(rows) else rows
 
     def transform(self, X: Any) -> Any:
         """Compute the cosine of every sample with every label embedding.
@@ -313,8 +329,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If dense affinities would be larger than ``sklearn_xlc.get_config()["dense_limit"]``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=list(DTYPES), reset=False)
-        X = unit_rows(X)
+        X = self._unit_samples(X)
         shape = (X.shape[0], len(self.classes_))
         if self.top_k is not None:
             return self._top_affinities(X, min(self.top_k, shape[1]))
@@ -350,7 +365,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If an argument is not valid; the message names the row.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=list(DTYPES), reset=False)
+        X = self._unit_samples(X)
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
         sharing, totals, quantile = self._resolve_auto("sharing"), None, None
         if self.multiplicity == "ignore" and sharing == "expected":
@@ -358,7 +373,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         elif self.multiplicity == "ignore" and sharing is not None:
             quantile = float(sharing)
         return assign_labels(
-            unit_rows(X),
+            X,
             data,
             self._embeddings,
             use_counts=self.multiplicity == "top",

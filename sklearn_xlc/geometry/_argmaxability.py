@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array
 
+from sklearn_xlc._checks import check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,

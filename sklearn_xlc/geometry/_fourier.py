@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array
 
+from sklearn_xlc._checks import check_scalar
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignments

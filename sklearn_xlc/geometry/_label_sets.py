@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array
 
+from sklearn_xlc._checks import check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray
 from sklearn_xlc._ranking import rank_rows
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from sklearn_xlc._checks import as_array, check_indicator
+from sklearn_xlc._checks import as_array, check_indicator, check_sparse
 from sklearn_xlc._csr import FloatArray
 
 
@@ -44,7 +44,7 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
                 )
             coef, intercept = found
     if sp.issparse(coef):
-        coef = coef.toarray()
+        coef = check_sparse(coef, "coef").toarray()
     weights = check_array(coef, dtype=np.float64, order="C", input_name="coef")
     if intercept is None:
         return LinearLayer(weights, None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_counts, is_indicator
+from sklearn_xlc._checks import check_counts, check_sparse, is_indicator
 from sklearn_xlc._csr import row_of
 from sklearn_xlc.groups._groups import Groups
 
@@ -22,7 +22,7 @@ def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
     """
     if y is None or not is_indicator(y):
         return y, None
-    matrix = y if sp.issparse(y) else np.asarray(y)
+    matrix = check_sparse(y, "y") if sp.issparse(y) else np.asarray(y)
     if matrix.dtype.kind not in "iuf" or not (sp.csr_matrix(matrix).data > 1).any():
         return y, None
     counts = sp.csr_matrix(check_counts(matrix, "y"))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_indicator, check_integer
+from sklearn_xlc._checks import as_array, check_indicator, check_integer, check_sparse
 from sklearn_xlc._csr import (
     BoolArray,
     FloatArray,
@@ -118,7 +118,7 @@ def check_prediction(y_pred: Any) -> Any:
                 "a sparse y_pred must be a 2-D matrix of real scores, "
                 f"got shape {y_pred.shape} and dtype {y_pred.dtype}"
             )
-        return canonical(sp.csr_array(y_pred), keep_zeros=True)
+        return canonical(sp.csr_array(check_sparse(y_pred, "y_pred")), keep_zeros=True)
     y_pred = as_array(y_pred, "y_pred")
     if y_pred.dtype.kind not in "iuf":
         raise TypeError(f"y_pred must not be of dtype {y_pred.dtype}: {_FORMS}")

@@ -158,13 +158,42 @@ def test_dense_equals_sparse(eagle, dtype):
     X = (X * (np.abs(X) > 1)).astype(dtype)
     dense = clone(eagle).fit(X, y, groups)
     csr = clone(eagle).fit(sp.csc_matrix(X), sp.csr_matrix(y), groups)
-    tolerance = 1e-4 if dtype == np.float32 else 1e-10
     affinities = dense.transform(X)
     assert affinities.dtype == dtype
-    np.testing.assert_allclose(csr.transform(sp.csr_array(X)), affinities, atol=tolerance)
+    np.testing.assert_array_equal(csr.transform(sp.csr_array(X)), affinities)
     found = csr.assign(sp.csr_array(X), sp.csr_array(y), groups).toarray()
-    differ = (dense.assign(X, y, groups).toarray() != found).sum()
-    assert differ == 0 if dtype == np.float64 else differ <= 4
+    np.testing.assert_array_equal(dense.assign(X, y, groups).toarray(), found)
+
+
+def untidy(X):
+    """CSR of X with every entry stored in two halves, in random order within each row."""
+    coo = sp.coo_matrix(X)
+    rows, columns = np.tile(coo.row, 2), np.tile(coo.col, 2)
+    order = np.random.default_rng(0).permutation(len(rows))
+    order = order[np.argsort(rows[order], kind="stable")]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=X.shape[0]))])
+    return sp.csr_matrix((np.tile(coo.data / 2, 2)[order], columns[order], indptr), shape=X.shape)
+
+
+@BOTH
+@pytest.mark.parametrize("smallest", [1.0, 2.0], ids=["dense", "sparse"])
+def test_the_order_of_entries_and_the_container_do_not_matter(eagle, smallest):
+    X, Y, _, groups = problem()
+    X = X * (np.abs(X) > smallest)
+    Y = Y[np.unique(groups, return_index=True)[1]]
+    membership = sp.csr_matrix(np.eye(len(Y))[groups])
+    reverse = membership[:, ::-1].tocsr()
+    reverse.indices = len(Y) - 1 - reverse.indices
+    expected = clone(eagle).fit(X, Y, membership)
+    for samples in (sp.csr_array(X), untidy(X), sp.csc_matrix(X)):
+        for labels in (2 * untidy(Y), sp.coo_array(Y)):
+            other = clone(eagle).fit(samples, labels, reverse)
+            found = other.label_embeddings_
+            found = found.toarray() if sp.issparse(found) else found
+            np.testing.assert_array_equal(found, expected.label_embeddings_)
+            assigned = other.assign(samples, labels, reverse)
+            assert (assigned != expected.assign(X, Y, membership)).nnz == 0
+            np.testing.assert_array_equal(other.transform(samples), expected.transform(X))
 
 
 @BOTH
