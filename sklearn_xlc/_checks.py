@@ -233,7 +233,7 @@ def _check_magnitude(X: Any, dtype: np.dtype) -> None:
     """Raise ValueError for numbers whose squares overflow: features would be NaN, or wrong."""
     values = X.data if sp.issparse(X) else X
     limit = math.sqrt(np.finfo(dtype).max)
-    if not values.size or (values.max() <= limit and values.min() >= -limit):
+    if not values.size or (float(values.max()) <= limit and float(values.min()) >= -limit):
         return
     position = int(np.argmax(np.abs(values) > limit))
     if sp.issparse(X):
