@@ -1,6 +1,7 @@
 """Batches of samples in every form that encoders read, with labels and weights."""
 
 from sklearn_xlc.batches.bags import Bags
+from sklearn_xlc.batches.randomness import generator_for
 from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch
 from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
@@ -15,6 +16,7 @@ __all__ = [
     "SparseRows",
     "Targets",
     "collate",
+    "generator_for",
     "make_batch",
     "to_device",
 ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.batches import SparseRows, generator_for
 from sklearn_xlc.encoders._base import Encoder
 
 
@@ -78,6 +78,19 @@ class InputLinear(nn.Module):
         return torch.addmm(self.bias, rows, self.weight)
 
 
+class Dropout(nn.Dropout):
+    """Dropout that draws from the generator of the fit; outside of a fit it is torch's."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features, some of them zero in training, and the others scaled up."""
+        generator = generator_for(features.device)
+        if generator is None or not self.training or not 0 < self.p < 1:
+            return super().forward(features)
+        # What torch computes on a CPU, to the same bits, but for the generator.
+        kept = torch.empty_like(features).bernoulli_(1 - self.p, generator=generator)
+        return features * kept.div_(1 - self.p)
+
+
 class MLPEncoder(Encoder):
     """Multilayer perceptron that reads CSR rows without making them dense.
 
@@ -143,4 +156,4 @@ class MLPEncoder(Encoder):
 
 def _activation(width: int, dropout: float) -> list[nn.Module]:
     layers: list[nn.Module] = [nn.LayerNorm(width), nn.ReLU()]
-    return [*layers, nn.Dropout(dropout)] if dropout else layers
+    return [*layers, Dropout(dropout)] if dropout else layers

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._csr import canonical
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.heads import Head
@@ -81,7 +82,7 @@ class DecisionMixin:
 
     def _head_width(self, head: Head) -> int:
         """Number of features that the last layer reads."""
-        like = next(head.parameters(), torch.zeros(()))
+        like = next(head.parameters(), torch.zeros((), device="cpu"))
         with torch.no_grad():
             return _inputs(head, like.new_zeros(1, head.n_features)).shape[1]
 
@@ -136,8 +137,9 @@ class DecisionMixin:
 
     def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for _, features in self._features(samples):
-            with torch.inference_mode():
-                yield self._decision_inputs(decision, features, decision.reads)
+            with self.net_.predicting():
+                inputs = self._decision_inputs(decision, features, decision.reads)
+            yield inputs
 
     def _subsample(self, samples: Rows, width: int, labelled: bool = False) -> Rows:
         """Evenly spaced samples, or those with labels: as many as fit into `memory_limit`."""
@@ -218,7 +220,7 @@ class DecisionMixin:
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Label sets of a batch: an indicator whose columns are label ids."""
         decision, rows, parts = self.decision_, [], []
-        with torch.inference_mode():
+        with self.net_.predicting():
             for part, inputs, beside in self._inputs_of_parts(decision, features, decision.reads):
                 rows.append(part)
                 parts.append(self._checked_sets(decision.decode(inputs, **beside), len(inputs)))
@@ -272,7 +274,7 @@ class DecisionMixin:
         distances = []
         for _, features in self._features(X):
             rows, parts = [], []
-            with torch.inference_mode():
+            with self.net_.predicting():
                 for part, inputs, beside in self._inputs_of_parts(decision, features, reads):
                     rows.append(part)
                     parts.append(decision.distances(inputs, **beside))
@@ -294,8 +296,8 @@ class HeadLayer:
     def products(self, features: np.ndarray) -> np.ndarray:
         """Multiply features with the weights, without biases."""
         head = self._head
-        like = next(head.parameters(), torch.zeros(()))
-        with torch.inference_mode():
+        like = next(head.parameters(), torch.zeros((), device="cpu"))
+        with usual_modes(training=False):
             inputs = torch.from_numpy(features).to(like.device)
             products = (
                 head.products(inputs)
@@ -307,8 +309,9 @@ class HeadLayer:
     @property
     def weights(self) -> np.ndarray:
         """Weights of the labels, of shape (n_labels, n_features)."""
-        like = next(self._head.parameters(), torch.zeros(()))
-        rows = self._head.classifier(like).detach().cpu().numpy()
+        like = next(self._head.parameters(), torch.zeros((), device="cpu"))
+        with usual_modes(training=False):
+            rows = self._head.classifier(like).cpu().numpy()
         return self._code.by_label(rows.T).T
 
 

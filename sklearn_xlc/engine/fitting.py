@@ -27,6 +27,7 @@ from sklearn_xlc._compat import (
     _fit_context,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import Generators, as_global, new_generators, usual_modes
 from sklearn_xlc.decisions import Decision
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.engine.building import (
@@ -46,7 +47,7 @@ from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, seeded
+from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
 
 
 class BaseXLCClassifier(
@@ -165,24 +166,24 @@ class BaseXLCClassifier(
         ValueError
             If a parameter, X, y or `sample_weight` is not valid. An earlier fit is then kept.
         """
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), usual_modes(training=True):
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
             self._check_decision(data.code, data.rows.Y)
             rng = check_random_state(self.random_state)
             train, validation = self._split(data, rng)
-            with seeded(rng):
-                if going_on:  # a copy: an interrupt leaves the fitted module as it was
-                    module = copy.deepcopy(self.net_.module_)
-                else:
-                    module = self._start(data, train, rng)
-                self._check_decision(data.code, data.rows.Y, module.head)
-                train = self._for_training(train, module)
-                if validation is not None:
-                    validation = self._for_training(validation, module)
-                net = self._make_net(module, len(train), validation, rng)
-                net.fit(train)
+            generators = new_generators(rng.randint(2**31 - 1))
+            if going_on:  # a copy: an interrupt leaves the fitted module as it was
+                module = copy.deepcopy(self.net_.module_)
+            else:
+                module = self._start(data, train, rng, generators)
+            self._check_decision(data.code, data.rows.Y, module.head)
+            train = self._for_training(train, module)
+            if validation is not None:
+                validation = self._for_training(validation, module)
+            net = self._make_net(module, len(train), validation, rng, generators)
+            net.fit(train)
             self._finish(net)
             self._fit_decision(train, validation, first=True)
         return self
@@ -218,7 +219,7 @@ class BaseXLCClassifier(
         ValueError
             If `classes` is missing in the first call, or y holds labels outside of them.
         """
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), usual_modes(training=True):
             first = not hasattr(self, "net_")
             code = None if first else self._code
             if not is_indicator(y) and _check_partial_fit_first_call(self, classes):
@@ -227,17 +228,17 @@ class BaseXLCClassifier(
             self._check_decision(data.code, data.rows.Y)
             rng = check_random_state(self.random_state)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
-            with seeded(rng):
-                borrowed = getattr(self, "_weights_borrowed", False)
-                module = self._start(data, None, rng) if first else self.net_.module_
-                module = copy.deepcopy(module) if borrowed else module
-                self._check_decision(data.code, data.rows.Y, module.head)
-                rows = self._for_training(data.rows, module)
-                net = self._make_net(module, len(rows), None, rng, one_pass=True)
-                if not (first or borrowed):
-                    net.initialize()
-                    net.optimizer_ = self.net_.optimizer_
-                net.partial_fit(rows)
+            generators = new_generators(rng.randint(2**31 - 1))
+            borrowed = getattr(self, "_weights_borrowed", False)
+            module = self._start(data, None, rng, generators) if first else self.net_.module_
+            module = copy.deepcopy(module) if borrowed else module
+            self._check_decision(data.code, data.rows.Y, module.head)
+            rows = self._for_training(data.rows, module)
+            net = self._make_net(module, len(rows), None, rng, generators, one_pass=True)
+            if not (first or borrowed):
+                net.initialize()
+                net.optimizer_ = self.net_.optimizer_
+            net.partial_fit(rows)
             self._finish(net, keep_optimizer=True)
             self._fit_decision(rows, None, first=first)
         return self
@@ -290,25 +291,31 @@ class BaseXLCClassifier(
         return data.rows.take(np.sort(train)), data.rows.take(np.sort(held))
 
     def _start(
-        self, data: TrainingData, train: Rows | None, rng: np.random.RandomState
+        self,
+        data: TrainingData,
+        train: Rows | None,
+        rng: np.random.RandomState,
+        generators: Generators,
     ) -> EncoderHead:
         """Build encoder and head, and set the fitted attributes."""
         rows, code = data.rows, data.code
         self._code, self.classes_ = code, code.classes
         self.loss_curve_, self.n_iter_, self.t_ = [], 0, 0
         self._typical_size = int(np.diff(rows.Y.indptr).max(initial=1))
-        encoder = self._build_encoder(rows)
-        width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
+        with as_global(generators):  # one thread at a time, as briefly as can be
+            encoder = self._build_encoder(rows)
+            width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
         self._code = code = code.reordered(self._order_labels(data, rng))
-        head = self._build_head(width, code)
-        module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
-        known = rows if train is None else train
-        counts, n_samples = label_counts(code.to_positions(known.Y), known.sample_weight)
-        for part in head.modules():
-            if isinstance(part, Loss):
-                part.fit(counts, n_samples)
-        if train is not None:
-            head.set_prior(frequency(code.to_positions(train.Y), train.sample_weight))
+        with as_global(generators):
+            head = self._build_head(width, code)
+            module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
+            known = rows if train is None else train
+            counts, n_samples = label_counts(code.to_positions(known.Y), known.sample_weight)
+            for part in head.modules():
+                if isinstance(part, Loss):
+                    part.fit(counts, n_samples)
+            if train is not None:
+                head.set_prior(frequency(code.to_positions(train.Y), train.sample_weight))
         self._n_features_out = width
         self.n_parameters_ = sum(p.numel() for p in module.parameters() if p.requires_grad)
         if not self.n_parameters_:

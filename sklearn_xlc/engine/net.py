@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from skorch.callbacks import EarlyStopping, ProgressBar
 
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import Generators, with_device
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
 from sklearn_xlc.training.devices import resolve_device
 
@@ -66,8 +68,10 @@ class TrainingMixin:
         n_samples: int,
         validation: Rows | None,
         rng: np.random.RandomState,
+        generators: Generators = (),
         one_pass: bool = False,
     ) -> XLCNet:
+        device = resolve_device(self.device)
         max_epochs = 1 if one_pass else self._max_epochs(n_samples)
         batch_size = min(self._batch_size(n_samples), max(1, n_samples))
         callbacks = copied(self.callbacks)
@@ -82,6 +86,7 @@ class TrainingMixin:
         return XLCNet(
             module,
             rng=np.random.default_rng(rng.randint(2**31 - 1)),
+            generators=with_device(generators, torch.device(device)),
             validation=validation if self.early_stopping else None,
             precision=self.precision,
             optimizer_rule=self.optimizer,
@@ -89,7 +94,7 @@ class TrainingMixin:
             lr=self.learning_rate,
             max_epochs=max_epochs,
             batch_size=batch_size,
-            device=resolve_device(self.device),
+            device=device,
             callbacks=callbacks,
             callbacks__print_log=None,
             verbose=0,
@@ -104,5 +109,5 @@ class TrainingMixin:
         self.t_ += sum(row["train_batch_count"] for row in net.history)
         if not (keep_optimizer or self.warm_start):
             net.optimizer_.state.clear()
-        net.validation = None
+        net.validation, net.generators = None, ()
         self.net_ = net

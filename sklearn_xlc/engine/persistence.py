@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.training import XLCNet
 
@@ -37,8 +38,9 @@ class PersistenceMixin:
             self._code.classes = self.classes_
             self._weights_borrowed = is_borrowed(saved)
             rng = np.random.RandomState(0)
-            net = self._make_net(load_module(saved), 0, None, rng, one_pass=True)
-            self.net_ = net.initialize()
+            with usual_modes(training=True):
+                net = self._make_net(load_module(saved), 0, None, rng, one_pass=True)
+                self.net_ = net.initialize()
 
 
 def save_module(module: nn.Module) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
         for rows, features in self._features(X):
-            with torch.inference_mode():
+            with self.net_.predicting():
                 best, positions = self.net_.module_.head.topk(features, k)
             scores[rows], ids[rows] = best.cpu().numpy(), self._code.to_ids(positions.cpu().numpy())
         return ids, scores
@@ -227,10 +227,10 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         n_rows, n_labels = _num_samples(X), len(self.classes_)
         dtype = numpy_dtype(self.net_.module_)
         check_dense_size((n_rows, n_labels), dtype, "predict_topk, which gives the best labels")
-        positions = torch.as_tensor(self._code.label_order)
+        positions = torch.from_numpy(self._code.label_order)
         out = np.empty((n_rows, n_labels), dtype=dtype)
         for rows, features in self._features(X):
-            with torch.inference_mode():
+            with self.net_.predicting():
                 scores = self.net_.module_.head.scores(features)
                 out[rows] = link(scores[:, positions.to(scores.device)]).cpu().numpy()
         return out

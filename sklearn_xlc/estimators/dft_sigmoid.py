@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
@@ -384,6 +383,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     def _output_inputs(self, X: Any) -> np.ndarray:
         """Inputs of the output layer for each sample: the factors of its weights."""
         head = self.net_.module_.head
-        with torch.inference_mode():
+        with self.net_.predicting():
             parts = [head.inputs(features).cpu().numpy() for _, features in self._features(X)]
         return np.concatenate(parts)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._checks import check_dense_size, check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import Generators
 from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -399,11 +400,15 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         return self._training_data(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
 
     def _start(
-        self, data: TrainingData, train: Rows | None, rng: np.random.RandomState
+        self,
+        data: TrainingData,
+        train: Rows | None,
+        rng: np.random.RandomState,
+        generators: Generators,
     ) -> EncoderHead:
         rows = data.rows if train is None else train
         self._bag_size = rows.X.shape[0] / len(rows)
-        module = super()._start(data, train, rng)
+        module = super()._start(data, train, rng, generators)
         if self.attention is not None:
             seed = int(rng.randint(2**31 - 1))
             assert isinstance(module.head, MIMLHead)

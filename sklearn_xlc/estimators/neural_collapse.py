@@ -296,7 +296,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     def _inputs(self, X: Any) -> np.ndarray:
         """Inputs of the last layer for validated samples."""
-        with torch.inference_mode():
+        with self.net_.predicting():
             head = self.net_.module_.head
             return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self._features(X)])
 
@@ -304,7 +304,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     def output_weights_(self) -> np.ndarray:
         """Rows of the last layer, fixed or learnt, of shape (n_labels, n_features)."""
         check_is_fitted(self, "net_")
-        like = torch.empty(0, dtype=next(self.net_.module_.parameters()).dtype)
+        like = torch.empty(0, dtype=next(self.net_.module_.parameters()).dtype, device="cpu")
         return self.net_.module_.head.classifier(like).detach().cpu().numpy()
 
     # --- collapse -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc.batches import Targets
+from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import CHUNK
 from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
@@ -122,8 +122,10 @@ class SamplingHead(Head):
         free = torch.ones(self.n_heads, dtype=torch.bool, device=heads.device)
         free[heads] = False
         others = free.nonzero().squeeze(1)
-        chosen = torch.randperm(len(others), device=heads.device)[:n_more]
-        return torch.cat([heads, others[chosen]]).sort().values
+        order = torch.randperm(
+            len(others), device=heads.device, generator=generator_for(heads.device)
+        )
+        return torch.cat([heads, others[order[:n_more]]]).sort().values
 
     def _log_expected_count(self, drawn: Tensor, n_rows: int) -> Tensor:
         """Log P(sub-head is scored in a batch of n_rows), once a label, of shape (n_drawn * L,)."""

@@ -1,15 +1,17 @@
-"""Types, devices and seeds of torch."""
+"""Types and devices of torch, and its threads after a fork."""
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import os
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+
+from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 
 DTYPES = (np.float64, np.float32)
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
@@ -45,9 +47,21 @@ def resolve_device(device: Any) -> str:
     return str(resolved)
 
 
-@contextlib.contextmanager
-def seeded(rng: np.random.RandomState) -> Iterator[None]:
-    """Seed torch within a block, and restore the caller's generator after it."""
-    with torch.random.fork_rng():
-        torch.manual_seed(rng.randint(2**31 - 1))
-        yield
+@functools.cache
+def one_thread_after_fork() -> None:
+    """Give every process forked from now on a single thread of torch.
+
+    Of the threads that compute for torch a fork copies none, but the child would wait for them.
+    """
+    if hasattr(os, "register_at_fork"):
+        # Held, so that the child gets torch's global generator and default type as they should be.
+        os.register_at_fork(
+            before=GLOBAL_LOCK.acquire,
+            after_in_parent=GLOBAL_LOCK.release,
+            after_in_child=_begin_child,
+        )
+
+
+def _begin_child() -> None:
+    GLOBAL_LOCK.release()
+    torch.set_num_threads(1)

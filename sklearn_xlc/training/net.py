@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,10 @@ from skorch.callbacks import EarlyStopping
 from torch import Tensor, nn
 
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows
+from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
 from sklearn_xlc.heads import Head
+from sklearn_xlc.training.devices import one_thread_after_fork
+from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
 
@@ -52,6 +56,11 @@ class XLCNet(NeuralNet):
         Module to train in place; skorch makes no copy of it.
     rng : numpy Generator
         Generator that draws the order of the training samples.
+    generators : tuple of torch.Generator, default=()
+        Generators for everything else that training draws, such as dropout: one for the CPU and,
+        if `device` is another, one for it. Modules and callbacks that may draw from torch's global
+        generator (see :func:`~sklearn_xlc.training.foreign.may_draw`) run with these in its place,
+        one thread at a time. Empty: torch's global generators.
     validation : Rows, default=None
         Samples held out for ``valid_loss``.
     precision : {"float32", "bfloat16"}, default="float32"
@@ -89,17 +98,20 @@ class XLCNet(NeuralNet):
     3
     """
 
+    _callbacks_may_draw = False
+
     def __init__(
         self,
         module: EncoderHead,
         *,
         rng: np.random.Generator,
+        generators: Generators = (),
         validation: Rows | None = None,
         precision: str = "float32",
         optimizer_rule: str = "adam",
         **kwargs: Any,
     ) -> None:
-        self.rng, self.validation = rng, validation
+        self.rng, self.generators, self.validation = rng, generators, validation
         self.precision, self.optimizer_rule = precision, optimizer_rule
         super().__init__(
             module, criterion=nn.Identity, train_split=None, iterator_train=None, **kwargs
@@ -108,6 +120,7 @@ class XLCNet(NeuralNet):
     # --- what skorch asks for -------------------------------------------------------------
 
     def initialize_module(self) -> XLCNet:
+        one_thread_after_fork()
         self.module_ = self.module
         return self
 
@@ -123,6 +136,7 @@ class XLCNet(NeuralNet):
         """Train; unlike in skorch, an interrupt by the user is raised."""
         if not self.initialized_:
             self.initialize()
+        self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
         self.notify("on_train_begin", X=X, y=y)
         try:
             self.fit_loop(X, y, **fit_params)
@@ -143,9 +157,37 @@ class XLCNet(NeuralNet):
         if done:
             # Remaining epochs must not repeat the orders and dropout masks of finished ones.
             self.rng = np.random.default_rng(self.rng.integers(2**31, size=done + 1)[-1])
-            torch.manual_seed(int(self.rng.integers(2**31)))
+            for generator in self.generators:
+                generator.manual_seed(int(self.rng.integers(2**31)))
         remaining = max(0, self.max_epochs - done)
-        return super().fit_loop(X, y, epochs=remaining, **kwargs)
+        with drawing_from(self.generators):
+            return super().fit_loop(X, y, epochs=remaining, **kwargs)
+
+    def notify(self, method_name: str, **kwargs: Any) -> None:
+        """Call the callbacks; those that may draw do so from the net's generators."""
+        with self._alone() if self._callbacks_may_draw else contextlib.nullcontext():
+            super().notify(method_name, **kwargs)
+
+    def run_single_epoch(
+        self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
+    ) -> None:
+        """Take the steps of an epoch; one thread at a time where a module may draw."""
+        if iterator is not None and may_draw(self.module_):
+            iterator, step_fn = self._batches_alone(iterator), self._alone()(step_fn)
+        super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+
+    def _batches_alone(self, iterator: BatchIterator) -> Iterator[Batch]:
+        batches = iter(iterator)
+        while True:
+            with self._alone():  # an encoder's `collate` may draw, too
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _alone(self) -> Any:
+        """Context, or decorator, in which the net's generators are torch's global ones."""
+        return as_global(self.generators)
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
         """Begin an epoch; raise if the last loss is not finite."""
@@ -185,10 +227,22 @@ class XLCNet(NeuralNet):
 
     # --- what estimators ask for ----------------------------------------------------------
 
+    @contextlib.contextmanager
+    def predicting(self) -> Iterator[None]:
+        """Predict within a block: without gradient, on torch's usual default device and type.
+
+        Yields
+        ------
+        None
+        """
+        needs_type = torch.get_default_dtype() != torch.float32 and may_draw(self.module_)
+        with usual_modes(training=False), as_global(()) if needs_type else contextlib.nullcontext():
+            yield
+
     def features(self, batch: Batch) -> Tensor:
         """Features of a batch, in evaluation mode and without gradient."""
         self._set_training(False)
-        with torch.inference_mode():
+        with self.predicting():
             return self.module_(batch.inputs).to(_dtype(self.module_))
 
     def check_loss(self) -> None:

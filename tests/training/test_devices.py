@@ -1,11 +1,15 @@
-"""Types, devices and seeds."""
+"""Types, devices, and threads after a fork."""
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from sklearn_xlc.training.devices import numpy_dtype, resolve_device, seeded
+from sklearn_xlc.training.devices import numpy_dtype, resolve_device
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -26,11 +30,50 @@ def test_devices(monkeypatch):
             resolve_device(wrong)
 
 
-def test_seeded():
-    before = torch.get_rng_state()
-    drawn = []
-    for _ in range(2):
-        with seeded(np.random.RandomState(3)):
-            drawn.append(torch.rand(4))
-    assert torch.equal(*drawn)
-    assert torch.equal(torch.get_rng_state(), before)
+FORK = """
+import multiprocessing, os, signal
+import numpy as np
+import torch
+from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
+from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+from sklearn_xlc.metrics import precision_at_k
+
+X, Y = make_extreme_multilabel(600, 100, 2000, random_state=0)
+grouped, groups = make_aggregated(Y, group_size=4, random_state=0)
+
+def fit():
+    return MultiHeadClassifier(hidden_layer_sizes=256, max_epochs=2, random_state=0).fit(X, Y)
+
+def work(_=None):
+    scores = clf.decision_function(X)
+    np.testing.assert_allclose(fit().decision_function(X), scores, rtol=1e-6, atol=1e-6)
+    eagle = EAGLETransformer(contrast=None, n_iter=1, random_state=0).fit(X, grouped, groups)
+    return torch.get_num_threads(), precision_at_k(Y, scores, k=3), eagle.label_embeddings_.sum()
+
+clf = fit()
+before = work()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    after = work()
+    np.testing.assert_allclose(after[1:], before[1:])
+    os._exit(after[0])
+_, status = os.waitpid(child, 0)
+signal.alarm(60)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    threads = [result[0] for result in pool.map(work, range(2))]
+print(before[0], os.waitstatus_to_exitcode(status), *threads, torch.get_num_threads())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_computes_with_one_thread():
+    """With more, it waits forever for threads of its parent that it does not have."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK],
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.stdout.split() == ["2", "1", "1", "1", "2"], done.stderr

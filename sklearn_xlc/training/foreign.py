@@ -1,0 +1,69 @@
+"""Which modules and callbacks may draw from torch's global generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+#: Modules of torch, below `torch.nn.modules`, whose layers draw nothing, but for `DRAWING`.
+DETERMINISTIC = frozenset(
+    f"torch.nn.modules.{name}"
+    for name in (
+        "activation",
+        "batchnorm",
+        "channelshuffle",
+        "container",
+        "conv",
+        "distance",
+        "flatten",
+        "fold",
+        "instancenorm",
+        "linear",
+        "normalization",
+        "padding",
+        "pixelshuffle",
+        "pooling",
+        "sparse",
+        "upsampling",
+    )
+)
+DRAWING = frozenset({"FractionalMaxPool2d", "FractionalMaxPool3d", "MultiheadAttention", "RReLU"})
+
+
+def may_draw(module: nn.Module) -> bool:
+    """Whether a part of a module may draw from torch's global generator.
+
+    The layers of this package draw from the fit's own generator, and most of torch's layers draw
+    nothing. Any other class may, and so may hooks.
+
+    Parameters
+    ----------
+    module : Module
+        Module with all its parts.
+
+    Returns
+    -------
+    bool
+    """
+    return any(not _is_known(part) for part in module.modules())
+
+
+def _is_known(part: nn.Module) -> bool:
+    if part._forward_hooks or part._forward_pre_hooks or part._backward_hooks:
+        return False
+    kind = type(part)
+    if "forward" in vars(part):
+        return False
+    is_deterministic = kind.__module__ in DETERMINISTIC and kind.__name__ not in DRAWING
+    return is_deterministic or _is_ours(kind)
+
+
+def callback_may_draw(callback: Any) -> bool:
+    """Whether a callback is neither skorch's nor this package's."""
+    kind = type(callback)
+    return not (kind.__module__.startswith("skorch.") or _is_ours(kind))
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("sklearn_xlc.")
