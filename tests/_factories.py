@@ -157,7 +157,7 @@ ROW_WEIGHT = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
 
 
 def plain_loss(logits, targets, weight, multilabel):
-    """Weighted mean of binary cross-entropy summed over labels, or of cross-entropy, by autograd.
+    """Mean of weighted binary cross-entropy summed over labels, or of cross-entropy, by autograd.
 
     Independent of the package's losses.
     """
@@ -168,4 +168,4 @@ def plain_loss(logits, targets, weight, multilabel):
         rows = (indicator * softplus(-logits) + (1 - indicator) * softplus(logits)).sum(1)
     else:
         rows = -(indicator * logits.log_softmax(1)).sum(1)
-    return (weight * rows).sum() / weight.sum()
+    return (weight * rows).mean()

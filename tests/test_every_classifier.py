@@ -6,7 +6,9 @@ import scipy.sparse as sp
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
+from skorch.callbacks import Callback
 from torch import nn
+from torch.nn.utils import parameters_to_vector
 
 from _factories import EVERY, MULTI_LABEL, N_LABELS, make_learnable, quick
 
@@ -169,6 +171,57 @@ def test_integer_weights_repeat_rows(name, multilabel):
     np.testing.assert_allclose(
         weighted.decision_function(X), rest.decision_function(X), rtol=1e-6, atol=1e-6
     )
+
+
+class Start(Callback):
+    """Keep the parameters at which training starts."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.parameters_ = parameters_to_vector(net.module_.parameters()).detach()
+
+
+def first_pass(name, X, y, weight=None):
+    """Loss of one pass in mini-batches, and the mean step of the parameters, by a tiny rate."""
+    own = {"sampling": {"n_sampled_heads": 99}, "bags": {"attention": None}}
+    params = own.get(name.split("-")[0], {})
+    clf = quick(name, optimizer="sgd", learning_rate=1e-9, batch_size=15, **params)
+    clf.set_params(callbacks=[("start", Start())])
+    clf.partial_fit(X, y, None if sp.issparse(y) else np.unique(y), sample_weight=weight)
+    start = dict(clf.net_.callbacks_)["start"].parameters_
+    end = parameters_to_vector(clf.net_.module_.parameters()).detach()
+    return clf.loss_curve_[0], (end - start).numpy() * 1e9 / clf.t_
+
+
+@every_classifier
+def test_a_heavy_sample_counts_as_often_in_batches(name, multilabel):
+    """One pass sees every sample once, so that the mean over its batches is the expectation."""
+    X, y = make_learnable(multilabel, n_rows=60)
+    X, weight = X.toarray(), np.ones(60)
+    weight[7] = 61
+    repeated = np.repeat(np.arange(60), weight.astype(int))
+    loss, step = first_pass(name, X, y, weight / 3)
+    expected_loss, expected_step = first_pass(name, X[repeated], y[repeated])
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-6)
+    np.testing.assert_allclose(step, expected_step, rtol=1e-4, atol=1e-4 * abs(step).max())
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e37, 1e300])
+def test_the_scale_of_weights_does_not_matter(scale):
+    X, y = make_learnable(False, n_rows=60, dtype=np.float32)
+    weight = np.linspace(0.5, 1.5, 60)
+    for name in ("flat", "bags"):
+        params = {"max_epochs": 3, "batch_size": 20, "early_stopping": True}
+        clf = quick(name, **params).fit(X, y, sample_weight=weight)
+        scaled = quick(name, **params).fit(X, y, sample_weight=weight * scale)
+        np.testing.assert_allclose(
+            scaled.decision_function(X), clf.decision_function(X), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_weights_beyond_float64_are_refused():
+    X, y = make_learnable(False, n_rows=40)
+    with pytest.raises(ValueError, match="sum of sample_weight is beyond float64; divide"):
+        quick("flat").fit(X, y, sample_weight=np.full(40, 1e308))
 
 
 # --- the estimator as a citizen of scikit-learn -----------------------------------------------

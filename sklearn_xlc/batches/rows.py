@@ -28,7 +28,7 @@ class Rows:
     Y : CSR matrix of shape (n_samples, n_labels), default=None
         Indicator of the positions of the labels.
     sample_weight : ndarray of shape (n_samples,), default=None
-        Weights in the loss.
+        Weights in the loss; heads expect a mean of one over all samples of a fit.
     sparse : bool, default=False
         Whether `collate` receives rows of numbers as CSR rather than dense. A dense X is converted
         here once, not in every batch.

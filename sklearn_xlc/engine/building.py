@@ -101,19 +101,24 @@ def output_width(encoder: nn.Module, rows: Rows) -> int:
 
 def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
     """Weighted share of the samples that hold each label, of shape (n_labels,)."""
-    weight = _weights(Y, sample_weight)
+    weight = np.ones(Y.shape[0]) if sample_weight is None else mean_one(sample_weight)
     share = Y.T.astype(np.float64) @ (weight / weight.sum())
     return torch.from_numpy(np.maximum(share, RARE))
 
 
 def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
     """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
-    weight = _weights(Y, sample_weight)
+    weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
     of_entry = np.repeat(weight, np.diff(Y.indptr))  # whatever Y stores: bags may count labels
     counts = np.bincount(Y.indices, of_entry, minlength=Y.shape[1])
     return torch.from_numpy(counts), float(weight.sum())
 
 
-def _weights(Y: Any, sample_weight: np.ndarray | None) -> np.ndarray:
-    """Weights in float64, whatever the type of X: sums over many samples stay exact."""
-    return np.ones(Y.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
+def mean_one(sample_weight: np.ndarray) -> np.ndarray:
+    """Positive weights in float64, scaled to a mean of one.
+
+    The scale of weights does not matter, so neither does the range of float32: scaled first and
+    converted then, weights of 1e37 or 1e-40 train as ones do.
+    """
+    relative = sample_weight.astype(np.float64) / sample_weight.max()
+    return relative / relative.mean()

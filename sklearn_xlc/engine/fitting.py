@@ -35,6 +35,7 @@ from sklearn_xlc.engine.building import (
     frequency,
     inputs_for,
     label_counts,
+    mean_one,
     output_width,
     reads_sparse,
     user_encoder,
@@ -154,7 +155,8 @@ class BaseXLCClassifier(
             Class labels of any type, or a 0/1 indicator of labels. Samples without any label
             and columns without any sample are allowed.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the loss. Samples of weight zero are dropped first.
+            Weights of the samples in the loss; only their ratios matter. Samples of weight zero
+            are dropped first.
 
         Returns
         -------
@@ -207,7 +209,7 @@ class BaseXLCClassifier(
             All classes that will ever occur; required in the first call with class labels. With an
             indicator, its columns are the labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the loss.
+            Weights of the samples in the loss; only their ratios within a call matter.
 
         Returns
         -------
@@ -250,10 +252,9 @@ class BaseXLCClassifier(
         checked = check_y(y)
         check_consistent_length(X, checked)
         if sample_weight is not None:
-            dtype = model_dtype(X)
-            like = np.empty(X.shape[0], dtype=dtype)
+            like = np.empty(X.shape[0])
             sample_weight = _check_sample_weight(
-                sample_weight, like, dtype=dtype, ensure_non_negative=True
+                sample_weight, like, dtype=np.float64, ensure_non_negative=True
             )
         code = code or code_of(y, checked)
         rows = Rows(X, code.encode(checked), sample_weight)
@@ -268,8 +269,16 @@ class BaseXLCClassifier(
 
     def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
         """Select the samples of positive weight; in the first fit one of them must have a label."""
-        if rows.sample_weight is not None and not rows.sample_weight.all():
-            rows = rows.take(np.flatnonzero(rows.sample_weight))
+        weight = rows.sample_weight
+        if weight is not None:
+            with np.errstate(over="ignore"):
+                if np.isinf(weight.sum()):
+                    raise ValueError(
+                        "the sum of sample_weight is beyond float64; divide sample_weight by its "
+                        "maximum"
+                    )
+            if not weight.all():
+                rows = rows.take(np.flatnonzero(weight))
         if code is not getattr(self, "_code", None) and rows.Y.nnz == 0:
             raise ValueError(
                 "no row of y has a label: at least one row of an indicator must hold a one"
@@ -340,8 +349,10 @@ class BaseXLCClassifier(
     def _for_training(self, rows: Rows, module: EncoderHead) -> Rows:
         """Samples in the form from which batches are cut, with positions in place of labels."""
         inputs = inputs_for(module.encoder, rows, self._sparse_inputs)
-        Y = self._code.to_positions(rows.Y)
-        return replace(inputs, Y=Y, sample_weight=rows.sample_weight)
+        weight = rows.sample_weight
+        if weight is not None:
+            weight = mean_one(weight).astype(model_dtype(rows.X))
+        return replace(inputs, Y=self._code.to_positions(rows.Y), sample_weight=weight)
 
     @property
     def label_order_(self) -> np.ndarray:

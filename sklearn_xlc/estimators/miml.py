@@ -386,7 +386,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         if sample_weight is not None:
             like = X if isinstance(sample_weight, Real) else sample_weight
             sample_weight = _check_sample_weight(
-                sample_weight, like, dtype=model_dtype(X), ensure_non_negative=True
+                sample_weight, like, dtype=np.float64, ensure_non_negative=True
             )
             sample_weight = bags.per_group(sample_weight, "sample_weight")
         code = code or code_of(y, checked)

@@ -150,7 +150,10 @@ class Head(nn.Module, ABC):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Mean loss of a batch: ``sum(weight * loss of the sample) / sum(weight)``.
+        """Mean loss of a batch: ``sum(weight * loss of the sample) / n_rows``.
+
+        Weights have mean one over all training samples, not over the batch, so that a heavy sample
+        counts for its weight whichever samples it shares a batch with (:func:`row_weights`).
 
         With `update`, the loss takes the optimiser step of the :meth:`fused_parameters` before it
         returns, and has a gradient for everything else. Without it, the loss is a differentiable
@@ -176,30 +179,31 @@ class Head(nn.Module, ABC):
 
 
 def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
-    """Compute the weight of each sample in the mean loss.
+    """Compute the factor of each sample's loss in the mean loss of a batch.
 
     Parameters
     ----------
     sample_weight : tensor of shape (n_rows,) or None
-        None: equal weights.
+        Weights whose mean over all training samples is one. None: all are one.
     features : tensor of shape (n_rows, ...)
         Tensor with the dtype, device and number of rows of the result.
 
     Returns
     -------
     tensor of shape (n_rows,)
-        Weights that sum to one.
+        Weights divided by the number of rows. They sum to one on average over batches, not in each:
+        a batch with a heavy sample counts for more.
 
     Examples
     --------
     >>> import torch
     >>> from sklearn_xlc.heads import row_weights
-    >>> row_weights(torch.tensor([1.0, 3.0]), torch.zeros(2, 5))
-    tensor([0.2500, 0.7500])
+    >>> row_weights(torch.tensor([0.5, 2.0]), torch.zeros(2, 5))
+    tensor([0.2500, 1.0000])
     """
     if sample_weight is None:
         return features.new_full((len(features),), 1.0 / len(features))
-    return (sample_weight / sample_weight.sum()).to(features)
+    return (sample_weight / len(features)).to(features)
 
 
 def topk_by_position(

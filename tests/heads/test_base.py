@@ -20,11 +20,11 @@ from sklearn_xlc.heads import (
 )
 
 
-def test_row_weights_sum_to_one():
+def test_row_weights_do_not_depend_on_the_other_rows_of_a_batch():
     features = torch.zeros(4, 2, dtype=torch.float64)
     assert row_weights(None, features).tolist() == [0.25] * 4
     weights = row_weights(torch.tensor([1.0, 3.0, 0.0, 4.0]), features)
-    assert weights.tolist() == [0.125, 0.375, 0.0, 0.5]
+    assert weights.tolist() == [0.25, 0.75, 0.0, 1.0]
     assert weights.dtype == torch.float64
 
 

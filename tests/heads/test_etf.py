@@ -55,7 +55,7 @@ def definition(head, features, targets, weight):
         total = sum(terms, torch.zeros((), dtype=logits.dtype))
         rows.append(total / max(1, len(terms)) if head.criterion.reduction == "mean" else total)
     penalty = head.feature_decay * head.inputs(features).square().sum(1)
-    return (weight * (torch.stack(rows) + penalty)).sum() / weight.sum()
+    return (weight * (torch.stack(rows) + penalty)).mean()
 
 
 @pytest.mark.parametrize("chunk", [3, 4096])

@@ -144,7 +144,7 @@ def definition(criterion, value, logits, targets, weight):
             terms = [y * value(z.exp().sum().log() - z[k], rest - z[k]) for k, y in soft.items()]
             loss = sum(terms) / (max(1e-9, sum(values)) if criterion.reduction == "mean" else 1.0)
         total = total + weight[row] * loss
-    return total / weight.sum()
+    return total / len(weight)
 
 
 # --- heads: how to make one, and its dense logits ------------------------------------------------
