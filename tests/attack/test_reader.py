@@ -96,6 +96,12 @@ def whole(word):
     return int(word)
 
 
+def check_named(message, path, n_lines):
+    named = re.match(rf"{re.escape(str(path))}, line (\d+): .", message)
+    assert named, f"neither file nor line: {message}"
+    assert 1 <= int(named[1]) <= n_lines
+
+
 def read(data, dtype, packed):
     """Read the bytes from a file; a refusal names the file and a line of it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -105,9 +111,7 @@ def read(data, dtype, packed):
         try:
             return load_xmc_file(path, dtype=dtype)
         except ValueError as error:
-            named = re.match(rf"{re.escape(str(path))}, line (\d+): .", str(error))
-            assert named, f"neither file nor line: {error}"
-            assert 1 <= int(named[1]) <= data.count(b"\n") + 2
+            check_named(str(error), path, data.count(b"\n") + 2)
             raise
         finally:
             peak = tracemalloc.get_traced_memory()[1]
