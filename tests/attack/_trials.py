@@ -95,12 +95,15 @@ def is_clear(error):
     """Whether the message was written for users: by this package, or by scikit-learn's checks.
 
     An error that C code raised within the package, such as that of an allocator, or of a product of
-    arrays that do not fit, is none of the package's `raise` statements.
+    arrays that do not fit, is none of the package's `raise` statements. What NumPy and pandas say
+    of data that scikit-learn's checks asked them to convert is its own message to users.
     """
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    if frame.filename.startswith(PACKAGE):
-        return frame.lineno in _raises(frame.filename) and bool(str(error))
-    return f"{os.sep}sklearn{os.sep}" in frame.filename
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames[-1].filename.startswith(PACKAGE):
+        return frames[-1].lineno in _raises(frames[-1].filename) and bool(str(error))
+    while any(f"{os.sep}{name}{os.sep}" in frames[-1].filename for name in ("numpy", "pandas")):
+        frames.pop()
+    return f"{os.sep}sklearn{os.sep}" in frames[-1].filename
 
 
 @contextmanager
