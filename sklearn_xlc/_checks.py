@@ -107,8 +107,9 @@ def check_sparse(matrix: Any, name: str) -> Any:
     Raises
     ------
     ValueError
-        If pointers decrease or point beyond the entries, an index lies outside of the shape, or
-        lengths or types do not match. SciPy would read or write out of bounds.
+        If the matrix does not hold numbers, pointers decrease or point beyond the entries, an index
+        lies outside of the shape, or lengths or types do not match. SciPy would read or write out
+        of bounds.
 
     Examples
     --------
@@ -121,6 +122,8 @@ def check_sparse(matrix: Any, name: str) -> Any:
     ...
     ValueError: X is not a valid CSR matrix: indices must be in [0, 2), got 7; build it anew...
     """
+    if matrix.dtype.kind not in "biufc":
+        raise ValueError(f"{name} must hold numbers, got a sparse matrix of {matrix.dtype}")
     fault = ""
     if matrix.format == "coo":
         sizes = {len(part) for part in (matrix.data, *matrix.coords)}

@@ -194,7 +194,8 @@ def unit_rows(X: Any) -> Any:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    # Sums and products of rows have the same bits in C order only.
+    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X, order="C")
     if X.dtype.kind != "f":
         X = X.astype(np.float64)
     if not sp.issparse(X):

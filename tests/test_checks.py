@@ -248,6 +248,13 @@ def test_real_without_upper_bound():
         check_real(np.inf, "exponent", 0)
 
 
+def test_a_sparse_matrix_of_objects_is_refused():
+    matrix = sp.csr_matrix(np.eye(2))
+    matrix.data = matrix.data.astype(object)
+    with pytest.raises(ValueError, match="X must hold numbers, got a sparse matrix of object"):
+        check_sparse(matrix, "X")
+
+
 def test_dense_size():
     with sklearn_xlc.config_context(dense_limit=240):
         check_dense_size((10, 3), np.float64, "top_k")

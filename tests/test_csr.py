@@ -122,6 +122,13 @@ def test_unit_rows(make, dtype, rng):
     np.testing.assert_allclose(dense, X / np.where(norms, norms, 1), rtol=4 * np.finfo(dtype).eps)
 
 
+def test_unit_rows_do_not_depend_on_the_order_in_memory(rng):
+    X = rng.normal(size=(30, 7))
+    unit = unit_rows(np.asfortranarray(X))
+    np.testing.assert_array_equal(unit, unit_rows(X))
+    assert unit.flags.c_contiguous
+
+
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e307])
 def test_unit_rows_whose_squares_overflow_or_vanish(make, scale, rng):

@@ -120,7 +120,7 @@ def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
 def code_of(y: Any, checked: Any) -> LabelCode:
     """Build the code of y; `checked` is y as :func:`check_y` returned it."""
     if sp.issparse(checked):
-        dtype = y.dtype if hasattr(y, "dtype") else np.asarray(y).dtype
+        dtype = (y if sp.issparse(y) else np.asarray(y)).dtype  # tensors and frames have others
         return LabelCode(np.arange(checked.shape[1]), True, sp.issparse(y), dtype)
     classes = np.unique(checked)
     if len(classes) < 2:

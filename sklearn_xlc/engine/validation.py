@@ -144,7 +144,7 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
-    is_empty = hasattr(X, "__len__") and not len(X)
+    is_empty = hasattr(X, "__len__") and getattr(X, "shape", None) != () and not len(X)
     if _is_text(X) or (is_empty and "text" in accepts):
         return "text"
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"

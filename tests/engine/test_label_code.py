@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -65,6 +66,14 @@ def test_frames_and_lists():
         assert check_y(y).tolist() == ["b", "a", "b"]
     categories = pd.Series(["b", "a", "b"], dtype="category")
     assert code_of(categories, check_y(categories)).classes.tolist() == ["a", "b"]
+
+
+def test_an_indicator_of_torch():
+    Y = torch.tensor([[0, 1], [1, 1]])
+    checked = check_y(Y)
+    code = code_of(Y, checked)
+    assert code.dtype == np.int64
+    np.testing.assert_array_equal(code.indicator(checked.indptr, checked.indices), Y)
 
 
 def test_a_column_is_class_labels():

@@ -137,6 +137,11 @@ def test_forms_that_the_encoder_does_not_read(encoder, X, message, method):
     assert vars(clf) == clf.get_params(deep=False)
 
 
+def test_an_array_without_dimensions_is_refused():
+    with pytest.raises(ValueError, match="Expected 2D array, got scalar array"):
+        MultiHeadClassifier().fit(np.array(3.0), [0, 1])
+
+
 def test_another_form_than_in_fit():
     clf = quick(TextOrNumbers).fit(TEXTS, y)
     for method in (clf.predict, lambda X: clf.partial_fit(X, y)):
