@@ -431,7 +431,7 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
     return number
 
 
-def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str) -> None:
+def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str, temporaries: int = 0) -> None:
     """Raise MemoryError for a dense output above the configured limit, before it is allocated.
 
     Parameters
@@ -442,11 +442,14 @@ def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str) -> None:
         Data type of the output.
     remedy : str
         Alternative named in the message, such as "predict_topk, which gives the best labels".
+    temporaries : int, default=0
+        Bytes of other arrays that are held while the output is computed.
 
     Raises
     ------
     MemoryError
-        If the array would take more than ``sklearn_xlc.get_config()["dense_limit"]`` bytes.
+        If array and temporaries would take more bytes than
+        ``sklearn_xlc.get_config()["dense_limit"]``.
 
     Examples
     --------
@@ -459,9 +462,10 @@ def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str) -> None:
     MemoryError: a dense result of shape (100, 3) takes 1,200 bytes, more than ...
     """
     size, limit = math.prod(shape) * np.dtype(dtype).itemsize, get_config()["dense_limit"]
-    if size > limit:
+    if size + temporaries > limit:
+        beside = f" and {temporaries:,} bytes while it is computed" if temporaries else ""
         raise MemoryError(
-            f"a dense result of shape {tuple(shape)} takes {size:,} bytes, more than "
+            f"a dense result of shape {tuple(shape)} takes {size:,} bytes{beside}, more than "
             f"dense_limit={limit:,}; use {remedy}, or raise the limit with "
             "sklearn_xlc.set_config(dense_limit=...)"
         )

@@ -35,7 +35,7 @@ def get_config() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``dense_limit``: size of the largest dense output, in bytes.
+        ``dense_limit``: bytes of the largest dense output and of what is held to compute it.
 
     Examples
     --------
@@ -52,9 +52,11 @@ def set_config(*, dense_limit: int | None = None) -> None:
     Parameters
     ----------
     dense_limit : int, default=None
-        Size in bytes of the largest dense output that `decision_function`, `predict_proba`,
-        `predict` and `transform` may allocate; a larger one raises ``MemoryError`` before it is
-        allocated. None leaves the limit unchanged. The initial limit is 2 GiB.
+        Bytes that a dense output of `decision_function`, `predict_proba`, `predict`, `transform`,
+        `predict_topk` or `predict_topk_sparse` may take, together with what is held while it is
+        computed (batches shrink to what is left, down to an eighth of the output); a larger one
+        raises ``MemoryError`` before it is allocated. None leaves the limit unchanged. The initial
+        limit is 2 GiB.
 
     Raises
     ------

@@ -11,12 +11,11 @@ import scipy.sparse as sp
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_xlc._checks import check_dense_size, check_y
+from sklearn_xlc._checks import check_y
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.groups._counts import split_counts
-from sklearn_xlc.training.devices import numpy_dtype
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -127,10 +126,4 @@ class BagPredictionMixin(PredictionMixin):
             Output of the encoder.
         """
         samples = self._validate_predict(X)
-        dtype = numpy_dtype(self.net_.module_)
-        check_dense_size((len(samples), self._n_features_out), dtype, "parts of X")
-        out = np.empty((len(samples), self._n_features_out), dtype=dtype)
-        bags: Any
-        for rows, bags in self._features(samples):
-            out[rows] = bags.features.cpu().numpy()
-        return out
+        return self._dense_features(samples, len(samples), lambda bags: bags.features)

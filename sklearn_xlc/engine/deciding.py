@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._csr import canonical
+from sklearn_xlc._csr import canonical, row_blocks
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
@@ -45,6 +45,7 @@ class DecisionMixin:
     _has_features = True
 
     _features: Any
+    _rows_at_once: Any
     _validate_predict: Any
 
     # --- which decision ---------------------------------------------------------------------
@@ -136,7 +137,8 @@ class DecisionMixin:
         return np.concatenate(inputs), Y, {"labels": np.concatenate([b["labels"] for b in beside])}
 
     def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for _, features in self._features(samples):
+        n_rows = self._rows_at_once(self._decision_bytes(decision, decision.reads))
+        for _, features in self._features(samples, n_rows):
             with self.net_.predicting():
                 inputs = self._decision_inputs(decision, features, decision.reads)
             yield inputs
@@ -173,6 +175,17 @@ class DecisionMixin:
 
     # --- predict ----------------------------------------------------------------------------
 
+    def _decision_bytes(self, decision: Decision, reads: str, k: int | None = None) -> int:
+        """Estimate what the decision about a sample takes, in bytes."""
+        head = self.net_.module_.head
+        if reads == "ranked":
+            return head.bytes_per_row(k or self._n_candidates(decision))
+        width = len(self.classes_)
+        if reads == "features":  # the decision may multiply them with the layer
+            width += self._head_width(head) if self._has_features else head.n_features
+            return 4 * width * 8
+        return head.bytes_per_row() + 3 * 8 * width
+
     def _decision_inputs(
         self, decision: Decision, features: Any, reads: str, k: int | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -188,27 +201,41 @@ class DecisionMixin:
         return ranked, {"labels": labels}
 
     def _inputs_of_parts(
-        self, decision: Decision, features: Any, reads: str
+        self,
+        decision: Decision,
+        features: Any,
+        reads: str,
+        rows: np.ndarray | None = None,
+        k: int | None = None,
     ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
         """Rows of a batch, and the inputs with which a fitted decision can decide on these rows.
 
-        Only rows of which the decision needs more labels are ranked again.
+        Only rows of which the decision needs more than `k` labels are ranked again.
         """
         head, n_labels = self.net_.module_.head, len(self.classes_)
-        rows, k = np.arange(len(features)), self._n_candidates(decision)
-        while True:
-            inputs, beside = self._decision_inputs(decision, features, reads, k)
-            if reads != "ranked" or k >= n_labels or not decision.needs_more(inputs):
-                yield rows, inputs, beside
-                return
-            more = np.array([decision.needs_more(row) for row in inputs[:, None]])
-            if isinstance(features, torch.Tensor):  # the samples of bags stay together
-                if not more.all():
-                    yield rows[~more], inputs[~more], {"labels": beside["labels"][~more]}
-                rows, features = rows[more], features[torch.from_numpy(more).to(features.device)]
-            k = min(n_labels, 2 * k)
-            if head.searches_all and not decision.in_order:
-                reads = "scores"
+        rows = np.arange(len(features)) if rows is None else rows
+        k = self._n_candidates(decision) if k is None else k
+        inputs, beside = self._decision_inputs(decision, features, reads, k)
+        if reads != "ranked" or k >= n_labels or not decision.needs_more(inputs):
+            yield rows, inputs, beside
+            return
+        more = np.array([decision.needs_more(row) for row in inputs[:, None]])
+        is_split = isinstance(features, torch.Tensor)  # the samples of bags stay together
+        if is_split and not more.all():
+            yield rows[~more], inputs[~more], {"labels": beside["labels"][~more]}
+        del inputs, beside
+        k = min(n_labels, 2 * k)
+        if head.searches_all and not decision.in_order:
+            reads = "scores"
+        if not is_split:
+            yield from self._inputs_of_parts(decision, features, reads, rows, k)
+            return
+        at = np.flatnonzero(more)
+        for part in row_blocks(
+            len(at), self._decision_bytes(decision, reads, k), self.memory_limit
+        ):
+            chosen = features[torch.from_numpy(at[part]).to(features.device)]
+            yield from self._inputs_of_parts(decision, chosen, reads, rows[at[part]], k)
 
     def _ranked(self, head: Head, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Scores and ids of the k best labels."""
@@ -272,7 +299,8 @@ class DecisionMixin:
         decision: Any = self.decision_
         reads = getattr(decision, "distances_read", decision.reads)
         distances = []
-        for _, features in self._features(X):
+        n_rows = self._rows_at_once(self._decision_bytes(decision, reads))
+        for _, features in self._features(X, n_rows):
             rows, parts = [], []
             with self.net_.predicting():
                 for part, inputs, beside in self._inputs_of_parts(decision, features, reads):

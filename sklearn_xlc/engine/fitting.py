@@ -42,6 +42,7 @@ from sklearn_xlc.engine.building import (
 )
 from sklearn_xlc.engine.deciding import DECISIONS
 from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.memory import memory_explained, without_weights
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.engine.persistence import PersistenceMixin
 from sklearn_xlc.engine.prediction import PredictionMixin
@@ -142,6 +143,7 @@ class BaseXLCClassifier(
     # --- fit --------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @memory_explained("training", lambda self: self._smaller_model())
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseXLCClassifier:
         """Fit encoder and head.
 
@@ -167,6 +169,8 @@ class BaseXLCClassifier(
         ------
         ValueError
             If a parameter, X, y or `sample_weight` is not valid. An earlier fit is then kept.
+        MemoryError
+            If weights, gradients and optimiser would not fit into the memory that is left.
         """
         with unchanged_on_error(self), usual_modes(training=True):
             going_on = self.warm_start and hasattr(self, "net_")
@@ -191,6 +195,7 @@ class BaseXLCClassifier(
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @memory_explained("training", lambda self: self._smaller_model())
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> BaseXLCClassifier:
@@ -316,6 +321,8 @@ class BaseXLCClassifier(
             width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
         self._code = code = code.reordered(self._order_labels(data, rng))
         with as_global(generators):
+            planned = without_weights(lambda: self._build_head(width, code))
+            self._check_memory(encoder, planned, rows, code.n_labels)
             head = self._build_head(width, code)
             module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
             known = rows if train is None else train
@@ -339,9 +346,10 @@ class BaseXLCClassifier(
         if self.encoder is None:
             self._sparse_inputs = reads_sparse(MLPEncoder, X)
             dropout = self._dropout(X.shape[0], self._sparse_inputs)
-            return default_encoder(
-                X.shape[1], self.hidden_layer_sizes, dropout, self._sparse_inputs
-            )
+            layers = (X.shape[1], self.hidden_layer_sizes, dropout, self._sparse_inputs)
+            planned = without_weights(lambda: default_encoder(*layers))
+            self._check_memory(planned, None, rows, self._code.n_labels)
+            return default_encoder(*layers)
         encoder = user_encoder(self.encoder, X)
         self._sparse_inputs = reads_sparse(encoder, X)
         return encoder

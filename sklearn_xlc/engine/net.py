@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from skorch.callbacks import EarlyStopping, ProgressBar
+from torch import nn
 
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, with_device
+from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
+from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
 from sklearn_xlc.training.devices import resolve_device
 
@@ -20,6 +24,7 @@ SMALL_DATA = 1000
 class TrainingMixin:
     """Build the net from the training parameters that all classifiers share, and take it over."""
 
+    encoder: Any
     dropout: Any
     batch_size: Any
     max_epochs: Any
@@ -38,6 +43,9 @@ class TrainingMixin:
     loss_curve_: list[float]
     n_iter_: int
     t_: int
+
+    #: Parameters that set how many weights the model has.
+    _sizes: tuple[str, ...] = ("hidden_layer_sizes",)
 
     #: Fraction of hidden units that dropout="auto" drops if X is mostly zeros.
     _sparse_dropout = 0.7
@@ -61,6 +69,42 @@ class TrainingMixin:
         if n_samples <= SMALL_DATA:
             return 200
         return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))
+
+    def _check_memory(
+        self, encoder: nn.Module | None, head: Any, rows: Rows, n_labels: int
+    ) -> None:
+        """Raise MemoryError for a model that does not fit, before its weights are allocated.
+
+        `encoder` and `head` are as :func:`without_weights` makes them, or have their weights
+        already; None: unknown.
+        """
+        if encoder is None:
+            return
+        itemsize, n_samples = model_dtype(rows.X).itemsize, len(rows)
+        copies = int(self.early_stopping) + int(self.average_weights is not None)
+        weights, beside = training_bytes(encoder, head, itemsize, self.optimizer, copies)
+        if head is not None:
+            beside += head.step_bytes(min(n_samples, self._batch_size(n_samples)))
+        if weights + beside < SMALL:
+            return
+        what, remedy = f"training with {n_labels:,} labels", self._smaller_model()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # given when the net is made
+            device = resolve_device(self.device)
+        on_host = weights + (beside if device == "cpu" else 0)
+        refuse_beyond(on_host, available_memory(), what, remedy)
+        if device != "cpu":
+            refuse_beyond(weights + beside, available_memory(device), f"{what} on {device}", remedy)
+
+    def _smaller_model(self) -> str:
+        """Parameters that make training take less memory, for messages."""
+        names = [name for name in self._sizes if name != "hidden_layer_sizes" or not self.encoder]
+        helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
+        if self.optimizer not in ("adagrad", "sgd"):
+            helps.append("optimizer='adagrad', which keeps one number for each row of weights")
+        if self.early_stopping or self.average_weights:
+            helps.append("early_stopping=False and average_weights=None, which keep copies")
+        return ", or ".join([*helps, "a smaller batch_size"])
 
     def _make_net(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
@@ -15,16 +16,23 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._checks import check_dense_size, check_scalar
+from sklearn_xlc._config import get_config
+from sklearn_xlc._csr import row_numbers
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.deciding import DecisionMixin
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.memory import SMALL, available_memory, memory_explained, refuse_beyond
 from sklearn_xlc.engine.validation import check_features, validate_X
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import numpy_dtype
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
+
+_explained = memory_explained(
+    "this prediction", lambda self: "fewer rows of X, or a smaller memory_limit"
+)
 
 
 class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -36,15 +44,15 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
     _sparse_inputs: bool
     _n_features_out: int
 
-    def _features(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Features of validated samples, batch by batch."""
+    def _features(self, X: Any, n_rows: int = PREDICT_BATCH) -> Iterator[tuple[slice, Any]]:
+        """Features of validated samples, in batches of at most `n_rows` samples."""
         net = self.net_
         rows = X if isinstance(X, Rows) else Rows(X)
         if rows.X.dtype != object:
             rows = replace(rows, X=rows.X.astype(numpy_dtype(net.module_), copy=False))
         n_instances = max(1, rows.X.shape[0])
         rows = inputs_for(net.module_.encoder, rows, self._sparse_inputs)
-        batch_size = max(1, PREDICT_BATCH * len(rows) // n_instances)
+        batch_size = max(1, min(n_rows, PREDICT_BATCH * len(rows) // n_instances))
         start = 0
         for batch in BatchIterator(rows, batch_size, None, torch.device(net.device)):
             stop = start + len(batch)
@@ -57,17 +65,61 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         check_is_fitted(self, "net_")
         return validate_X(self, X, reset=False)
 
-    def _topk(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Label ids and scores of validated samples, both (n_samples, k)."""
-        dtype = numpy_dtype(self.net_.module_)
+    def _rows_at_once(self, row_bytes: int) -> int:
+        """Samples in a batch whose temporaries fit into `memory_limit`, but at least one."""
+        return max(1, min(PREDICT_BATCH, self.memory_limit // max(1, row_bytes)))
+
+    def _rows_beside(
+        self, shape: tuple[int, int], dtype: Any, remedy: str, row_bytes: int = 0
+    ) -> int:
+        """Samples in a batch whose temporaries, beside a dense output, fit into the limits.
+
+        Raises MemoryError if the output itself, or its smallest batch, does not.
+        """
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        most = max(1, min(shape[0], self._rows_at_once(row_bytes)))
+        # Fewer than these would make prediction slow and save little.
+        least = max(1, min(most, size // 8 // max(1, row_bytes)))
+        check_dense_size(shape, dtype, remedy, least * row_bytes)
+        left = get_config()["dense_limit"] - size
+        n_rows = max(least, min(most, left // max(1, row_bytes)))
+        needed = size + n_rows * row_bytes
+        if needed > SMALL:
+            refuse_beyond(needed, available_memory(), f"a dense result of shape {shape}", remedy)
+        return n_rows
+
+    def _topk(
+        self, X: Any, k: int, n_rows: int | None = None, by_label: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Label ids and scores of validated samples, both (n_samples, k), best or lowest id first.
+
+        `n_rows` is the number of samples in a batch.
+        """
+        dtype, head = numpy_dtype(self.net_.module_), self.net_.module_.head
+        n_rows = n_rows or self._rows_at_once(head.bytes_per_row(k))
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
-        for rows, features in self._features(X):
+        for rows, features in self._features(X, n_rows):
             with self.net_.predicting():
-                best, positions = self.net_.module_.head.topk(features, k)
-            scores[rows], ids[rows] = best.cpu().numpy(), self._code.to_ids(positions.cpu().numpy())
+                best, positions = head.topk(features, k)
+            found, values = self._code.to_ids(positions.cpu().numpy()), best.cpu().numpy()
+            if by_label:
+                order = np.argsort(found, axis=1)
+                found, values = (np.take_along_axis(a, order, 1) for a in (found, values))
+            scores[rows], ids[rows] = values, found
         return ids, scores
 
+    def _checked_topk(
+        self, X: Any, k: int, names: Any, by_label: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Label ids and scores, if they fit into the limits together with `names` of labels."""
+        scores = numpy_dtype(self.net_.module_)
+        dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
+        row_bytes = self.net_.module_.head.bytes_per_row(k) + k * dtype.itemsize
+        n_rows = self._rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes)
+        return self._topk(X, k, n_rows, by_label)
+
+    @_explained
     def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """Find the best k labels of each sample, without ever holding the scores of all labels.
 
@@ -89,11 +141,14 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         ------
         ValueError
             If `k` is not between 1 and the number of labels.
+        MemoryError
+            If labels and scores would exceed ``get_config()["dense_limit"]``.
         """
         X = self._validate_predict(X)
-        ids, scores = self._topk(X, self._check_k(k))
+        ids, scores = self._checked_topk(X, self._check_k(k), self.classes_.dtype)
         return self.classes_[ids], scores
 
+    @_explained
     def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
         """Compute scores of the best k labels of each sample, as a sparse matrix.
 
@@ -108,16 +163,20 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         -------
         scores : CSR matrix of shape (n_samples, n_labels)
             Exactly k stored entries per row, in the order of the columns.
+
+        Raises
+        ------
+        MemoryError
+            If the entries would exceed ``get_config()["dense_limit"]``.
         """
         X = self._validate_predict(X)
         k = self._check_k(k)
-        ids, scores = self._topk(X, k)
-        order = np.argsort(ids, axis=1)
-        ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+        ids, scores = self._checked_topk(X, k, np.int32, by_label=True)
         indptr = np.arange(0, ids.size + 1, k)
         shape = (len(ids), len(self.classes_))
         return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
 
+    @_explained
     def predict(self, X: Any) -> Any:
         """Predict class labels, or an indicator of labels.
 
@@ -140,16 +199,36 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         X = self._validate_predict(X)
         if not self._code.multilabel:
             return self.classes_[self._topk(X, 1)[0][:, 0]]
-        n_rows, n_labels = _num_samples(X), len(self.classes_)
-        if not self._code.sparse_output:
-            check_dense_size((n_rows, n_labels), np.dtype(self._code.dtype), "a sparse y in fit")
-        sizes, ids = np.zeros(n_rows, dtype=np.int64), []
-        for rows, features in self._features(X):
+        return self._sparse_sets(X) if self._code.sparse_output else self._dense_sets(X)
+
+    def _dense_sets(self, X: Any) -> np.ndarray:
+        """Dense indicator of the label sets of validated samples."""
+        shape, dtype = (_num_samples(X), len(self.classes_)), np.dtype(self._code.dtype)
+        row_bytes = self._decision_bytes(self.decision_, self.decision_.reads)
+        n_rows = self._rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
+        out = np.zeros(shape, dtype=dtype)
+        for rows, features in self._features(X, n_rows):
+            sets = self._decode(features)
+            out[rows][row_numbers(sets.indptr), sets.indices] = 1
+        return out
+
+    def _sparse_sets(self, X: Any) -> sp.csr_matrix:
+        """Sparse indicator of the label sets of validated samples."""
+        sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
+        n_rows = self._rows_at_once(self._decision_bytes(self.decision_, self.decision_.reads))
+        for rows, features in self._features(X, n_rows):
             sets = self._decode(features)
             sizes[rows] = np.diff(sets.indptr)
             ids.append(sets.indices)
+            # How many labels are predicted is known only now: ids, joined, with their ones.
+            needed = int(sizes.sum()) * (2 * sets.indices.itemsize + self._code.dtype.itemsize)
+            if needed > asked:
+                what = f"an indicator of {int(sizes.sum()):,} labels of {rows.stop:,} samples"
+                refuse_beyond(needed, available_memory(), what, "fewer rows of X")
+                asked = 2 * needed
         return self._code.indicator(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids))
 
+    @_explained
     def decision_function(self, X: Any) -> np.ndarray:
         """Compute scores of every label.
 
@@ -180,6 +259,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return not hasattr(self, "net_") or self.net_.module_.head.link is not None
 
     @available_if(lambda self: self._has_probabilities())
+    @_explained
     def predict_proba(self, X: Any) -> np.ndarray:
         """Compute probabilities of every label.
 
@@ -202,6 +282,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         X = self._validate_predict(X)
         return self._dense_scores(X, self.net_.module_.head.probabilities)
 
+    @_explained
     def transform(self, X: Any) -> np.ndarray:
         """Compute features of samples with the encoder, for use by another estimator.
 
@@ -216,23 +297,34 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
             Output of the encoder.
         """
         X = self._validate_predict(X)
-        dtype = numpy_dtype(self.net_.module_)
-        check_dense_size((X.shape[0], self._n_features_out), dtype, "parts of X")
-        out = np.empty((X.shape[0], self._n_features_out), dtype=dtype)
-        for rows, features in self._features(X):
-            out[rows] = features.cpu().numpy()
+        return self._dense_features(X, X.shape[0], lambda features: features)
+
+    def _dense_features(self, X: Any, n_rows: int, of_batch: Any) -> np.ndarray:
+        """Features of `n_rows` samples; `of_batch` takes them from what a batch gives."""
+        dtype, width = numpy_dtype(self.net_.module_), self._n_features_out
+        shape = (n_rows, width)
+        at_once = self._rows_beside(shape, dtype, "parts of X", 2 * width * dtype.itemsize)
+        out = np.empty(shape, dtype=dtype)
+        for rows, features in self._features(X, at_once):
+            out[rows] = of_batch(features).cpu().numpy()
         return out
 
     def _dense_scores(self, X: Any, link: Any) -> np.ndarray:
         n_rows, n_labels = _num_samples(X), len(self.classes_)
-        dtype = numpy_dtype(self.net_.module_)
-        check_dense_size((n_rows, n_labels), dtype, "predict_topk, which gives the best labels")
-        positions = torch.from_numpy(self._code.label_order)
+        head, dtype = self.net_.module_.head, numpy_dtype(self.net_.module_)
+        remedy = "predict_topk, which gives the best labels"
+        # Beside the scores: their order by label, and two temporaries of the link.
+        row_bytes = head.bytes_per_row() + 3 * n_labels * dtype.itemsize
+        at_once = self._rows_beside((n_rows, n_labels), dtype, remedy, row_bytes)
+        positions = self._code.positions
+        order = None if positions is None else torch.from_numpy(positions)
         out = np.empty((n_rows, n_labels), dtype=dtype)
-        for rows, features in self._features(X):
+        for rows, features in self._features(X, at_once):
             with self.net_.predicting():
-                scores = self.net_.module_.head.scores(features)
-                out[rows] = link(scores[:, positions.to(scores.device)]).cpu().numpy()
+                scores = head.scores(features)
+                scores = scores if order is None else scores[:, order.to(scores.device)]
+                out[rows] = link(scores).cpu().numpy()
+                del scores  # before the next batch makes its own
         return out
 
     def _check_k(self, k: int) -> int:

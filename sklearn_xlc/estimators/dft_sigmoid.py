@@ -121,7 +121,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
         saved model is loaded.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits in training.
+        Limit in bytes of the temporary logits in training, and of a batch in prediction.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
         on the same machine with the same number of threads gives the same model, bit for bit.
@@ -184,6 +184,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     >>> clf.verify(Y[1500:1510])
     ArgmaxabilityReport(n_sets=10, argmaxable=10 (narrow: 0), not argmaxable=0, unknown=0)
     """
+
+    _sizes = ("hidden_layer_sizes", "n_slack")
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,

@@ -151,8 +151,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
         saved model is loaded.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits in training, and of the working storage for label
-        embeddings.
+        Limit in bytes of the temporary logits in training, of a batch in prediction, and of the
+        working storage for label embeddings.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial weights, the order of the bags, dropout and label embeddings. The same
         seed on the same machine with the same number of threads gives the same model, bit for bit.
@@ -222,6 +222,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     >>> bool(np.mean(labels[:, 0] == y[1500:]) > 0.8)
     True
     """
+
+    _sizes = ("hidden_layer_sizes", "n_concepts")
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,

@@ -180,7 +180,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
         saved model is loaded.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits in training.
+        Limit in bytes of the temporary logits in training, and of a batch in prediction.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
         on the same machine with the same number of threads gives the same model, bit for bit.
@@ -453,6 +453,15 @@ class MultiHeadClassifier(BaseXLCClassifier):
                 f"sklearn_xlc.heads.Head, but it returned {type(head).__name__}"
             )
         return head
+
+    def _smaller_model(self) -> str:
+        algorithm = getattr(self, "algorithm_", None)
+        if self.head is not None or algorithm in (None, "product"):
+            return super()._smaller_model()
+        other = "a smaller embedding_dim, or " if algorithm == "cascade" else ""
+        if algorithm in ("flat", "sampling"):
+            other = f"algorithm={'cascade' if self._code.multilabel else 'product'!r}, or "
+        return other + super()._smaller_model()
 
     def _has_probabilities(self) -> bool:
         if hasattr(self, "net_") or self.head is not None:

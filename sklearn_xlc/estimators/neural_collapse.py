@@ -128,7 +128,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
         saved model is loaded.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits in training.
+        Limit in bytes of the temporary logits in training, and of a batch in prediction.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
         on the same machine with the same number of threads gives the same model, bit for bit.
@@ -194,6 +194,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     >>> clf.fit(X[:1500], Y[:1500]).predict(X[1500:]).shape
     (500, 50)
     """
+
+    _sizes = ("hidden_layer_sizes", "feature_dim")
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,
@@ -273,7 +275,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             with_bias=self.fit_intercept,
             feature_decay=self.feature_decay,
             memory_limit=self.memory_limit,
-            seed=int(torch.randint(2**31 - 1, ())),
+            seed=int(torch.randint(2**31 - 1, (), device="cpu")),
             loss=self._criterion(),
         )
 

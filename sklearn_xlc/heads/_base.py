@@ -139,6 +139,29 @@ class Head(nn.Module, ABC):
         """Parameters that :meth:`loss` updates itself if `update` is given."""
         return []
 
+    def row_parameters(self) -> list[nn.Parameter]:
+        """Parameters of which :meth:`loss` has gradients for the rows of a batch only."""
+        return []
+
+    def step_bytes(self, n_rows: int) -> int:
+        """Estimate the temporaries of :meth:`loss` and of the optimiser's step, in bytes.
+
+        Read before the head is trained, when it may have no weights yet. Zero: unknown.
+        """
+        return 0
+
+    def bytes_per_row(self, k: int | None = None) -> int:
+        """Estimate what a sample takes in :meth:`topk`, or in :meth:`scores` without k, in bytes.
+
+        It includes the result. Prediction cuts its batches by it.
+        """
+        return self._itemsize * (4 * self.n_labels + 6 * (k or 0))
+
+    @property
+    def _itemsize(self) -> int:
+        """Bytes of a number of the head."""
+        return next(self.parameters(), torch.zeros(())).element_size()
+
     def set_prior(self, frequency: Tensor) -> None:
         """Initialise from label frequencies: share of the samples with each label, (n_labels,)."""
 

@@ -105,6 +105,29 @@ class CascadeHead(Head):
         per_node = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
         return per_node and super().accepts(kind, multilabel)
 
+    def row_parameters(self) -> list[nn.Parameter]:
+        return list(self.tables)
+
+    def step_bytes(self, n_rows: int) -> int:
+        first = 4 * n_rows * self.n_nodes[0] * self._itemsize
+        # Embeddings of the kept parents, their gradient, and what Adam reads of their rows.
+        n_kept = n_rows * (self.beam_width if self.multilabel else 1)
+        tables = [6 * min(n_kept, len(table)) * table.shape[1] for table in self.tables]
+        logits = [4 * n_kept * length for length in self.code.lengths[1:]]
+        return first + self._itemsize * max(map(sum, zip(tables, logits)))
+
+    def bytes_per_row(self, k: int | None = None) -> int:
+        # Nodes and log scores of the beam's children, in the widest level; with their copies.
+        width = max(self.n_nodes) if k is None else self._beam_for(k)
+        levels = zip(self.n_nodes[:-1], self.code.lengths[1:])
+        widest = max(min(width, n_nodes) * length for n_nodes, length in levels)
+        return max(widest, self.n_nodes[0]) * 6 * (self._itemsize + 8)
+
+    def _beam_for(self, k: int) -> int:
+        """Width of a beam that holds k labels."""
+        # Every kept parent has all its children, except the last node of a level.
+        return max(self.beam_width, -(-(k - 1) // self.code.lengths[-1]) + 1)
+
     def set_prior(self, frequency: Tensor) -> None:
         """Start nodes at their frequency, in later levels among the samples that score them."""
         labels = torch.arange(self.n_labels, device=frequency.device)
@@ -307,9 +330,7 @@ class CascadeHead(Head):
     @torch.no_grad()
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Best k labels below the beam; the beam is widened if it has fewer than k labels."""
-        # Every kept parent has all its children, except the last node of a level.
-        width = max(self.beam_width, -(-(k - 1) // self.code.lengths[-1]) + 1)
-        nodes, path = self._leaves(features, width)
+        nodes, path = self._leaves(features, self._beam_for(k))
         return topk_by_position(path, k, nodes)
 
     @torch.no_grad()

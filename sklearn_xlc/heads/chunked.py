@@ -94,6 +94,19 @@ class ChunkedHead(Head):
     ) -> None:
         """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
 
+    def step_bytes(self, n_rows: int) -> int:
+        kept = n_rows * self.n_labels * self._itemsize
+        is_kept = isinstance(self.criterion, RowwiseLoss) and kept <= self.memory_limit
+        # Logits, two temporaries of the loss, gradient; the loss may keep all logits beside.
+        chunk = 4 * n_rows * min(self.chunk_size(), self.n_labels) * self._itemsize
+        return chunk + (kept if is_kept else 0)
+
+    def bytes_per_row(self, k: int | None = None) -> int:
+        if k is None:
+            return 3 * self.n_labels * self._itemsize
+        width = min(self.n_labels, max(k, self.chunk_size()))
+        return 3 * width * (self._itemsize + 8)
+
     def chunk_size(self) -> int:
         """Number of labels in a chunk."""
         return CHUNK

@@ -82,6 +82,20 @@ class SamplingHead(Head):
         """Whether it is a softmax cross-entropy, which trains one label per sample."""
         return issubclass(kind, SoftmaxCrossEntropy)
 
+    def row_parameters(self) -> list[nn.Parameter]:
+        return [self.weight]
+
+    def step_bytes(self, n_rows: int) -> int:
+        # Weights of the drawn sub-heads, their gradient, and what Adam reads of their rows.
+        n_drawn = min(self.n_heads, n_rows + self.n_sampled_heads)
+        numbers = n_drawn * self.length * (6 * self.n_features + 4 * n_rows)
+        return numbers * self._itemsize
+
+    def bytes_per_row(self, k: int | None = None) -> int:
+        if k is None:
+            return 3 * self.n_labels * self._itemsize
+        return 3 * min(self.n_labels, max(k, CHUNK)) * (self._itemsize + 8)
+
     def set_prior(self, frequency: Tensor) -> None:
         """Estimate how often a sub-head is drawn because it holds a label of the batch."""
         padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))

@@ -11,6 +11,7 @@ import torch
 
 from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
+from sklearn_xlc.engine import prediction
 
 N_LABELS = 9
 
@@ -85,24 +86,71 @@ def test_dense_results_over_the_limit_are_refused_before_they_are_allocated(meth
     clf = quick(hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
     many = np.tile(X, (200, 1))
     size = len(many) * N_LABELS * 8
-    with config_context(dense_limit=size):
+    with config_context(dense_limit=size * 9 // 8):  # temporaries count too
         assert getattr(clf, method)(many).nbytes == size
     remedy = {"predict": "a sparse y in fit", "transform": "parts of X"}
-    with config_context(dense_limit=size - 1):
+    with config_context(dense_limit=size):
         tracemalloc.start()
         with pytest.raises(MemoryError, match=remedy.get(method, "predict_topk")) as caught:
             getattr(clf, method)(many)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert f"{size:,}" in str(caught.value)
-    assert f"dense_limit={size - 1:,}" in str(caught.value)
+    assert f"dense_limit={size:,}" in str(caught.value)
     assert peak < size / 2
 
 
-def test_sparse_results_are_under_no_limit():
+def test_sparse_label_sets_are_under_no_limit():
     X, Y = make_X(0.5), make_y(True)
     clf = quick(max_epochs=60).fit(X, sp.csr_matrix(Y))
     with config_context(dense_limit=1):
         assert clf.predict(X).nnz
-        clf.predict_topk(X)
-        clf.predict_topk_sparse(X)
+
+
+@pytest.mark.parametrize("names", [np.arange(N_LABELS), np.array([f"{i:020}" for i in range(9)])])
+@pytest.mark.parametrize("method", ["predict_topk", "predict_topk_sparse"])
+def test_ranked_labels_are_under_the_limit_with_ids_scores_and_names(method, names):
+    X, y = make_X(0.5), make_y(False)
+    clf = quick().fit(X, names[y])
+    many = np.tile(X, (200, 1))
+    of_name = names.itemsize if method == "predict_topk" else 4
+    size = len(many) * 3 * (8 + 8 + of_name)
+    with config_context(dense_limit=size), pytest.raises(MemoryError, match="use a smaller k"):
+        getattr(clf, method)(many, 3)
+    with config_context(dense_limit=size * 9 // 8):
+        getattr(clf, method)(many, 3)
+
+
+def test_label_sets_beyond_the_memory_are_refused(monkeypatch):
+    X, Y = make_X(0.5), make_y(True)
+    clf = quick(max_epochs=60).fit(X, sp.csr_matrix(Y))
+    monkeypatch.setattr(prediction, "SMALL", 0)
+    monkeypatch.setattr(prediction, "available_memory", lambda: 10)
+    with pytest.raises(MemoryError, match=r"an indicator of \d+ labels .* use fewer rows of X"):
+        clf.predict(X)
+    with pytest.raises(MemoryError, match="a dense result of shape .* of which 10 are available"):
+        clf.decision_function(X)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("algorithm", ["flat", "cascade", "product", "sampling"])
+def test_batches_shrink_to_the_memory_limit(monkeypatch, algorithm, multilabel):
+    if multilabel and algorithm in ("product", "sampling"):
+        pytest.skip("for class labels only")
+    X, y = make_X(0.5), make_y(multilabel)
+    clf = quick(algorithm=algorithm).fit(X, y)
+    found = {m: getattr(clf, m)(X) for m in ("predict", "decision_function", "predict_topk")}
+    rows = []
+    features = type(clf.net_).features
+    monkeypatch.setattr(
+        type(clf.net_), "features", lambda s, batch: rows.append(len(batch)) or features(s, batch)
+    )
+    clf.memory_limit = 3 * clf.net_.module_.head.bytes_per_row()
+    for method, expected in found.items():
+        rows.clear()
+        again = getattr(clf, method)(X)
+        assert sum(rows) == len(X)
+        assert method == "predict_topk" or max(rows) <= 3
+        for one, other in zip(np.atleast_2d(again), np.atleast_2d(expected)):
+            # A matrix product of fewer rows may add up in another order.
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

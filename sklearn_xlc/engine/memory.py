@@ -1,0 +1,242 @@
+"""Memory: what training needs and what is left, so that too large a model is refused in time."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from sklearn_xlc.training.optimizer import RULES
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+#: Bytes below which asking the system what is left costs more than it can tell.
+SMALL = 2**26
+#: What the allocators of torch say, for the CPU and for a GPU, where they find no memory.
+_ALLOCATORS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+
+
+# --- available --------------------------------------------------------------------------------
+
+
+def available_memory(device: Any = "cpu") -> float:
+    """Bytes that this process can still allocate on a device; infinite if nothing limits them."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
+    return min(_physical_memory(), _address_space(), _control_groups())
+
+
+def _physical_memory(root: Path = Path("/")) -> float:
+    """Memory that the machine can still give without swapping."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        return int(line.split()[1]) * 1024
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # no such call on Windows
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return math.inf
+
+
+def _address_space(root: Path = Path("/")) -> float:
+    """Addresses left below the process's own limit (``ulimit -v``)."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource  # on Unix only
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return math.inf
+    with contextlib.suppress(OSError):
+        pages = int((root / "proc/self/statm").read_text().split()[0])
+        return max(0, limit - pages * resource.getpagesize())
+    return limit
+
+
+def _control_groups(root: Path = Path("/")) -> float:
+    """Memory left in the control groups of the process (a container, a batch system's job)."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return math.inf
+    left = math.inf
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            mount = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        # A parent's limit holds too; inside a container only the mount itself may be visible.
+        group = mount / path.lstrip("/")
+        for folder in (group, *group.parents):
+            left = min(left, _left_in_group(folder, *names))
+            if folder == mount:
+                break
+    return left
+
+
+def _left_in_group(folder: Path, limit: str, usage: str, reclaimable: str) -> float:
+    """Memory left in one control group; its file cache can be taken back."""
+    try:
+        most, used = (folder / limit).read_text().strip(), int((folder / usage).read_text())
+        if most == "max":
+            return math.inf
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return math.inf
+    return max(0, int(most) - used + int(stat.get(reclaimable, 0)))
+
+
+# --- needed -----------------------------------------------------------------------------------
+
+
+class _NoDraws(TorchFunctionMode):
+    """Leave tensors without values as they are where they would be filled with random numbers.
+
+    There is nothing to fill, but torch would load its compiler for it, which takes seconds.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name in ("rand", "randn"):
+            return torch.empty(*args, **kwargs)
+        if name in ("normal_", "uniform_", "trunc_normal_", "bernoulli_", "exponential_"):
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **kwargs)
+
+
+def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
+    """Build a module whose weights take no memory; None if it cannot be built so.
+
+    Random numbers are drawn again by the true build, which also gives its warnings and errors.
+    """
+    quiet, kept = warnings.catch_warnings(), torch.random.fork_rng(devices=[])
+    with quiet, kept, torch.device("meta"), _NoDraws():
+        warnings.simplefilter("ignore")
+        try:
+            return build()
+        except Exception:  # whatever a user's module raises on tensors without values
+            return None
+
+
+def training_bytes(
+    encoder: nn.Module, head: nn.Module | None, itemsize: int, rule: str, copies: int = 0
+) -> tuple[int, int]:
+    """Bytes of weights that are still to be allocated, and of all else that belongs to weights.
+
+    Parameters
+    ----------
+    encoder, head : Module
+        Modules; weights on the meta device are to be allocated. None: no head yet.
+    itemsize : int
+        Bytes of a number of the model.
+    rule : str
+        Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
+    copies : int, default=0
+        Number of copies of the weights kept in training.
+
+    Returns
+    -------
+    weights, beside : int
+        Second: gradients that a step holds for whole parameters, state of the optimiser, copies.
+    """
+    dense_rule, input_rule = RULES[rule]
+    weights = beside = 0
+    for part, row_rule in ((encoder, input_rule), (head, dense_rule)):
+        if part is None:
+            continue
+        by_rows = set(getattr(part, "row_parameters", list)())
+        fused = set(getattr(part, "fused_parameters", list)())
+        for tensor in part.buffers():
+            weights += tensor.numel() * tensor.element_size() * tensor.is_meta
+        for parameter in part.parameters():
+            size = parameter.numel() * itemsize
+            weights += size * parameter.is_meta
+            beside += size * copies
+            if parameter.requires_grad:
+                own_rule = row_rule if parameter in by_rows else dense_rule
+                n_rows = parameter.shape[0] if parameter.ndim else 1
+                beside += {"adam": 2 * size, "adagrad": n_rows * itemsize, "sgd": 0}[own_rule]
+                beside += 0 if parameter in fused or parameter in by_rows else size
+    return weights, beside
+
+
+# --- refused ----------------------------------------------------------------------------------
+
+
+def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> None:
+    """Raise MemoryError if more is needed than there is.
+
+    Raises
+    ------
+    MemoryError
+        If `needed` is more than `available`.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.engine.memory import refuse_beyond
+    >>> refuse_beyond(2e9, 1e9, "the prediction", "fewer rows of X")
+    Traceback (most recent call last):
+    ...
+    MemoryError: the prediction takes about 2,000,000,000 bytes, of which 1,000,000,000 are
+    available; use fewer rows of X
+    """
+    if needed > available:
+        raise MemoryError(
+            f"{what} takes about {int(needed):,} bytes, of which {int(available):,} are available; "
+            f"use {remedy}"
+        )
+
+
+def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Method], Method]:
+    """Decorate a method: if torch or NumPy finds no memory, MemoryError names a remedy.
+
+    Parameters
+    ----------
+    what : str
+        What there is no memory for, in the message.
+    remedy : callable
+        Function of the estimator that returns what to use instead.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def explained(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except (MemoryError, RuntimeError) as error:
+                if not _is_of_an_allocator(error):
+                    raise
+                raise MemoryError(
+                    f"there is not enough memory for {what}: "
+                    f"{int(available_memory()):,} bytes are left; use {remedy(self)}"
+                ) from error
+
+        return cast(Method, explained)
+
+    return decorate
+
+
+def _is_of_an_allocator(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        # NumPy's own subclass; the interpreter's MemoryError and that of C++ have no text.
+        return type(error) is not MemoryError or not error.args or "bad_alloc" in str(error)
+    return any(text in str(error) for text in _ALLOCATORS)

@@ -1,0 +1,306 @@
+"""Memory: what is left, what training needs, and refusals before anything is allocated."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from sklearn_xlc import (
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+)
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.engine import memory
+from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
+from sklearn_xlc.heads import FlatHead
+
+QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 1, "random_state": 0}
+MULTI_LABEL = {
+    "flat": MultiHeadClassifier("flat", **QUICK),
+    "cascade": MultiHeadClassifier("cascade", embedding_dim=4, **QUICK),
+    "dft": DFTSigmoidClassifier(n_slack=3, **QUICK),
+    "bottleneck": DFTSigmoidClassifier(n_slack=3, output="bottleneck", **QUICK),
+    "etf": ETFNeuralCollapseClassifier(**QUICK),
+    "fixed": ETFNeuralCollapseClassifier(feature_dim=8, **QUICK),
+    "learned": ETFNeuralCollapseClassifier("learned", feature_dim=8, **QUICK),
+    "miml": MIMLClassifier(**QUICK),
+}
+MULTI_CLASS = {
+    "product": MultiHeadClassifier("product", **QUICK),
+    "sampling": MultiHeadClassifier("sampling", **QUICK),
+}
+EVERY = {**MULTI_LABEL, **MULTI_CLASS}
+TESTS = Path(__file__).parent.parent
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",  # a thread that cannot start ends the process
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = sp.random(40, 30, 0.1, "csr", dtype=np.float32, random_state=0), np.arange(40) % 20
+    return X, sp.csr_matrix(np.eye(20, dtype=np.int8)[y]), y
+
+
+def fitted(name, data, **params):
+    X, Y, y = data
+    clf = EVERY[name].__class__(**{**EVERY[name].get_params(), **params})
+    return clf.fit(X, Y if name in MULTI_LABEL else y)
+
+
+# --- available --------------------------------------------------------------------------------
+
+
+def tree(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_memory_of_the_machine(tmp_path):
+    root = tree(tmp_path, {"proc/meminfo": "MemTotal:  9 kB\nMemAvailable:    7 kB\n"})
+    assert memory._physical_memory(root) == 7 * 1024
+    assert memory._physical_memory(tmp_path / "none") > 2**20
+    assert available_memory() > 2**20
+
+
+@pytest.mark.parametrize("inner, left", [("500", 420), ("max", 950), ("2000", 950)])
+def test_control_groups_and_their_parents(tmp_path, inner, left):
+    group = "sys/fs/cgroup/slice"
+    files = {
+        "proc/self/cgroup": "0::/slice/job\n",
+        f"{group}/memory.max": "1000\n",
+        f"{group}/memory.current": "60\n",
+        f"{group}/memory.stat": "anon 5\ninactive_file 10\n",
+        f"{group}/job/memory.max": f"{inner}\n",
+        f"{group}/job/memory.current": "80\n",
+        f"{group}/job/memory.stat": "inactive_file 0\n",
+    }
+    assert memory._control_groups(tree(tmp_path, files)) == left
+
+
+def test_control_groups_of_the_first_version(tmp_path):
+    mount = "sys/fs/cgroup/memory"  # as a container sees it, without the path that it is named by
+    files = {
+        "proc/self/cgroup": "9:cpu,cpuacct:/\n4:memory:/docker/abc\n",
+        f"{mount}/memory.limit_in_bytes": "1000\n",
+        f"{mount}/memory.usage_in_bytes": "400\n",
+        f"{mount}/memory.stat": "total_inactive_file 100\n",
+    }
+    assert memory._control_groups(tree(tmp_path, files)) == 700
+    assert memory._control_groups(tmp_path / "none") == float("inf")
+
+
+# --- needed -----------------------------------------------------------------------------------
+
+
+def test_a_module_without_weights_draws_nothing():
+    before = torch.get_rng_state()
+    head = without_weights(lambda: FlatHead(10**6, 10**6, True))
+    assert head.weight.is_meta
+    assert head.weight.shape == (10**6, 10**6)
+    assert torch.equal(torch.get_rng_state(), before)
+
+    def needs_values():
+        return FlatHead(2, int(torch.ones(()).item()), True)
+
+    assert without_weights(needs_values) is None
+
+
+@pytest.mark.parametrize("rule", ["adam", "mixed", "adagrad", "sgd"])
+@pytest.mark.parametrize("name", EVERY)
+def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name, rule):
+    clf = fitted(name, data, optimizer=rule, warm_start=True)  # which keeps the optimiser's state
+    module = clf.net_.module_
+    planned = without_weights(lambda: clf._build_head(clf._n_features_out, clf._code))
+    assert all(parameter.is_meta for parameter in planned.parameters())
+    weights, beside = training_bytes(module.encoder, planned, 4, rule)
+    buffers = list(planned.buffers())
+    of_head = sum(p.numel() * 4 for p in module.head.parameters())
+    assert weights == of_head + sum(b.numel() * b.element_size() for b in buffers)
+    fused = {id(p) for p in module.head.fused_parameters()}
+    by_rows = {id(p) for p in (*module.encoder.row_parameters(), *module.head.row_parameters())}
+    gradients = sum(
+        p.numel() * 4 for p in module.parameters() if id(p) not in fused and id(p) not in by_rows
+    )
+    state = sum(
+        value.numel() * 4
+        for values in clf.net_.optimizer_.state.values()
+        for key, value in values.items()
+        if key != "step"
+    )
+    assert beside == gradients + state
+
+
+@pytest.mark.parametrize("name", ["cascade", "sampling"])
+def test_gradients_of_row_parameters_are_sparse(data, name):
+    clf = fitted(name, data)
+    net, rows = clf.net_, Rows(data[0], data[1])
+    net._loss(next(iter(net.get_iterator(clf._for_training(rows, net.module_))))).backward()
+    assert all(p.grad.is_sparse for p in net.module_.head.row_parameters())
+
+
+def test_planning_loads_no_compiler():
+    code = (
+        "import sys, torch; from sklearn_xlc.engine.memory import without_weights; "
+        "from sklearn_xlc.heads import CascadeHead; n = len(sys.modules); "
+        "assert without_weights(lambda: CascadeHead(4, 9, True, (3, 3))).first.weight.is_meta; "
+        "assert without_weights(lambda: torch.nn.Linear(2, 3)).weight.is_meta; "
+        "assert 'torch._dynamo' not in sys.modules and len(sys.modules) < n + 20"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT, timeout=120)
+
+
+# --- refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name, monkeypatch):
+    clf = fitted(name, data)
+    before = dict(vars(clf))
+    monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
+    monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: 999)
+    built = []
+    register = torch.nn.Module.register_parameter
+    monkeypatch.setattr(
+        torch.nn.Module,
+        "register_parameter",
+        lambda s, n, p: built.append(p is None or p.is_meta) or register(s, n, p),
+    )
+    with pytest.raises(MemoryError) as caught:
+        clf.fit(data[0], data[1] if name in MULTI_LABEL else data[2])
+    for part in ("training with 20 labels takes about ", ", of which 999 are available; use ",
+                 "hidden_layer_sizes", "optimizer='adagrad'", "batch_size"):  # fmt: skip
+        assert part in str(caught.value)
+    assert built
+    assert all(built)
+    assert vars(clf) == before
+
+
+@pytest.mark.parametrize(
+    "params, remedy",
+    [
+        ({"early_stopping": True}, "early_stopping=False and average_weights=None"),
+        ({"average_weights": "ema"}, "early_stopping=False and average_weights=None"),
+        ({"encoder": torch.nn.Linear(30, 8)}, "a narrower encoder"),
+        ({}, "algorithm='cascade'"),
+        ({"algorithm": "cascade"}, "embedding_dim"),
+    ],
+)
+def test_what_would_help_is_named(data, params, remedy, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
+    # The default encoder fits, the head does not.
+    left = iter([10**9] if params.get("encoder") is None else [])
+    monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: next(left, 999))
+    clf = MultiHeadClassifier(**{"algorithm": "flat", **QUICK, **params})
+    with pytest.raises(MemoryError, match=remedy):
+        clf.fit(data[0].toarray(), data[1])
+
+
+def test_a_head_that_needs_values_is_built_without_an_estimate(data):
+    class Head(FlatHead):
+        def __init__(self, *size):
+            super().__init__(*size)
+            self.scale = float(torch.ones(()))
+
+    MultiHeadClassifier(head=Head, **QUICK).fit(data[0], data[1])
+
+
+class Failing(torch.nn.Module):
+    def __init__(self, message):
+        super().__init__()
+        self.linear, self.message, self.n_outputs = torch.nn.Linear(30, 4), message, 4
+
+    def forward(self, rows):
+        if self.message and (self.training or self.message != "fit"):
+            raise RuntimeError(self.message)
+        return self.linear(rows)
+
+
+@pytest.mark.parametrize(
+    "text", ["DefaultCPUAllocator: can't allocate memory", "CUDA out of memory"]
+)
+def test_errors_of_allocators_become_memory_errors(data, text):
+    X, Y = data[0].toarray(), data[1]
+    with pytest.raises(MemoryError, match="not enough memory for training: .*; use a"):
+        MultiHeadClassifier(encoder=Failing(text), **QUICK).fit(X, Y)
+    clf = MultiHeadClassifier(encoder=Failing(""), **QUICK).fit(X, Y)
+    clf.net_.module_.encoder.message = text
+    for method in ("predict", "decision_function", "predict_proba", "transform", "predict_topk"):
+        with pytest.raises(MemoryError, match="this prediction: .*; use fewer rows of X"):
+            getattr(clf, method)(X)
+    clf.net_.module_.encoder.message = "another"
+    with pytest.raises(RuntimeError, match="another"):
+        clf.predict(X)
+
+
+# --- under a limit ----------------------------------------------------------------------------
+
+FIT = """
+import resource, sys
+import numpy as np
+import scipy.sparse as sp
+from engine.test_memory import EVERY, MULTI_LABEL
+rng, n = np.random.default_rng(0), 64
+X = sp.random(n, 1000, 0.02, "csr", dtype=np.float32, random_state=0)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 2**30
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+def attempt(method, *args, **kwargs):
+    try:
+        method(*args, **kwargs)
+        print("done", method.__name__)
+        return True
+    except MemoryError as error:
+        assert "; use " in str(error), error
+        print("refused", method.__name__, error)
+        return False
+def attempt_all(name, n_labels):
+    clf, ids = EVERY[name].set_params(hidden_layer_sizes=(64,)), rng.integers(n_labels, size=n)
+    if name in MULTI_LABEL:
+        Y = sp.csr_matrix((np.ones(n, np.int8), (np.arange(n), ids)), shape=(n, n_labels))
+        is_fitted = attempt(clf.partial_fit, X, Y)
+    else:
+        is_fitted = attempt(clf.partial_fit, X, ids, classes=np.arange(n_labels))
+    if is_fitted:
+        for method in ("predict", "decision_function", "predict_proba"):
+            if hasattr(clf, method):
+                attempt(getattr(clf, method), X)
+        for k in (5, n_labels // 10, n_labels):
+            attempt(clf.predict_topk, X, k)
+            attempt(clf.predict_topk_sparse, X, k)
+for pair in sys.argv[1:]:
+    name, n_labels = pair.split(":")
+    print("pair", name, n_labels)
+    attempt_all(name, int(n_labels))
+"""
+PAIRS = [("flat", 10**7), ("learned", 10**5), ("product", 10**5)]
+MORE = [
+    *((name, size) for name in EVERY for size in (10**5, 10**6)),
+    *((name, 10**7) for name in ("cascade", "product", "miml", "learned")),
+]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(
+    "pairs", [PAIRS, *(pytest.param([pair], marks=pytest.mark.slow) for pair in MORE)]
+)
+def test_under_a_limit_of_one_gibibyte_each_call_fits_or_is_refused(pairs):
+    given = [f"{name}:{n_labels}" for name, n_labels in pairs]
+    command = [sys.executable, "-W", "ignore", "-c", FIT, *given]
+    run = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=1800)
+    assert run.returncode == 0, run.stdout + run.stderr[-3000:]
+    assert run.stdout.count("pair") == len(pairs)
+    assert run.stdout.count(" partial_fit") == len(pairs)
