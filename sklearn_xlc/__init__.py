@@ -1,7 +1,7 @@
 """Extreme label classification for scikit-learn: thousands to millions of classes or labels.
 
-Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators
-load when they are first asked for.
+Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators,
+`save` and `load` come when they are first asked for.
 """
 
 import importlib
@@ -11,13 +11,15 @@ from sklearn_xlc._config import config_context, get_config, set_config, show_ver
 
 __version__ = "0.1.0.dev0"
 
-_ESTIMATORS = {
+_LAZY = {
     "AggregatedLabelClassifier": "sklearn_xlc.estimators.aggregated_label",
     "DFTSigmoidClassifier": "sklearn_xlc.estimators.dft_sigmoid",
     "EAGLETransformer": "sklearn_xlc.estimators.eagle",
     "ETFNeuralCollapseClassifier": "sklearn_xlc.estimators.neural_collapse",
     "MIMLClassifier": "sklearn_xlc.estimators.miml",
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
+    "load": "sklearn_xlc.engine.files",
+    "save": "sklearn_xlc.engine.files",
 }
 
 __all__ = [
@@ -30,16 +32,18 @@ __all__ = [
     "__version__",
     "config_context",
     "get_config",
+    "load",
+    "save",
     "set_config",
     "show_versions",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ESTIMATORS:
-        return getattr(importlib.import_module(_ESTIMATORS[name]), name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ESTIMATORS])
+    return sorted([*globals(), *_LAZY])

@@ -24,7 +24,8 @@ from safetensors import SafetensorError, safe_open
 #: Format of the container, and the oldest reader that understands it.
 FORMAT = 1
 _DOCUMENT = "document.json"
-_DTYPES = {
+#: Types of arrays that a file can hold, and what safetensors calls them.
+DTYPES = {
     "bool": "BOOL",
     "uint8": "U8",
     "int8": "I8",
@@ -92,7 +93,7 @@ def write(
     """
     if taken := {_DOCUMENT, "__metadata__"} & set(arrays):
         raise ValueError(f"an array must not have the name {taken.pop()!r}")
-    head = {"format": str(FORMAT), "kind": kind, "versions": json.dumps(_versions())}
+    head = {"format": str(FORMAT), "kind": kind, "versions": json.dumps(versions())}
     content = {_DOCUMENT: np.frombuffer(_encode(document), np.uint8)}
     content |= {name: _storable(name, array) for name, array in arrays.items()}
     head["digest"] = _digest_of(head, content)
@@ -125,9 +126,9 @@ def _check_document(value: Any, where: str) -> None:
 
 def _storable(name: str, array: np.ndarray) -> np.ndarray:
     """Array in C order and little-endian, as safetensors has it."""
-    if not isinstance(array, np.ndarray) or array.dtype.name not in _DTYPES:
+    if not isinstance(array, np.ndarray) or array.dtype.name not in DTYPES:
         kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise TypeError(f"array {name!r} is of type {kind}; a file holds {', '.join(_DTYPES)}")
+        raise TypeError(f"array {name!r} is of type {kind}; a file holds {', '.join(DTYPES)}")
     name.encode()  # raises UnicodeEncodeError for what a header cannot hold
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
@@ -139,7 +140,7 @@ def _write_container(file: BinaryIO, head: dict[str, str], content: dict[str, np
     end = 0
     for name, array in content.items():
         offsets = [end, end := end + array.nbytes]
-        dtype = _DTYPES[array.dtype.name]
+        dtype = DTYPES[array.dtype.name]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": offsets}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -248,10 +249,10 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.nda
     try:
         head, content = _read_container(name, kind)
         document = json.loads(content.pop(_DOCUMENT).tobytes())
-        versions = dict(json.loads(head["versions"]))
+        stored = dict(json.loads(head["versions"]))
     except (ValueError, KeyError, RecursionError) as error:
         raise ValueError(f"cannot read {name}: {error}") from error
-    _warn_of_versions(name, versions)
+    warn_of_versions(name, stored)
     return document, content
 
 
@@ -317,7 +318,8 @@ def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of the packages that matter to a file, where they are loaded."""
     return {
         name: str(sys.modules[module].__version__)
         for name, module in _PACKAGES.items()
@@ -325,8 +327,9 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _warn_of_versions(name: str, stored: dict[str, str]) -> None:
-    loaded = _versions()
+def warn_of_versions(name: str, stored: dict[str, str]) -> None:
+    """Warn if another version of this package or of scikit-learn has written `name`."""
+    loaded = versions()
     for package in ("sklearn_xlc", "scikit-learn"):
         if stored.get(package, here := loaded.get(package)) != here and here is not None:
             warnings.warn(

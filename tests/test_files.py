@@ -206,7 +206,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @pytest.mark.parametrize("package", ["sklearn_xlc", "scikit-learn"])
 def test_other_versions_are_warned_of(path, monkeypatch, package):
-    monkeypatch.setattr(_files, "_versions", lambda: {package: "0.0.1"})
+    monkeypatch.setattr(_files, "versions", lambda: {package: "0.0.1"})
     write(path, {}, {}, kind="model")
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=f"was written with {package} 0.0.1, this is"):

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import MultiHeadClassifier, _files, save
 from sklearn_xlc.datasets import make_extreme_multiclass
-from sklearn_xlc.engine.persistence import is_borrowed, load_module, save_module
+from sklearn_xlc.engine.persistence import _digest_of_rest, is_borrowed, load_module, save_module
 
 N_LABELS = 50
 KINDS = [
@@ -87,8 +87,10 @@ def test_round_trip(kind, way, tmp_path):
 
 
 ELSEWHERE = """
-import sys, joblib, numpy as np
-for clf, X, expected in joblib.load(sys.argv[1]):
+import sys, joblib, numpy as np, sklearn_xlc
+models = joblib.load(sys.argv[1])
+saved = [(sklearn_xlc.load(f"{sys.argv[1]}{i}"), *rest) for i, (_, *rest) in enumerate(models)]
+for clf, X, expected in models + saved:
     labels, scores = clf.predict_topk(X, k=4)
     np.testing.assert_array_equal(clf.decision_function(X), expected[1])
     np.testing.assert_array_equal(labels, expected[2])
@@ -100,6 +102,8 @@ for clf, X, expected in joblib.load(sys.argv[1]):
 def test_round_trip_to_a_new_process(tmp_path):
     models = [(clf, X, answers(clf, X)) for clf, X, _ in map(fitted, KINDS)]
     joblib.dump(models, tmp_path / "models")
+    for i, (clf, _, _) in enumerate(models):
+        save(clf, tmp_path / f"models{i}")
     subprocess.run([sys.executable, "-c", ELSEWHERE, str(tmp_path / "models")], check=True)
 
 
@@ -243,6 +247,96 @@ def test_weights_of_a_file_or_read_only_ones_are_borrowed(tmp_path):
         assert is_borrowed(joblib.load(tmp_path / "saved", mmap_mode=mode))
     saved["weights"]["bias"].flags.writeable = False
     assert is_borrowed(saved)
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+def flipped_in(path, array, bit=3):
+    """Flip a bit of an array within an uncompressed file."""
+    content = bytearray(path.read_bytes())
+    content[content.index(array.tobytes()) + array.nbytes // 2] ^= 1 << bit
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("way", ["joblib", "pickle"])
+@pytest.mark.parametrize("what", ["weight", "classes"])
+def test_a_flipped_bit_is_found(way, what, tmp_path):
+    clf, _, _ = fitted(KINDS[0])
+    path = tmp_path / "clf"
+    joblib.dump(clf, path) if way == "joblib" else path.write_bytes(pickle.dumps(clf))
+    weight = clf.net_.module_.head.weight.detach().numpy()
+    flipped_in(path, weight if what == "weight" else clf.classes_)
+    name = "head.weight" if what == "weight" else "parameters or labels"
+    with pytest.raises(ValueError, match=f"the saved classifier is damaged: .*{name} do not match"):
+        joblib.load(path) if way == "joblib" else pickle.loads(path.read_bytes())
+
+
+def test_mapped_weights_are_not_read_at_load(tmp_path):
+    clf, _, _ = fitted(KINDS[0])
+    joblib.dump(clf, tmp_path / "clf")
+    flipped_in(tmp_path / "clf", clf.net_.module_.head.weight.detach().numpy())
+    joblib.load(tmp_path / "clf", mmap_mode="r")
+
+
+def test_a_copy_needs_no_checksums(monkeypatch):
+    clf, X, _ = fitted(KINDS[0])
+
+    def never(array):
+        raise AssertionError("a checksum was computed")
+
+    monkeypatch.setattr("sklearn_xlc.engine.persistence._checksum", never)
+    assert_same(answers(copy.deepcopy(clf), X), answers(clf, X))
+    copy.copy(clf)
+
+
+@pytest.mark.parametrize("package", ["sklearn_xlc", "numpy"])
+def test_a_file_of_another_version_is_loaded(package, monkeypatch):
+    clf, X, _ = fitted(KINDS[0])
+    other = {**_files.versions(), package: "0.0.1"}
+    monkeypatch.setattr("sklearn_xlc.engine.persistence.versions", lambda: other)
+    # Another version may describe the same state otherwise; weights are still compared.
+    monkeypatch.setattr("sklearn_xlc.engine.persistence._digest_of_rest", lambda state: "")
+    dumped = pickle.dumps(clf)
+    monkeypatch.undo()
+    if package == "numpy":
+        assert_same(answers(pickle.loads(dumped), X), answers(clf, X))
+    else:
+        with pytest.warns(UserWarning, match="classifier was written with sklearn_xlc 0.0.1"):
+            pickle.loads(dumped)
+
+
+def test_a_file_without_checksums_is_loaded():
+    clf, X, _ = fitted(KINDS[0])
+    state = clf.__getstate__()
+    del state["_seal"]
+    loaded = MultiHeadClassifier()
+    loaded.__setstate__(state)
+    assert_same(answers(loaded, X), answers(clf, X))
+
+
+class Recounted(nn.Module):
+    """A module of the user's, whose attributes change when it is copied."""
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer, self.cache = nn.Linear(n_features, 4), lambda: 0
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def __getstate__(self):
+        return {**vars(self), "cache": None}
+
+
+def test_what_the_user_defines_is_compared_by_name_only(tmp_path):
+    X, y = make_extreme_multiclass(50, 20, 5, random_state=0)
+    clf = MultiHeadClassifier(encoder=Recounted, max_epochs=1).fit(X.toarray(), y)
+    clf.note = lambda: 0
+    state = clf.__getstate__()
+    before = _digest_of_rest(state)
+    assert before == _digest_of_rest({**state, "note": lambda: 1})
+    assert before != _digest_of_rest({**state, "t_": 0})
 
 
 def test_a_format_of_the_future_is_refused():

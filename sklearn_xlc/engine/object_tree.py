@@ -1,0 +1,555 @@
+"""An estimator as a document and arrays, and back: what pickle does, without running code.
+
+:func:`describe` walks an object and everything it holds; :func:`rebuild` makes it again. Every
+kind of object has a pair of functions here, and a tag in the table at the end; whatever has none is
+refused. Which classes and functions may be found by name is decided in `engine.names`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from sklearn_xlc._files import DTYPES
+from sklearn_xlc.engine.names import Finder, is_known, name_of
+
+#: Types that JSON gives back as they were.
+_PLAIN = frozenset({type(None), bool, int, float, str})
+#: What every module has, in addition to the attributes of its class.
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+#: What a state as a dict does not hold of subclasses of these.
+_BUILT_IN = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
+_TORCH_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.complex64, torch.complex128),
+    )
+}
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+
+
+def describe(value: Any, name: str = "estimator", strict: bool = True) -> tuple[Any, dict]:
+    """Describe an object as a document of JSON and arrays.
+
+    Parameters
+    ----------
+    value : object
+        Estimator, or anything that one may hold.
+    name : str, default="estimator"
+        What messages and names of arrays call it.
+    strict : bool, default=True
+        Whether to refuse what cannot be rebuilt. False: such an object is described by the name of
+        its class alone, and objects that are held twice are described twice, so that two
+        descriptions are equal if the objects are, whatever they share.
+
+    Returns
+    -------
+    document : object
+        For :func:`rebuild`.
+    arrays : dict of str to ndarray
+        Arrays by name.
+
+    Raises
+    ------
+    TypeError
+        If `strict` and the object holds something that cannot be rebuilt; the message says where.
+    """
+    writer = _Writer(strict)
+    document = {"root": writer.node(value, name), "names": sorted(writer.names)}
+    return document, writer.arrays
+
+
+def rebuild(document: Any, arrays: dict[str, np.ndarray], trusted: Iterable[Any] = ()) -> Any:
+    """Rebuild an object from the result of :func:`describe`.
+
+    Parameters
+    ----------
+    document : object
+        Description.
+    arrays : dict of str to ndarray
+        Arrays of the description; the object keeps them.
+    trusted : iterable of class, function or str, default=()
+        What may be used beyond this package, scikit-learn's estimators and plain torch modules.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ValueError
+        If the description names other classes or functions, or is none.
+    """
+    try:
+        return _Reader(arrays, Finder(document["names"], trusted)).value(document["root"])
+    except (ValueError, Warning):
+        raise
+    except Exception as error:  # a wrong description fails anywhere
+        raise ValueError(f"its description is not valid ({error!r})") from error
+
+
+class PickledOnly:
+    """Base class of attributes that pickle needs and a description does not."""
+
+
+class _Writer:
+    """Describes objects; remembers them, so that each is described once."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+        self.arrays: dict[str, np.ndarray] = {}
+        self.names: set[str] = set()
+        self._nodes: dict[int, dict[str, Any] | None] = {}
+        self._alive: list[Any] = []  # no identity is used again while the walk goes on
+        self._n_shared = 0
+
+    def node(self, value: Any, where: str) -> Any:
+        """Description of an object; `where` it is, for messages."""
+        if type(value) in _PLAIN:
+            return value
+        if id(value) in self._nodes:
+            return self._same(value, where)
+        self._alive.append(value)
+        self._nodes[id(value)] = None
+        tag = _tag_of(type(value))
+        node: dict[str, Any] = {"is": tag}
+        if _KINDS[tag].filled:
+            self._nodes[id(value)] = node  # it may hold itself
+        node |= _KINDS[tag].describe(self, value, where)
+        self._nodes[id(value)] = node
+        if not self.strict:
+            del self._nodes[id(value)]
+        return node
+
+    def nodes(self, values: Iterable[Any], where: str) -> list[Any]:
+        """Descriptions of the items of a list."""
+        values = list(values)
+        if _PLAIN.issuperset(map(type, values)):
+            return values
+        return [self.node(value, f"{where}[{i}]") for i, value in enumerate(values)]
+
+    def _same(self, value: Any, where: str) -> dict[str, Any]:
+        node = self._nodes[id(value)]
+        if not self.strict:
+            return {"is": "same"}
+        if node is None:
+            raise _refusal(where, f"a {type(value).__name__} that holds itself")
+        if "id" not in node:
+            node["id"] = self._n_shared
+            self._n_shared += 1
+        return {"is": "same", "id": node["id"]}
+
+    def array(self, value: np.ndarray, where: str) -> str:
+        """Name under which an array is stored."""
+        name = where
+        while name in self.arrays:
+            name += "'"
+        self.arrays[name] = value
+        return name
+
+    def name(self, value: Any, where: str) -> str:
+        """Name of a class or function, which must be found again by it."""
+        try:
+            name = name_of(value)
+        except ValueError as error:
+            raise _refusal(where, str(error)) from None
+        self.names.add(name)
+        return name
+
+    def refuse(self, value: Any, where: str, remedy: str = "") -> dict[str, Any]:
+        """Raise TypeError; where nothing need be rebuilt, name the class instead."""
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        if not self.strict:
+            return {"is": "unknown", "class": name}
+        reason = f"a {name} cannot be described without pickle"
+        raise _refusal(where, reason + (remedy and f"; {remedy}"))
+
+
+def _refusal(where: str, reason: str) -> TypeError:
+    # As the user knows it: the state of a classifier holds its module without the net.
+    where = where.replace("._saved_module['skeleton']", ".net_.module_")
+    return TypeError(f"cannot save {where}: {reason}")
+
+
+class _Reader:
+    """Rebuilds objects from their descriptions."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], finder: Finder) -> None:
+        self.arrays, self.find = arrays, finder.find
+        self._made: dict[int, Any] = {}
+
+    def value(self, node: Any) -> Any:
+        """Object of a description."""
+        if type(node) in _PLAIN:
+            return node
+        if node["is"] == "same":
+            return self._made[node["id"]]
+        return self.made(node, _KINDS[node["is"]].rebuild(self, node))
+
+    def values(self, nodes: list[Any]) -> list[Any]:
+        """Objects of descriptions."""
+        return [self.value(node) if isinstance(node, dict) else node for node in nodes]
+
+    def made(self, node: dict[str, Any], value: Any) -> Any:
+        """Remember an object that occurs again; if it can hold itself, before it is filled."""
+        if "id" in node:
+            self._made[node["id"]] = value
+        return value
+
+
+# --- containers -------------------------------------------------------------------------------
+
+
+def _describe_dict(writer: _Writer, value: dict, where: str) -> dict[str, Any]:
+    if {str}.issuperset(map(type, value)):
+        if _PLAIN.issuperset(map(type, value.values())):
+            return {"items": dict(value)}
+        return {
+            "items": {key: writer.node(item, f"{where}[{key!r}]") for key, item in value.items()}
+        }
+    keys = writer.nodes(value, f"{where}.keys()")
+    return {
+        "keys": keys,
+        "values": [writer.node(item, f"{where}[{key!r}]") for key, item in value.items()],
+    }
+
+
+def _rebuild_dict(reader: _Reader, node: dict[str, Any]) -> dict:
+    made: dict = reader.made(node, {})
+    if "items" in node:
+        made.update((key, reader.value(item)) for key, item in node["items"].items())
+    else:
+        made.update(zip(reader.values(node["keys"]), reader.values(node["values"]), strict=True))
+    return made
+
+
+def _describe_items(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    return {"items": writer.nodes(value, where)}
+
+
+def _rebuild_list(reader: _Reader, node: dict[str, Any]) -> list:
+    made: list = reader.made(node, [])
+    made.extend(reader.values(node["items"]))
+    return made
+
+
+def _describe_set(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    items = writer.nodes(value, where)
+    return {"items": sorted(items, key=json.dumps)}  # the order of a set differs between processes
+
+
+def _describe_slice(writer: _Writer, value: slice, where: str) -> dict[str, Any]:
+    return {"items": writer.nodes((value.start, value.stop, value.step), where)}
+
+
+# --- numpy and scipy --------------------------------------------------------------------------
+
+
+def _describe_array(writer: _Writer, value: np.ndarray, where: str) -> dict[str, Any]:
+    if type(value) not in (np.ndarray, np.memmap):
+        return writer.refuse(value, where, "convert it by numpy.asarray")
+    if value.dtype.hasobject or value.dtype.names:
+        if value.dtype != object:
+            return writer.refuse(value, where, "an array with fields has no plain form")
+        return {"shape": list(value.shape), "objects": writer.nodes(value.ravel().tolist(), where)}
+    value = value.astype(value.dtype.newbyteorder("="), copy=False)
+    in_columns = value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous
+    node: dict[str, Any] = {"order": "F"} if in_columns else {}
+    value = value.T if in_columns else value
+    if value.dtype.name not in DTYPES:
+        node |= {"dtype": value.dtype.str, "shape": list(value.shape)}
+        value = np.frombuffer(value.tobytes(), np.uint8)
+    return node | {"array": writer.array(value, where)}
+
+
+def _rebuild_array(reader: _Reader, node: dict[str, Any]) -> np.ndarray:
+    if "objects" in node:
+        made = np.empty(len(node["objects"]), dtype=object)
+        made[:] = reader.values(node["objects"])
+        return made.reshape(node["shape"])
+    made = reader.arrays[node["array"]]
+    if "dtype" in node:
+        made = _array_of_bytes(made.tobytes(), node["dtype"], node["shape"])
+    return made.T if node.get("order") == "F" else made
+
+
+def _array_of_bytes(content: bytes, dtype: str, shape: list[int]) -> np.ndarray:
+    checked = np.dtype(dtype)
+    if checked.hasobject:  # bytes would be taken for addresses
+        raise ValueError(f"an array of bytes cannot have the type {dtype}")
+    return np.ndarray(tuple(shape), checked, bytearray(content))
+
+
+def _describe_scalar(writer: _Writer, value: np.generic, where: str) -> dict[str, Any]:
+    array = np.asarray(value)
+    if array.dtype.hasobject or array.dtype.names:
+        return writer.refuse(value, where)
+    return {"dtype": array.dtype.str, "bytes": array.tobytes().hex()}
+
+
+def _rebuild_scalar(reader: _Reader, node: dict[str, Any]) -> Any:
+    return _array_of_bytes(bytes.fromhex(node["bytes"]), node["dtype"], [])[()]
+
+
+def _describe_dtype(writer: _Writer, value: np.dtype, where: str) -> dict[str, Any]:
+    return writer.refuse(value, where) if value.names else {"name": value.str}
+
+
+def _describe_masked(writer: _Writer, value: np.ma.MaskedArray, where: str) -> dict[str, Any]:
+    parts = {"data": value.data, "mask": value.mask, "fill_value": value.fill_value}
+    return {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
+
+
+def _rebuild_masked(reader: _Reader, node: dict[str, Any]) -> np.ma.MaskedArray:
+    parts = {key: reader.value(node[key]) for key in ("data", "mask", "fill_value")}
+    return np.ma.MaskedArray(**parts)
+
+
+def _describe_sparse(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    if value.format not in ("csr", "csc"):
+        return writer.refuse(value, where, "convert it by .tocsr()")
+    parts = {key: getattr(value, key) for key in ("data", "indices", "indptr")}
+    node = {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
+    return node | {"class": type(value).__name__, "shape": list(value.shape)}
+
+
+def _rebuild_sparse(reader: _Reader, node: dict[str, Any]) -> Any:
+    kinds = {kind.__name__: kind for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array)}
+    kind = (kinds | {"csc_matrix": sp.csc_matrix})[node["class"]]
+    parts = tuple(reader.value(node[key]) for key in ("data", "indices", "indptr"))
+    made = kind(parts, shape=tuple(node["shape"]))
+    made.check_format(full_check=True)  # a wrong index would read memory of others
+    return made
+
+
+def _describe_random_state(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    return {"state": writer.node(value.get_state(legacy=False), where)}
+
+
+def _rebuild_random_state(reader: _Reader, node: dict[str, Any]) -> np.random.RandomState:
+    made = np.random.RandomState()
+    made.set_state(reader.value(node["state"]))
+    return made
+
+
+def _describe_generator(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    state = value.bit_generator.state
+    if state["bit_generator"] not in _BIT_GENERATORS:
+        return writer.refuse(value, where)
+    return {"state": writer.node(state, where)}
+
+
+def _rebuild_generator(reader: _Reader, node: dict[str, Any]) -> np.random.Generator:
+    state = reader.value(node["state"])
+    if state["bit_generator"] not in _BIT_GENERATORS:
+        raise ValueError(f"there is no generator {state['bit_generator']}")
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+# --- torch ------------------------------------------------------------------------------------
+
+
+def _describe_tensor(writer: _Writer, value: torch.Tensor, where: str) -> dict[str, Any]:
+    if type(value) not in (torch.Tensor, nn.Parameter) or value.layout != torch.strided:
+        return writer.refuse(value, where)
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in _TORCH_DTYPES:
+        return writer.refuse(value, where)
+    node = {
+        "dtype": dtype,
+        "parameter": isinstance(value, nn.Parameter),
+        "requires_grad": value.requires_grad,
+    }
+    if value.is_meta:  # its values are elsewhere
+        return node | {"shape": list(value.shape)}
+    value = value.detach().cpu().resolve_conj().resolve_neg()
+    if value.dtype == torch.bfloat16:
+        value = value.view(torch.int16)
+    return node | {"values": writer.node(value.numpy(), where)}
+
+
+def _rebuild_tensor(reader: _Reader, node: dict[str, Any]) -> torch.Tensor:
+    dtype = _TORCH_DTYPES[node["dtype"]]
+    if "shape" in node:
+        made = torch.empty(node["shape"], dtype=dtype, device="meta")
+    else:
+        made = torch.from_numpy(reader.value(node["values"]))
+        made = made.view(dtype) if dtype == torch.bfloat16 else made.to(dtype)
+    if node["parameter"]:
+        return nn.Parameter(made, node["requires_grad"])
+    return made.requires_grad_(node["requires_grad"])
+
+
+def _describe_module(writer: _Writer, value: nn.Module, where: str) -> dict[str, Any]:
+    if not (writer.strict or is_known(type(value))):
+        return writer.refuse(value, where)
+    inside = vars(value)
+    hooks = [key for key in _OF_EVERY_MODULE if key.endswith("_hooks") and inside.get(key)]
+    if hooks and writer.strict:
+        raise TypeError(
+            f"cannot save {where}: hooks are code; remove them (they are in {hooks[0]})"
+        )
+    own = {key: item for key, item in inside.items() if key not in _OF_EVERY_MODULE}
+    named = {key: inside[key] for key in ("_parameters", "_buffers", "_modules")}
+    return {
+        "class": writer.name(type(value), where) if writer.strict else name_of(type(value)),
+        "training": value.training,
+        "transient": sorted(inside["_non_persistent_buffers_set"]),
+        "own": _describe_parts(writer, own, where),
+        **{key: _describe_parts(writer, parts, where) for key, parts in named.items()},
+    }
+
+
+def _describe_parts(writer: _Writer, parts: dict[str, Any], where: str) -> dict[str, Any]:
+    return {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
+
+
+def _rebuild_module(reader: _Reader, node: dict[str, Any]) -> nn.Module:
+    kind = reader.find(node["class"])
+    made = reader.made(node, kind.__new__(kind))
+    nn.Module.__init__(made)
+    made.training = bool(node["training"])
+    inside = vars(made)
+    inside["_non_persistent_buffers_set"].update(node["transient"])
+    for key in ("_parameters", "_buffers", "_modules"):
+        inside[key].update((name, reader.value(part)) for name, part in node[key].items())
+    inside.update((name, reader.value(part)) for name, part in node["own"].items())
+    return made
+
+
+# --- classes, functions and objects -----------------------------------------------------------
+
+
+def _describe_name(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    if not writer.strict:
+        return {"name": f"{value.__module__}.{value.__qualname__}"}
+    return {"name": writer.name(value, where)}
+
+
+def _describe_ufunc(writer: _Writer, value: np.ufunc, where: str) -> dict[str, Any]:
+    known = getattr(np, value.__name__, None) is value
+    return {"name": value.__name__} if known else writer.refuse(value, where)
+
+
+def _rebuild_ufunc(reader: _Reader, node: dict[str, Any]) -> np.ufunc:
+    made = vars(np).get(node["name"])
+    if not isinstance(made, np.ufunc):
+        raise ValueError(f"numpy.{node['name']} is no ufunc")
+    return made
+
+
+def _describe_partial(writer: _Writer, value: functools.partial, where: str) -> dict[str, Any]:
+    parts = {"func": value.func, "args": list(value.args), "keywords": dict(value.keywords)}
+    return {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
+
+
+def _rebuild_partial(reader: _Reader, node: dict[str, Any]) -> functools.partial:
+    func, args, keywords = (reader.value(node[key]) for key in ("func", "args", "keywords"))
+    return functools.partial(func, *args, **keywords)
+
+
+def _describe_object(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+    """Any other object: its class, and its state as a dict of attributes."""
+    kind = type(value)
+    if not writer.strict and not is_known(kind):
+        return writer.refuse(value, where)
+    own_way = (
+        kind.__reduce_ex__ is not object.__reduce_ex__
+        or kind.__reduce__ is not object.__reduce__
+        or isinstance(value, _BUILT_IN)
+        or hasattr(kind, "__getnewargs__")
+        or hasattr(kind, "__getnewargs_ex__")
+    )
+    if own_way or not hasattr(value, "__dict__"):
+        return writer.refuse(value, where)
+    state = value.__getstate__()
+    if not isinstance(state, dict | None) or not {str}.issuperset(map(type, state or {})):
+        return writer.refuse(value, where, "its state is no dict of attributes")
+    state = {k: part for k, part in (state or {}).items() if not isinstance(part, PickledOnly)}
+    if not writer.strict:
+        state.pop("_sklearn_version", None)  # that of whoever describes it
+    name = writer.name(kind, where) if writer.strict else name_of(kind)
+    return {"class": name, "state": _describe_parts(writer, state, where)}
+
+
+def _rebuild_object(reader: _Reader, node: dict[str, Any]) -> Any:
+    kind = reader.find(node["class"])
+    made = reader.made(node, kind.__new__(kind))
+    state = {key: reader.value(part) for key, part in node["state"].items()}
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+    else:
+        vars(made).update(state)
+    return made
+
+
+class _Kind(NamedTuple):
+    types: tuple[type, ...]
+    describe: Callable[[_Writer, Any, str], dict[str, Any]]
+    rebuild: Callable[[_Reader, dict[str, Any]], Any]
+    #: Whether subclasses are of this kind too.
+    subclasses: bool = False
+    #: Whether an object can hold itself: it is made first and filled later.
+    filled: bool = False
+
+
+#: Kinds of objects by tag; the first whose types fit describes an object.
+_KINDS: dict[str, _Kind] = {
+    "dict": _Kind((dict,), _describe_dict, _rebuild_dict, filled=True),
+    "list": _Kind((list,), _describe_items, _rebuild_list, filled=True),
+    "tuple": _Kind((tuple, torch.Size), _describe_items, lambda r, n: tuple(r.values(n["items"]))),
+    "set": _Kind((set,), _describe_set, lambda r, n: set(r.values(n["items"]))),
+    "frozenset": _Kind((frozenset,), _describe_set, lambda r, n: frozenset(r.values(n["items"]))),
+    "slice": _Kind((slice,), _describe_slice, lambda r, n: slice(*r.values(n["items"]))),
+    "masked": _Kind((np.ma.MaskedArray,), _describe_masked, _rebuild_masked),
+    "array": _Kind((np.ndarray,), _describe_array, _rebuild_array, subclasses=True),
+    "scalar": _Kind((np.generic,), _describe_scalar, _rebuild_scalar, subclasses=True),
+    "dtype": _Kind((np.dtype,), _describe_dtype, lambda r, n: np.dtype(n["name"]), subclasses=True),
+    "sparse": _Kind((sp.sparray, sp.spmatrix), _describe_sparse, _rebuild_sparse, subclasses=True),
+    "random_state": _Kind((np.random.RandomState,), _describe_random_state, _rebuild_random_state),
+    "generator": _Kind((np.random.Generator,), _describe_generator, _rebuild_generator),
+    "module": _Kind((nn.Module,), _describe_module, _rebuild_module, subclasses=True, filled=True),
+    "tensor": _Kind((torch.Tensor,), _describe_tensor, _rebuild_tensor, subclasses=True),
+    "torch_dtype": _Kind(
+        (torch.dtype,),
+        lambda w, value, where: {"name": str(value).removeprefix("torch.")},
+        lambda r, n: _TORCH_DTYPES[n["name"]],
+    ),
+    "device": _Kind(
+        (torch.device,),
+        lambda w, value, where: {"name": str(value)},
+        lambda r, n: torch.device(n["name"]),
+    ),
+    "path": _Kind(
+        (pathlib.PurePath,),
+        lambda w, value, where: {"name": os.fspath(value)},
+        lambda r, n: pathlib.Path(n["name"]),
+        subclasses=True,
+    ),
+    "partial": _Kind((functools.partial,), _describe_partial, _rebuild_partial),
+    "ufunc": _Kind((np.ufunc,), _describe_ufunc, _rebuild_ufunc),
+    "name": _Kind((type, FunctionType), _describe_name, lambda r, n: r.find(n["name"]), True),
+    "object": _Kind((object,), _describe_object, _rebuild_object, subclasses=True, filled=True),
+}
+
+
+def _tag_of(kind: type) -> str:
+    """Tag of the objects of a class."""
+    for tag, known in _KINDS.items():
+        if kind in known.types or (known.subclasses and issubclass(kind, known.types)):
+            return tag
+    raise AssertionError("every class is a subclass of object")

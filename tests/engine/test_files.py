@@ -1,0 +1,386 @@
+"""Saved without pickle: whatever fits comes back, to the last bit, and nothing else is loaded."""
+
+import functools
+import json
+import os
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.decomposition import TruncatedSVD
+from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+from _factories import EVERY, make_groups, make_learnable, quick
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    EAGLETransformer,
+    MIMLClassifier,
+    MultiHeadClassifier,
+    _files,
+    load,
+    save,
+)
+from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads.losses import FocalLoss
+from sklearn_xlc.metrics import topk_scorer
+
+QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 2, "random_state": 0}
+TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
+KINDS = np.array(["water", "animal", "water"] * 8)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.xlc"
+
+
+@pytest.fixture
+def again(path, monkeypatch):
+    """Save and load, in a process that has no pickle."""
+
+    def never(*args, **kwargs):
+        raise AssertionError("pickle was used")
+
+    def save_and_load(estimator, **params):
+        with monkeypatch.context() as patched:
+            for name in ("Pickler", "Unpickler", "dump", "dumps", "load", "loads"):
+                patched.setattr(pickle, name, never)
+            save(estimator, path)
+            return load(path, **params)
+
+    return save_and_load
+
+
+def answers(estimator, X):
+    methods = ("predict", "decision_function", "predict_proba", "transform")
+    found = [getattr(estimator, name)(X) for name in methods if hasattr(estimator, name)]
+    if hasattr(estimator, "predict_topk"):
+        found.append(estimator.predict_topk(X, k=2))
+    flat = [
+        part for answer in found for part in (answer if isinstance(answer, tuple) else [answer])
+    ]
+    return [part.toarray() if sp.issparse(part) else part for part in flat]
+
+
+def assert_same(first, second):
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+# --- round trips ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, multilabel", EVERY)
+def test_every_classifier_comes_back_to_the_bit_and_goes_on(name, multilabel, again):
+    X, y = make_learnable(multilabel)
+    clf = quick(name, max_epochs=2).fit(X, y)
+    loaded = again(clf)
+    assert_same(answers(loaded, X), answers(clf, X))
+    assert vars(loaded).keys() == vars(clf).keys()
+    assert loaded._code.classes is loaded.classes_
+    assert loaded.loss_curve_ == clf.loss_curve_
+    assert_same(answers(loaded.partial_fit(X, y), X), answers(clf.partial_fit(X, y), X))
+
+
+NETWORK = MultiHeadClassifier(**QUICK)
+TFIDF = TfidfVectorizer(dtype=np.float32)
+SEARCHED = {"multiheadclassifier__learning_rate": [0.1, 0.01]}
+PIPELINE = make_pipeline(TFIDF, NETWORK)
+ESTIMATORS = {
+    "pipeline": PIPELINE,
+    "long-pipeline": make_pipeline(
+        *(
+            TFIDF,
+            TruncatedSVD(2, random_state=0),
+            StandardScaler(),
+            FunctionTransformer(np.tanh),
+            NETWORK,
+        )
+    ),
+    "search": GridSearchCV(PIPELINE, SEARCHED, cv=2, scoring=topk_scorer("recall", k=1)),
+    "one-vs-rest": make_pipeline(TFIDF, OneVsRestClassifier(LogisticRegression())),
+    "text-encoder": MultiHeadClassifier(
+        encoder=functools.partial(TextEncoder, n_buckets=64, hidden_layer_sizes=(8,)), **QUICK
+    ),
+    "random-state": make_pipeline(
+        TFIDF, MultiHeadClassifier(**{**QUICK, "random_state": np.random.RandomState(3)})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_around_a_network_come_back(name, again):
+    estimator = ESTIMATORS[name].fit(TEXTS, KINDS)
+    loaded = again(estimator)
+    assert_same(answers(loaded, TEXTS), answers(estimator, TEXTS))
+    assert loaded.get_params().keys() == estimator.get_params().keys()
+    assert_same(
+        answers(loaded.fit(TEXTS, KINDS), TEXTS), answers(estimator.fit(TEXTS, KINDS), TEXTS)
+    )
+
+
+def test_a_frozen_estimator_comes_back(again):
+    fitted = PIPELINE.fit(TEXTS, KINDS)
+    assert_same(answers(again(FrozenEstimator(fitted)), TEXTS), answers(fitted, TEXTS))
+
+
+def test_an_unfitted_estimator_comes_back(again):
+    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("auto"), "head": FlatHead}
+    for estimator in (MultiHeadClassifier("cascade", beam_width=3, **parts), MIMLClassifier()):
+        loaded = again(estimator)
+        assert repr(loaded) == repr(estimator)
+        assert vars(loaded).keys() == vars(estimator).keys()
+
+
+@pytest.mark.parametrize("labels", [str, object, np.int8, "datetime64[D]"])
+def test_labels_of_any_type_and_names_of_columns_come_back(labels, again):
+    X, y = make_learnable(False)
+    frame = pd.DataFrame(X.toarray()).rename(columns="column {}".format)
+    y = y.astype("datetime64[D]") if labels == "datetime64[D]" else y.astype(str).astype(labels)
+    clf = MultiHeadClassifier(**QUICK).fit(frame, y)
+    loaded = again(clf)
+    assert_same(answers(loaded, frame), answers(clf, frame))
+    assert loaded.classes_.dtype == clf.classes_.dtype
+    np.testing.assert_array_equal(loaded.feature_names_in_, clf.feature_names_in_)
+
+
+@pytest.mark.parametrize("inner", [None, NETWORK])
+def test_labels_of_groups_come_back(inner, again, routing):
+    X, groups, labels = make_groups(0)
+    if inner is None:
+        estimator = EAGLETransformer()
+    else:
+        inner = MultiHeadClassifier(**QUICK).set_fit_request(sample_weight=True)
+        estimator = AggregatedLabelClassifier(inner).set_fit_request(groups=True)
+    estimator.fit(X, labels, groups=groups)
+    assert_same(answers(again(estimator), X), answers(estimator, X))
+
+
+def test_a_module_that_was_given_comes_back(again):
+    X, y = make_learnable(False)
+    encoder = nn.Sequential(nn.Linear(60, 8), nn.ReLU(), nn.BatchNorm1d(8))
+    clf = MultiHeadClassifier(encoder=encoder, **QUICK).fit(X.toarray(), y)
+    loaded = again(clf)
+    assert_same(answers(loaded, X), answers(clf, X))
+    assert torch.equal(loaded.encoder[0].weight, encoder[0].weight)
+
+
+def test_modes_of_the_caller_do_not_matter(path):
+    X, y = make_learnable(False)
+    clf = quick("flat", max_epochs=2).fit(X, y)
+    save(clf, path)
+    with torch.inference_mode(), torch.device("meta"):
+        loaded = load(path)
+    assert_same(answers(loaded, X), answers(clf, X))
+    assert_same(answers(loaded.partial_fit(X, y), X), answers(clf.partial_fit(X, y), X))
+
+
+def test_a_file_holds_parameters_once(path):
+    X = sp.random(50, 5000, 0.01, format="csr", dtype=np.float32, random_state=0)
+    clf = MultiHeadClassifier(**QUICK).partial_fit(X, np.arange(50), classes=np.arange(20_000))
+    save(clf, path)
+    bound = 1.1 * 4 * clf.n_parameters_ + clf.classes_.nbytes + 20_000
+    assert 4 * clf.n_parameters_ < path.stat().st_size < bound
+    assert not any(np.shares_memory(x, load(path).classes_) for x in [clf.classes_])
+
+
+def test_save_replaces_and_leaves_what_is_mapped(path):
+    X, y = make_learnable(False)
+    first, second = (quick("flat", max_epochs=n).fit(X, y) for n in (1, 2))
+    save(first, path)
+    old = np.memmap(path, mode="r")
+    before = old.tobytes()
+    save(second, path)
+    assert old.tobytes() == before
+    assert_same(answers(load(path), X), answers(second, X))
+
+
+# --- trust ------------------------------------------------------------------------------------
+
+
+class OwnEncoder(nn.Module):
+    def __init__(self, n_features=60):
+        super().__init__()
+        self.layer = nn.Linear(n_features, 8)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+class OwnDecision(Threshold):
+    pass
+
+
+class OwnTokenizer:
+    def __init__(self, lower):
+        self.lower = lower
+
+    def __call__(self, text):
+        return (text.lower() if self.lower else text).split()
+
+
+def test_classes_of_the_user_need_trust(path):
+    X, Y = make_learnable(True)
+    clf = MultiHeadClassifier(encoder=OwnEncoder(), decision=OwnDecision(), **QUICK).fit(X, Y)
+    save(clf, path)
+    names = [f"{__name__}.OwnDecision", f"{__name__}.OwnEncoder"]
+    for trusted in ((), [OwnEncoder], ["another.OwnDecision"]):
+        with pytest.raises(ValueError, match=r"cannot read .*model\.xlc: it uses .*OwnDecision"):
+            load(path, trusted=trusted)
+    for trusted in ([OwnEncoder, OwnDecision], names):
+        assert_same(answers(load(path, trusted=trusted), X), answers(clf, X))
+
+
+def test_an_object_of_the_user_needs_trust(again):
+    encoder = functools.partial(TextEncoder, 64, (8,), tokenizer=OwnTokenizer(True))
+    clf = MultiHeadClassifier(encoder=encoder, **QUICK).fit(TEXTS, KINDS)
+    assert_same(answers(again(clf, trusted=[OwnTokenizer]), TEXTS), answers(clf, TEXTS))
+    with pytest.raises(ValueError, match="OwnTokenizer"):
+        again(clf)
+
+
+def test_what_cannot_be_saved_is_refused_with_its_place(path):
+    X, y = make_learnable(False)
+    tree = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(X.toarray(), y)
+    clf = MultiHeadClassifier(encoder=lambda n: nn.Linear(n, 4), **QUICK).fit(X, y)
+    encoder = nn.Sequential(nn.Linear(60, 8), nn.Sequential(OwnEncoder(8)))
+    encoder[1][0].activation = lambda x: x
+    deep = MultiHeadClassifier(encoder=encoder, **QUICK).fit(X, y)
+    deep.encoder = None
+    for estimator, match in (
+        (tree, r"estimator\.steps\[1\]\[1\]\.tree_: a sklearn\.tree\._tree\.Tree cannot be"),
+        (clf, r"estimator\.encoder: the function .*<lambda> cannot be found again .* use `def`"),
+        (deep, r"estimator\.net_\.module_\.encoder\.1\.0\.activation: .* cannot be found again"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            save(estimator, path)
+    for thing in (3, MultiHeadClassifier, [clf]):
+        with pytest.raises(TypeError, match="save takes an estimator"):
+            save(thing, path)
+    assert not path.exists()
+
+
+# --- what is no model, or a damaged one -------------------------------------------------------
+
+
+def test_other_files_are_refused(path):
+    clf = MultiHeadClassifier()
+    joblib.dump(clf, path)
+    with pytest.raises(ValueError, match="no file of sklearn_xlc"):
+        load(path)
+    _files.write(path, {}, {}, kind="checkpoint")
+    with pytest.raises(ValueError, match="it is a checkpoint of sklearn_xlc, not a model"):
+        load(path)
+    with pytest.raises(FileNotFoundError):
+        load(path.with_name("none"))
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        3,
+        {"is": "list", "items": []},
+        {"is": "object", "class": "os.system", "state": {}},
+        {"is": []},
+    ],
+    ids=repr,
+)
+def test_a_description_of_something_else_is_refused(path, root):
+    _files.write(path, {"root": root, "names": []}, {}, kind="model")
+    with pytest.raises(ValueError, match=r"cannot read .*model\.xlc: it"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "joblib.numpy_pickle.load"])
+def test_a_file_runs_nothing(path, name):
+    root = {"is": "partial", "func": {"is": "name", "name": name}, "args": ["x"], "keywords": {}}
+    _files.write(path, {"root": root, "names": [name]}, {}, kind="model")
+    with pytest.raises(ValueError, match=f"it uses {name}, which is not part of"):
+        load(path)
+
+
+def test_a_missing_weight_or_another_shape_is_refused(path):
+    X, y = make_learnable(False)
+    save(quick("flat", max_epochs=1).fit(X, y), path)
+    document, arrays = _files.read(path, kind="model")
+    name = next(name for name in arrays if "bias" in name)
+    _files.write(path, document, {**arrays, name: np.zeros(3, np.float32)}, kind="model")
+    with pytest.raises(ValueError, match=r"has .*bias of shape \(3,\), but its module has"):
+        load(path)
+
+
+def damage(whole, rng):
+    """A copy with one flipped bit, or the beginning."""
+    if rng.random() < 0.25:
+        return whole[: rng.integers(len(whole))]
+    damaged = bytearray(whole)
+    damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+    return damaged
+
+
+def attack(path, write, read, n_trials):
+    """Number of damaged files that load, and of those that then predict otherwise."""
+    rng = np.random.default_rng(0)
+    n_loaded = n_wrong = 0
+    for name, multilabel in (("flat", True), ("cascade", False), ("etf", True)):
+        X, y = make_learnable(multilabel)
+        clf = quick(name, max_epochs=2).fit(X, y)
+        write(clf, path)
+        whole, expected = path.read_bytes(), answers(clf, X)
+        for _ in range(n_trials):
+            path.write_bytes(damage(whole, rng))
+            try:
+                loaded = read(path)
+            except Exception:
+                continue
+            n_loaded += 1
+            found = answers(loaded, X)
+            same = all(np.array_equal(one, other) for one, other in zip(expected, found))
+            n_wrong += not same or repr(loaded) != repr(clf)
+    return n_loaded, n_wrong
+
+
+@pytest.mark.parametrize("n_trials", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_no_damaged_file_loads(path, n_trials):
+    assert attack(path, save, load, n_trials) == (0, 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n_trials", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_no_damaged_joblib_file_predicts_otherwise(path, n_trials):
+    # Some bytes mean nothing: those that align arrays, and marks that pickle never reads.
+    assert attack(path, joblib.dump, joblib.load, n_trials)[1] == 0
+
+
+def test_another_version_of_scikit_learn_is_warned_of(path):
+    save(PIPELINE.fit(TEXTS, KINDS), path)
+    document, arrays = _files.read(path, kind="model")
+    text = json.dumps(document)
+    version = document["root"]["state"]["_sklearn_version"]
+    document = json.loads(text.replace(json.dumps(version), '"0.1"'))
+    _files.write(path, document, arrays, kind="model")
+    with pytest.warns(InconsistentVersionWarning, match=r"from version 0\.1"):
+        load(path)
+
+
+def test_the_mode_of_the_file_is_that_of_open(path):
+    save(BaseEstimator(), path)
+    path.with_name("plain").touch()
+    assert os.stat(path).st_mode == os.stat(path.with_name("plain")).st_mode
