@@ -11,9 +11,9 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,9 +22,8 @@ from torch import nn
 
 from sklearn_xlc._files import DTYPES
 from sklearn_xlc.engine.names import Finder, is_known, name_of
+from sklearn_xlc.engine.tree_walk import PLAIN, Kind, PickledOnly, Reader, Writer
 
-#: Types that JSON gives back as they were.
-_PLAIN = frozenset({type(None), bool, int, float, str})
 #: What every module has, in addition to the attributes of its class.
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 #: What a state as a dict does not hold of subclasses of these.
@@ -66,7 +65,7 @@ def describe(value: Any, name: str = "estimator", strict: bool = True) -> tuple[
     TypeError
         If `strict` and the object holds something that cannot be rebuilt; the message says where.
     """
-    writer = _Writer(strict)
+    writer = Writer(_KINDS, strict)
     document = {"root": writer.node(value, name), "names": sorted(writer.names)}
     return document, writer.arrays
 
@@ -93,128 +92,20 @@ def rebuild(document: Any, arrays: dict[str, np.ndarray], trusted: Iterable[Any]
         If the description names other classes or functions, or is none.
     """
     try:
-        return _Reader(arrays, Finder(document["names"], trusted)).value(document["root"])
+        find = Finder(document["names"], trusted).find
+        return Reader(_KINDS, arrays, find).value(document["root"])
     except (ValueError, Warning):
         raise
     except Exception as error:  # a wrong description fails anywhere
         raise ValueError(f"its description is not valid ({error!r})") from error
 
 
-class PickledOnly:
-    """Base class of attributes that pickle needs and a description does not."""
-
-
-class _Writer:
-    """Describes objects; remembers them, so that each is described once."""
-
-    def __init__(self, strict: bool) -> None:
-        self.strict = strict
-        self.arrays: dict[str, np.ndarray] = {}
-        self.names: set[str] = set()
-        self._nodes: dict[int, dict[str, Any] | None] = {}
-        self._alive: list[Any] = []  # no identity is used again while the walk goes on
-        self._n_shared = 0
-
-    def node(self, value: Any, where: str) -> Any:
-        """Description of an object; `where` it is, for messages."""
-        if type(value) in _PLAIN:
-            return value
-        if id(value) in self._nodes:
-            return self._same(value, where)
-        self._alive.append(value)
-        self._nodes[id(value)] = None
-        tag = _tag_of(type(value))
-        node: dict[str, Any] = {"is": tag}
-        if _KINDS[tag].filled:
-            self._nodes[id(value)] = node  # it may hold itself
-        node |= _KINDS[tag].describe(self, value, where)
-        self._nodes[id(value)] = node
-        if not self.strict:
-            del self._nodes[id(value)]
-        return node
-
-    def nodes(self, values: Iterable[Any], where: str) -> list[Any]:
-        """Descriptions of the items of a list."""
-        values = list(values)
-        if _PLAIN.issuperset(map(type, values)):
-            return values
-        return [self.node(value, f"{where}[{i}]") for i, value in enumerate(values)]
-
-    def _same(self, value: Any, where: str) -> dict[str, Any]:
-        node = self._nodes[id(value)]
-        if not self.strict:
-            return {"is": "same"}
-        if node is None:
-            raise _refusal(where, f"a {type(value).__name__} that holds itself")
-        if "id" not in node:
-            node["id"] = self._n_shared
-            self._n_shared += 1
-        return {"is": "same", "id": node["id"]}
-
-    def array(self, value: np.ndarray, where: str) -> str:
-        """Name under which an array is stored."""
-        name = where
-        while name in self.arrays:
-            name += "'"
-        self.arrays[name] = value
-        return name
-
-    def name(self, value: Any, where: str) -> str:
-        """Name of a class or function, which must be found again by it."""
-        try:
-            name = name_of(value)
-        except ValueError as error:
-            raise _refusal(where, str(error)) from None
-        self.names.add(name)
-        return name
-
-    def refuse(self, value: Any, where: str, remedy: str = "") -> dict[str, Any]:
-        """Raise TypeError; where nothing need be rebuilt, name the class instead."""
-        name = f"{type(value).__module__}.{type(value).__qualname__}"
-        if not self.strict:
-            return {"is": "unknown", "class": name}
-        reason = f"a {name} cannot be described without pickle"
-        raise _refusal(where, reason + (remedy and f"; {remedy}"))
-
-
-def _refusal(where: str, reason: str) -> TypeError:
-    # As the user knows it: the state of a classifier holds its module without the net.
-    where = where.replace("._saved_module['skeleton']", ".net_.module_")
-    return TypeError(f"cannot save {where}: {reason}")
-
-
-class _Reader:
-    """Rebuilds objects from their descriptions."""
-
-    def __init__(self, arrays: dict[str, np.ndarray], finder: Finder) -> None:
-        self.arrays, self.find = arrays, finder.find
-        self._made: dict[int, Any] = {}
-
-    def value(self, node: Any) -> Any:
-        """Object of a description."""
-        if type(node) in _PLAIN:
-            return node
-        if node["is"] == "same":
-            return self._made[node["id"]]
-        return self.made(node, _KINDS[node["is"]].rebuild(self, node))
-
-    def values(self, nodes: list[Any]) -> list[Any]:
-        """Objects of descriptions."""
-        return [self.value(node) if isinstance(node, dict) else node for node in nodes]
-
-    def made(self, node: dict[str, Any], value: Any) -> Any:
-        """Remember an object that occurs again; if it can hold itself, before it is filled."""
-        if "id" in node:
-            self._made[node["id"]] = value
-        return value
-
-
 # --- containers -------------------------------------------------------------------------------
 
 
-def _describe_dict(writer: _Writer, value: dict, where: str) -> dict[str, Any]:
+def _describe_dict(writer: Writer, value: dict, where: str) -> dict[str, Any]:
     if {str}.issuperset(map(type, value)):
-        if _PLAIN.issuperset(map(type, value.values())):
+        if PLAIN.issuperset(map(type, value.values())):
             return {"items": dict(value)}
         return {
             "items": {key: writer.node(item, f"{where}[{key!r}]") for key, item in value.items()}
@@ -226,7 +117,7 @@ def _describe_dict(writer: _Writer, value: dict, where: str) -> dict[str, Any]:
     }
 
 
-def _rebuild_dict(reader: _Reader, node: dict[str, Any]) -> dict:
+def _rebuild_dict(reader: Reader, node: dict[str, Any]) -> dict:
     made: dict = reader.made(node, {})
     if "items" in node:
         made.update((key, reader.value(item)) for key, item in node["items"].items())
@@ -235,29 +126,29 @@ def _rebuild_dict(reader: _Reader, node: dict[str, Any]) -> dict:
     return made
 
 
-def _describe_items(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_items(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     return {"items": writer.nodes(value, where)}
 
 
-def _rebuild_list(reader: _Reader, node: dict[str, Any]) -> list:
+def _rebuild_list(reader: Reader, node: dict[str, Any]) -> list:
     made: list = reader.made(node, [])
     made.extend(reader.values(node["items"]))
     return made
 
 
-def _describe_set(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_set(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     items = writer.nodes(value, where)
     return {"items": sorted(items, key=json.dumps)}  # the order of a set differs between processes
 
 
-def _describe_slice(writer: _Writer, value: slice, where: str) -> dict[str, Any]:
+def _describe_slice(writer: Writer, value: slice, where: str) -> dict[str, Any]:
     return {"items": writer.nodes((value.start, value.stop, value.step), where)}
 
 
 # --- numpy and scipy --------------------------------------------------------------------------
 
 
-def _describe_array(writer: _Writer, value: np.ndarray, where: str) -> dict[str, Any]:
+def _describe_array(writer: Writer, value: np.ndarray, where: str) -> dict[str, Any]:
     if type(value) not in (np.ndarray, np.memmap):
         return writer.refuse(value, where, "convert it by numpy.asarray")
     if value.dtype.hasobject or value.dtype.names:
@@ -274,7 +165,7 @@ def _describe_array(writer: _Writer, value: np.ndarray, where: str) -> dict[str,
     return node | {"array": writer.array(value, where)}
 
 
-def _rebuild_array(reader: _Reader, node: dict[str, Any]) -> np.ndarray:
+def _rebuild_array(reader: Reader, node: dict[str, Any]) -> np.ndarray:
     if "objects" in node:
         made = np.empty(len(node["objects"]), dtype=object)
         made[:] = reader.values(node["objects"])
@@ -292,32 +183,32 @@ def _array_of_bytes(content: bytes, dtype: str, shape: list[int]) -> np.ndarray:
     return np.ndarray(tuple(shape), checked, bytearray(content))
 
 
-def _describe_scalar(writer: _Writer, value: np.generic, where: str) -> dict[str, Any]:
+def _describe_scalar(writer: Writer, value: np.generic, where: str) -> dict[str, Any]:
     array = np.asarray(value)
     if array.dtype.hasobject or array.dtype.names:
         return writer.refuse(value, where)
     return {"dtype": array.dtype.str, "bytes": array.tobytes().hex()}
 
 
-def _rebuild_scalar(reader: _Reader, node: dict[str, Any]) -> Any:
+def _rebuild_scalar(reader: Reader, node: dict[str, Any]) -> Any:
     return _array_of_bytes(bytes.fromhex(node["bytes"]), node["dtype"], [])[()]
 
 
-def _describe_dtype(writer: _Writer, value: np.dtype, where: str) -> dict[str, Any]:
+def _describe_dtype(writer: Writer, value: np.dtype, where: str) -> dict[str, Any]:
     return writer.refuse(value, where) if value.names else {"name": value.str}
 
 
-def _describe_masked(writer: _Writer, value: np.ma.MaskedArray, where: str) -> dict[str, Any]:
+def _describe_masked(writer: Writer, value: np.ma.MaskedArray, where: str) -> dict[str, Any]:
     parts = {"data": value.data, "mask": value.mask, "fill_value": value.fill_value}
     return {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
 
 
-def _rebuild_masked(reader: _Reader, node: dict[str, Any]) -> np.ma.MaskedArray:
+def _rebuild_masked(reader: Reader, node: dict[str, Any]) -> np.ma.MaskedArray:
     parts = {key: reader.value(node[key]) for key in ("data", "mask", "fill_value")}
     return np.ma.MaskedArray(**parts)
 
 
-def _describe_sparse(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_sparse(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     if value.format not in ("csr", "csc"):
         return writer.refuse(value, where, "convert it by .tocsr()")
     parts = {key: getattr(value, key) for key in ("data", "indices", "indptr")}
@@ -325,7 +216,7 @@ def _describe_sparse(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
     return node | {"class": type(value).__name__, "shape": list(value.shape)}
 
 
-def _rebuild_sparse(reader: _Reader, node: dict[str, Any]) -> Any:
+def _rebuild_sparse(reader: Reader, node: dict[str, Any]) -> Any:
     kinds = {kind.__name__: kind for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array)}
     kind = (kinds | {"csc_matrix": sp.csc_matrix})[node["class"]]
     parts = tuple(reader.value(node[key]) for key in ("data", "indices", "indptr"))
@@ -334,24 +225,24 @@ def _rebuild_sparse(reader: _Reader, node: dict[str, Any]) -> Any:
     return made
 
 
-def _describe_random_state(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_random_state(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     return {"state": writer.node(value.get_state(legacy=False), where)}
 
 
-def _rebuild_random_state(reader: _Reader, node: dict[str, Any]) -> np.random.RandomState:
+def _rebuild_random_state(reader: Reader, node: dict[str, Any]) -> np.random.RandomState:
     made = np.random.RandomState()
     made.set_state(reader.value(node["state"]))
     return made
 
 
-def _describe_generator(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_generator(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     state = value.bit_generator.state
     if state["bit_generator"] not in _BIT_GENERATORS:
         return writer.refuse(value, where)
     return {"state": writer.node(state, where)}
 
 
-def _rebuild_generator(reader: _Reader, node: dict[str, Any]) -> np.random.Generator:
+def _rebuild_generator(reader: Reader, node: dict[str, Any]) -> np.random.Generator:
     state = reader.value(node["state"])
     if state["bit_generator"] not in _BIT_GENERATORS:
         raise ValueError(f"there is no generator {state['bit_generator']}")
@@ -363,7 +254,7 @@ def _rebuild_generator(reader: _Reader, node: dict[str, Any]) -> np.random.Gener
 # --- torch ------------------------------------------------------------------------------------
 
 
-def _describe_tensor(writer: _Writer, value: torch.Tensor, where: str) -> dict[str, Any]:
+def _describe_tensor(writer: Writer, value: torch.Tensor, where: str) -> dict[str, Any]:
     if type(value) not in (torch.Tensor, nn.Parameter) or value.layout != torch.strided:
         return writer.refuse(value, where)
     dtype = str(value.dtype).removeprefix("torch.")
@@ -382,7 +273,7 @@ def _describe_tensor(writer: _Writer, value: torch.Tensor, where: str) -> dict[s
     return node | {"values": writer.node(value.numpy(), where)}
 
 
-def _rebuild_tensor(reader: _Reader, node: dict[str, Any]) -> torch.Tensor:
+def _rebuild_tensor(reader: Reader, node: dict[str, Any]) -> torch.Tensor:
     dtype = _TORCH_DTYPES[node["dtype"]]
     if "shape" in node:
         made = torch.empty(node["shape"], dtype=dtype, device="meta")
@@ -394,7 +285,7 @@ def _rebuild_tensor(reader: _Reader, node: dict[str, Any]) -> torch.Tensor:
     return made.requires_grad_(node["requires_grad"])
 
 
-def _describe_module(writer: _Writer, value: nn.Module, where: str) -> dict[str, Any]:
+def _describe_module(writer: Writer, value: nn.Module, where: str) -> dict[str, Any]:
     if not (writer.strict or is_known(type(value))):
         return writer.refuse(value, where)
     inside = vars(value)
@@ -414,11 +305,11 @@ def _describe_module(writer: _Writer, value: nn.Module, where: str) -> dict[str,
     }
 
 
-def _describe_parts(writer: _Writer, parts: dict[str, Any], where: str) -> dict[str, Any]:
+def _describe_parts(writer: Writer, parts: dict[str, Any], where: str) -> dict[str, Any]:
     return {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
 
 
-def _rebuild_module(reader: _Reader, node: dict[str, Any]) -> nn.Module:
+def _rebuild_module(reader: Reader, node: dict[str, Any]) -> nn.Module:
     kind = reader.find(node["class"])
     made = reader.made(node, kind.__new__(kind))
     nn.Module.__init__(made)
@@ -434,35 +325,35 @@ def _rebuild_module(reader: _Reader, node: dict[str, Any]) -> nn.Module:
 # --- classes, functions and objects -----------------------------------------------------------
 
 
-def _describe_name(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_name(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     if not writer.strict:
         return {"name": f"{value.__module__}.{value.__qualname__}"}
     return {"name": writer.name(value, where)}
 
 
-def _describe_ufunc(writer: _Writer, value: np.ufunc, where: str) -> dict[str, Any]:
+def _describe_ufunc(writer: Writer, value: np.ufunc, where: str) -> dict[str, Any]:
     known = getattr(np, value.__name__, None) is value
     return {"name": value.__name__} if known else writer.refuse(value, where)
 
 
-def _rebuild_ufunc(reader: _Reader, node: dict[str, Any]) -> np.ufunc:
+def _rebuild_ufunc(reader: Reader, node: dict[str, Any]) -> np.ufunc:
     made = vars(np).get(node["name"])
     if not isinstance(made, np.ufunc):
         raise ValueError(f"numpy.{node['name']} is no ufunc")
     return made
 
 
-def _describe_partial(writer: _Writer, value: functools.partial, where: str) -> dict[str, Any]:
+def _describe_partial(writer: Writer, value: functools.partial, where: str) -> dict[str, Any]:
     parts = {"func": value.func, "args": list(value.args), "keywords": dict(value.keywords)}
     return {key: writer.node(part, f"{where}.{key}") for key, part in parts.items()}
 
 
-def _rebuild_partial(reader: _Reader, node: dict[str, Any]) -> functools.partial:
+def _rebuild_partial(reader: Reader, node: dict[str, Any]) -> functools.partial:
     func, args, keywords = (reader.value(node[key]) for key in ("func", "args", "keywords"))
     return functools.partial(func, *args, **keywords)
 
 
-def _describe_object(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
+def _describe_object(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     """Any other object: its class, and its state as a dict of attributes."""
     kind = type(value)
     if not writer.strict and not is_known(kind):
@@ -486,7 +377,7 @@ def _describe_object(writer: _Writer, value: Any, where: str) -> dict[str, Any]:
     return {"class": name, "state": _describe_parts(writer, state, where)}
 
 
-def _rebuild_object(reader: _Reader, node: dict[str, Any]) -> Any:
+def _rebuild_object(reader: Reader, node: dict[str, Any]) -> Any:
     kind = reader.find(node["class"])
     made = reader.made(node, kind.__new__(kind))
     state = {key: reader.value(part) for key, part in node["state"].items()}
@@ -497,59 +388,41 @@ def _rebuild_object(reader: _Reader, node: dict[str, Any]) -> Any:
     return made
 
 
-class _Kind(NamedTuple):
-    types: tuple[type, ...]
-    describe: Callable[[_Writer, Any, str], dict[str, Any]]
-    rebuild: Callable[[_Reader, dict[str, Any]], Any]
-    #: Whether subclasses are of this kind too.
-    subclasses: bool = False
-    #: Whether an object can hold itself: it is made first and filled later.
-    filled: bool = False
-
-
 #: Kinds of objects by tag; the first whose types fit describes an object.
-_KINDS: dict[str, _Kind] = {
-    "dict": _Kind((dict,), _describe_dict, _rebuild_dict, filled=True),
-    "list": _Kind((list,), _describe_items, _rebuild_list, filled=True),
-    "tuple": _Kind((tuple, torch.Size), _describe_items, lambda r, n: tuple(r.values(n["items"]))),
-    "set": _Kind((set,), _describe_set, lambda r, n: set(r.values(n["items"]))),
-    "frozenset": _Kind((frozenset,), _describe_set, lambda r, n: frozenset(r.values(n["items"]))),
-    "slice": _Kind((slice,), _describe_slice, lambda r, n: slice(*r.values(n["items"]))),
-    "masked": _Kind((np.ma.MaskedArray,), _describe_masked, _rebuild_masked),
-    "array": _Kind((np.ndarray,), _describe_array, _rebuild_array, subclasses=True),
-    "scalar": _Kind((np.generic,), _describe_scalar, _rebuild_scalar, subclasses=True),
-    "dtype": _Kind((np.dtype,), _describe_dtype, lambda r, n: np.dtype(n["name"]), subclasses=True),
-    "sparse": _Kind((sp.sparray, sp.spmatrix), _describe_sparse, _rebuild_sparse, subclasses=True),
-    "random_state": _Kind((np.random.RandomState,), _describe_random_state, _rebuild_random_state),
-    "generator": _Kind((np.random.Generator,), _describe_generator, _rebuild_generator),
-    "module": _Kind((nn.Module,), _describe_module, _rebuild_module, subclasses=True, filled=True),
-    "tensor": _Kind((torch.Tensor,), _describe_tensor, _rebuild_tensor, subclasses=True),
-    "torch_dtype": _Kind(
+_KINDS: dict[str, Kind] = {
+    "dict": Kind((dict,), _describe_dict, _rebuild_dict, filled=True),
+    "list": Kind((list,), _describe_items, _rebuild_list, filled=True),
+    "tuple": Kind((tuple, torch.Size), _describe_items, lambda r, n: tuple(r.values(n["items"]))),
+    "set": Kind((set,), _describe_set, lambda r, n: set(r.values(n["items"]))),
+    "frozenset": Kind((frozenset,), _describe_set, lambda r, n: frozenset(r.values(n["items"]))),
+    "slice": Kind((slice,), _describe_slice, lambda r, n: slice(*r.values(n["items"]))),
+    "masked": Kind((np.ma.MaskedArray,), _describe_masked, _rebuild_masked),
+    "array": Kind((np.ndarray,), _describe_array, _rebuild_array, subclasses=True),
+    "scalar": Kind((np.generic,), _describe_scalar, _rebuild_scalar, subclasses=True),
+    "dtype": Kind((np.dtype,), _describe_dtype, lambda r, n: np.dtype(n["name"]), subclasses=True),
+    "sparse": Kind((sp.sparray, sp.spmatrix), _describe_sparse, _rebuild_sparse, subclasses=True),
+    "random_state": Kind((np.random.RandomState,), _describe_random_state, _rebuild_random_state),
+    "generator": Kind((np.random.Generator,), _describe_generator, _rebuild_generator),
+    "module": Kind((nn.Module,), _describe_module, _rebuild_module, subclasses=True, filled=True),
+    "tensor": Kind((torch.Tensor,), _describe_tensor, _rebuild_tensor, subclasses=True),
+    "torch_dtype": Kind(
         (torch.dtype,),
         lambda w, value, where: {"name": str(value).removeprefix("torch.")},
         lambda r, n: _TORCH_DTYPES[n["name"]],
     ),
-    "device": _Kind(
+    "device": Kind(
         (torch.device,),
         lambda w, value, where: {"name": str(value)},
         lambda r, n: torch.device(n["name"]),
     ),
-    "path": _Kind(
+    "path": Kind(
         (pathlib.PurePath,),
         lambda w, value, where: {"name": os.fspath(value)},
         lambda r, n: pathlib.Path(n["name"]),
         subclasses=True,
     ),
-    "partial": _Kind((functools.partial,), _describe_partial, _rebuild_partial),
-    "ufunc": _Kind((np.ufunc,), _describe_ufunc, _rebuild_ufunc),
-    "name": _Kind((type, FunctionType), _describe_name, lambda r, n: r.find(n["name"]), True),
-    "object": _Kind((object,), _describe_object, _rebuild_object, subclasses=True, filled=True),
+    "partial": Kind((functools.partial,), _describe_partial, _rebuild_partial),
+    "ufunc": Kind((np.ufunc,), _describe_ufunc, _rebuild_ufunc),
+    "name": Kind((type, FunctionType), _describe_name, lambda r, n: r.find(n["name"]), True),
+    "object": Kind((object,), _describe_object, _rebuild_object, subclasses=True, filled=True),
 }
-
-
-def _tag_of(kind: type) -> str:
-    """Tag of the objects of a class."""
-    for tag, known in _KINDS.items():
-        if kind in known.types or (known.subclasses and issubclass(kind, known.types)):
-            return tag
-    raise AssertionError("every class is a subclass of object")

@@ -1,0 +1,148 @@
+"""The walk over an object and all that it holds, and the walk back.
+
+What a kind of object is made of is not known here, but in `engine.object_tree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklearn_xlc.engine.names import name_of
+
+#: Types that JSON gives back as they were.
+PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+class Kind(NamedTuple):
+    types: tuple[type, ...]
+    describe: Callable[[Writer, Any, str], dict[str, Any]]
+    rebuild: Callable[[Reader, dict[str, Any]], Any]
+    #: Whether subclasses are of this kind too.
+    subclasses: bool = False
+    #: Whether an object can hold itself: it is made first and filled later.
+    filled: bool = False
+
+
+class PickledOnly:
+    """Base class of attributes that pickle needs and a description does not."""
+
+
+class Writer:
+    """Describes objects; remembers them, so that each is described once."""
+
+    def __init__(self, kinds: dict[str, Kind], strict: bool) -> None:
+        self.kinds, self.strict = kinds, strict
+        self.arrays: dict[str, np.ndarray] = {}
+        self.names: set[str] = set()
+        self._nodes: dict[int, dict[str, Any] | None] = {}
+        self._alive: list[Any] = []  # no identity is used again while the walk goes on
+        self._n_shared = 0
+
+    def node(self, value: Any, where: str) -> Any:
+        """Description of an object; `where` it is, for messages."""
+        if type(value) in PLAIN:
+            return value
+        if id(value) in self._nodes:
+            return self._same(value, where)
+        self._alive.append(value)
+        self._nodes[id(value)] = None
+        tag = self._tag_of(type(value))
+        node: dict[str, Any] = {"is": tag}
+        if self.kinds[tag].filled:
+            self._nodes[id(value)] = node  # it may hold itself
+        node |= self.kinds[tag].describe(self, value, where)
+        self._nodes[id(value)] = node
+        if not self.strict:
+            del self._nodes[id(value)]
+        return node
+
+    def nodes(self, values: Iterable[Any], where: str) -> list[Any]:
+        """Descriptions of the items of a list."""
+        values = list(values)
+        if PLAIN.issuperset(map(type, values)):
+            return values
+        return [self.node(value, f"{where}[{i}]") for i, value in enumerate(values)]
+
+    def _tag_of(self, kind: type) -> str:
+        """Tag of the first kind that objects of a class are of."""
+        for tag, known in self.kinds.items():
+            if kind in known.types or (known.subclasses and issubclass(kind, known.types)):
+                return tag
+        raise AssertionError("every class is a subclass of object")
+
+    def _same(self, value: Any, where: str) -> dict[str, Any]:
+        node = self._nodes[id(value)]
+        if not self.strict:
+            return {"is": "same"}
+        if node is None:
+            raise refusal(where, f"a {type(value).__name__} that holds itself")
+        if "id" not in node:
+            node["id"] = self._n_shared
+            self._n_shared += 1
+        return {"is": "same", "id": node["id"]}
+
+    def array(self, value: np.ndarray, where: str) -> str:
+        """Name under which an array is stored."""
+        name = where
+        while name in self.arrays:
+            name += "'"
+        self.arrays[name] = value
+        return name
+
+    def name(self, value: Any, where: str) -> str:
+        """Name of a class or function, which must be found again by it."""
+        try:
+            name = name_of(value)
+        except ValueError as error:
+            raise refusal(where, str(error)) from None
+        self.names.add(name)
+        return name
+
+    def refuse(self, value: Any, where: str, remedy: str = "") -> dict[str, Any]:
+        """Raise TypeError; where nothing need be rebuilt, name the class instead."""
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        if not self.strict:
+            return {"is": "unknown", "class": name}
+        reason = f"a {name} cannot be described without pickle"
+        raise refusal(where, reason + (remedy and f"; {remedy}"))
+
+
+def refusal(where: str, reason: str) -> TypeError:
+    """Error for what cannot be described."""
+    # As the user knows it: the state of a classifier holds its module without the net.
+    where = where.replace("._saved_module['skeleton']", ".net_.module_")
+    return TypeError(f"cannot save {where}: {reason}")
+
+
+class Reader:
+    """Rebuilds objects from their descriptions."""
+
+    def __init__(
+        self,
+        kinds: dict[str, Kind],
+        arrays: dict[str, np.ndarray],
+        find: Callable[[str], Any],
+    ) -> None:
+        self.kinds, self.arrays, self.find = kinds, arrays, find
+        self._made: dict[int, Any] = {}
+
+    def value(self, node: Any) -> Any:
+        """Object of a description."""
+        if type(node) in PLAIN:
+            return node
+        if node["is"] == "same":
+            return self._made[node["id"]]
+        return self.made(node, self.kinds[node["is"]].rebuild(self, node))
+
+    def values(self, nodes: list[Any]) -> list[Any]:
+        """Objects of descriptions."""
+        return [self.value(node) if isinstance(node, dict) else node for node in nodes]
+
+    def made(self, node: dict[str, Any], value: Any) -> Any:
+        """Remember an object that occurs again; if it can hold itself, before it is filled."""
+        if "id" in node:
+            self._made[node["id"]] = value
+        return value
