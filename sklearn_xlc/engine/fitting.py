@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from numbers import Integral, Real
@@ -125,6 +126,7 @@ class BaseXLCClassifier(
         "random_state": RANDOM_STATE,
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
+        "checkpoint": [None, str, os.PathLike],
     }
 
     # --- hooks of subclasses ----------------------------------------------------------------
@@ -169,6 +171,8 @@ class BaseXLCClassifier(
         ------
         ValueError
             If a parameter, X, y or `sample_weight` is not valid. An earlier fit is then kept.
+        OSError
+            If a checkpoint cannot be written. Earlier ones are then kept, too.
         MemoryError
             If weights, gradients and optimiser would not fit into the memory that is left.
         """
@@ -177,7 +181,7 @@ class BaseXLCClassifier(
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
             self._check_decision(data.code, data.rows.Y)
-            rng = check_random_state(self.random_state)
+            rng, checkpoints = self._begin(data, going_on)
             train, validation = self._split(data, rng)
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
@@ -189,6 +193,7 @@ class BaseXLCClassifier(
             if validation is not None:
                 validation = self._for_training(validation, module)
             net = self._make_net(module, len(train), validation, rng, generators)
+            net.checkpoints = checkpoints
             net.fit(train)
             self._finish(net)
             self._fit_decision(train, validation, first=True)

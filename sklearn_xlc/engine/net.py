@@ -6,19 +6,28 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy
+import sklearn
 import torch
+from sklearn.utils import check_random_state
 from skorch.callbacks import EarlyStopping, ProgressBar
 from torch import nn
 
+import sklearn_xlc
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, with_device
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
-from sklearn_xlc.engine.validation import model_dtype
+from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
+from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints, module_state
 from sklearn_xlc.training.devices import resolve_device
+from sklearn_xlc.training.encoding import identity
 
 #: Up to this many samples all data is one batch, and training needs no dropout.
 SMALL_DATA = 1000
+#: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
+#: in do not depend on them. (Of the random state its numbers count, of warm_start the weights.)
+_OF_NO_EFFECT = {"checkpoint", "device", "memory_limit", "random_state", "verbose", "warm_start"}
 
 
 class TrainingMixin:
@@ -39,6 +48,10 @@ class TrainingMixin:
     device: Any
     warm_start: bool
     verbose: Any
+    get_params: Any
+    random_state: Any
+    #: Folder of checkpoints, for subclasses without this parameter.
+    checkpoint: Any = None
     net_: XLCNet
     loss_curve_: list[float]
     n_iter_: int
@@ -69,6 +82,36 @@ class TrainingMixin:
         if n_samples <= SMALL_DATA:
             return 200
         return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))
+
+    def _begin(
+        self, data: TrainingData, going_on: bool
+    ) -> tuple[np.random.RandomState, Checkpoints | None]:
+        """Random state of a fit, and its checkpoints.
+
+        A fit that was killed must find its own checkpoints when it is started again, and no fit
+        those of another: a digest of all that determines the result is part of their name.
+        """
+        rng = check_random_state(self.random_state)
+        if self.checkpoint is None:
+            return rng, None
+        is_seeded = rng is not check_random_state(None)
+        rows, code = data.rows, data.code
+        params = self.get_params(deep=False).items()
+        name = identity(
+            [
+                FORMAT,
+                [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
+                type(self),
+                {name: value for name, value in params if name not in _OF_NO_EFFECT},
+                [rows.X, rows.Y, rows.sample_weight, rows.bags, code.classes, code.multilabel],
+                rng.get_state() if is_seeded else None,
+                module_state(self.net_.module_) if going_on else None,
+            ]
+        )
+        checkpoints = Checkpoints(self.checkpoint, f"{type(self).__name__}-{name[:32]}")
+        if not is_seeded:  # the first weights and the order must be those of the killed fit
+            rng = np.random.RandomState(checkpoints.seed_or(rng.randint(2**31 - 1)))
+        return rng, checkpoints
 
     def _check_memory(
         self, encoder: nn.Module | None, head: Any, rows: Rows, n_labels: int
@@ -153,5 +196,5 @@ class TrainingMixin:
         self.t_ += sum(row["train_batch_count"] for row in net.history)
         if not (keep_optimizer or self.warm_start):
             net.optimizer_.state.clear()
-        net.validation, net.generators = None, ()
+        net.validation, net.checkpoints, net.generators = None, None, ()
         self.net_ = net

@@ -137,6 +137,15 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         network.
     verbose : int, default=0
         1 shows a progress bar.
+    checkpoint : str or path-like, default=None
+        Folder of checkpoints: :meth:`fit` writes the state of the training there after epochs, and
+        the same `fit`, started again after a kill, goes on from it and ends in the same bytes.
+        "Same" are class, parameters, data and versions of the packages; `device`, `memory_limit`,
+        `verbose` and `warm_start` may differ. With ``random_state=None`` the seed is that of the
+        killed fit. Fits may share a folder. The last two files of a fit are kept, and the last one
+        of a finished fit, which then ends at once: delete the folder when you are done. Writing
+        takes at most about 5% of the time of training: where a file takes long, epochs are left
+        out. None: no checkpoints.
 
     Attributes
     ----------
@@ -235,6 +244,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         random_state: Any = None,
         warm_start: bool = False,
         verbose: Any = 0,
+        checkpoint: Any = None,
     ) -> None:
         self.output = output
         self.feature_dim = feature_dim
@@ -261,6 +271,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         ETFHead.resolve_loss(self._criterion(), code.multilabel, type(self).__name__)

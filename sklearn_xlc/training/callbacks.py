@@ -60,8 +60,8 @@ class CosineSchedule(Callback):
         self.n_steps, self.warmup = n_steps, warmup
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Start at step 0, or after the steps of a loaded checkpoint."""
-        self.step_ = sum(row["train_batch_count"] for row in net.history)
+        """Start at step 0."""
+        self.step_ = 0
 
     def on_batch_begin(
         self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any

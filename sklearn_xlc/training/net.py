@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
 from sklearn_xlc.heads import Head
+from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -48,7 +49,7 @@ class XLCNet(NeuralNet):
     """Net of skorch that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
 
     A classifier builds a net in `fit` and keeps it as ``net_``. skorch provides the training loop,
-    callbacks, history and checkpoints; this class provides batches, optimiser and training step.
+    callbacks and history; this class provides batches, optimiser, training step and checkpoints.
 
     Parameters
     ----------
@@ -69,6 +70,8 @@ class XLCNet(NeuralNet):
     optimizer_rule : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Update rule of each kind of parameter, see
         :data:`~sklearn_xlc.training.optimizer.RULES`.
+    checkpoints : Checkpoints, default=None
+        Checkpoints from which training goes on, and which it writes. None: none.
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
         `device`, `callbacks` and ``optimizer__weight_decay``.
@@ -109,10 +112,12 @@ class XLCNet(NeuralNet):
         validation: Rows | None = None,
         precision: str = "float32",
         optimizer_rule: str = "adam",
+        checkpoints: Checkpoints | None = None,
         **kwargs: Any,
     ) -> None:
         self.rng, self.generators, self.validation = rng, generators, validation
         self.precision, self.optimizer_rule = precision, optimizer_rule
+        self.checkpoints = checkpoints
         super().__init__(
             module, criterion=nn.Identity, train_split=None, iterator_train=None, **kwargs
         )
@@ -143,6 +148,7 @@ class XLCNet(NeuralNet):
         except KeyboardInterrupt:
             if not self._stopped_early():
                 raise
+        self._save_checkpoint(finished=True)
         self.notify("on_train_end", X=X, y=y)
         return self
 
@@ -152,16 +158,24 @@ class XLCNet(NeuralNet):
         return any(rule.misses_ == rule.patience for rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
-        """Run the remaining epochs: all of them, or those after a loaded checkpoint."""
-        done = len(self.history)
-        if done:
-            # Remaining epochs must not repeat the orders and dropout masks of finished ones.
-            self.rng = np.random.default_rng(self.rng.integers(2**31, size=done + 1)[-1])
-            for generator in self.generators:
-                generator.manual_seed(int(self.rng.integers(2**31)))
-        remaining = max(0, self.max_epochs - done)
-        with drawing_from(self.generators):
-            return super().fit_loop(X, y, epochs=remaining, **kwargs)
+        """Run all epochs, or those after the newest checkpoint."""
+        if self.history:
+            raise ValueError(
+                "training begins with a history, which a callback has loaded: LoadInitState of "
+                "skorch does not restore the order of the samples and dropout; use checkpoint="
+            )
+        finished = self.checkpoints is not None and self.checkpoints.resume(self)
+        while not finished and len(self.history) < self.max_epochs:
+            with drawing_from(self.generators):
+                super().fit_loop(X, y, epochs=1, **kwargs)
+            if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
+                self._save_checkpoint()
+        return self
+
+    def _save_checkpoint(self, finished: bool = False) -> None:
+        if self.checkpoints is not None:
+            self.check_loss()
+            self.checkpoints.save(self, finished)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
         """Call the callbacks; those that may draw do so from the net's generators."""

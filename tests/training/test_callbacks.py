@@ -74,11 +74,10 @@ def test_rates_are_put_back():
     assert net.rates == [1.0, 50.0]
 
 
-def test_a_resumed_schedule_goes_on():
-    whole = rates_of(CosineSchedule(10), FakeNet(), 10)
-    net = FakeNet()
-    net.history = [{"train_batch_count": 2}, {"train_batch_count": 2}]
-    np.testing.assert_array_equal(rates_of(CosineSchedule(10), net, 6), whole[4:])
+def test_a_schedule_begins_anew_in_every_training():
+    schedule, net = CosineSchedule(10), FakeNet()
+    first = rates_of(schedule, net, 10)
+    np.testing.assert_array_equal(rates_of(schedule, net, 10), first)
 
 
 # --- averages ---------------------------------------------------------------------------------

@@ -1,45 +1,633 @@
-"""A training that was killed goes on from its checkpoint."""
+"""Checkpoints: a fit that was killed goes on, and ends in the same bytes."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from skorch.callbacks import Callback, Checkpoint, LoadInitState
+import scipy.sparse as sp
+import torch
+from sklearn.model_selection import GridSearchCV
+from skorch.callbacks import Callback, LoadInitState, LRScheduler, TrainEndCheckpoint
+from skorch.callbacks import Checkpoint as SkorchCheckpoint
+from torch import nn
 
-from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.datasets import make_extreme_multiclass
+from _factories import EVERY, make_learnable, quick
+from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
+from sklearn_xlc._files import read
+from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.training.encoding import identity
 
 
-class Kill(Callback):
-    """Die at the end of an epoch."""
+class Killed(BaseException):
+    """No `except Exception` stops it, as with SIGKILL."""
 
-    def __init__(self, epoch):
-        self.epoch = epoch
+
+class Die(Callback):
+    """Die at a moment: the n-th call of a method. All instances are one, as parameters go."""
+
+    moment = None
+
+    def on_train_begin(self, net, **kwargs):
+        self.count("on_train_begin")
+
+    def on_epoch_begin(self, net, **kwargs):
+        self.count("on_epoch_begin")
+
+    def on_batch_begin(self, net, training=False, **kwargs):
+        self.count("on_batch_begin" if training else "on_validation_begin")
+
+    def on_grad_computed(self, net, **kwargs):
+        self.count("on_grad_computed")
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        self.count("on_batch_end" if training else "on_validation_end")
 
     def on_epoch_end(self, net, **kwargs):
-        if len(net.history) == self.epoch:
-            raise RuntimeError("killed")
+        self.count("on_epoch_end")
+
+    def on_train_end(self, net, **kwargs):
+        self.count("on_train_end")
+
+    @classmethod
+    def count(cls, method):
+        if cls.moment is not None and cls.moment[0] == method:
+            cls.moment = (method, cls.moment[1] - 1)
+            if cls.moment[1] == 0:
+                raise Killed
 
 
-@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
-def test_resumed_training_ends_like_one_that_was_never_killed(algorithm, tmp_path):
-    X, y = make_extreme_multiclass(1500, 200, 40, random_state=0)
-    checkpoint = Checkpoint(monitor=None, dirname=tmp_path)
+@pytest.fixture(autouse=True)
+def every_epoch(monkeypatch):
+    """A checkpoint after every epoch, however long it takes to write; nobody dies."""
+    monkeypatch.setattr("sklearn_xlc.training.checkpoints.PAUSE", 0)
+    monkeypatch.setattr(Die, "moment", None)
 
-    def fit(*callbacks):
-        clf = MultiHeadClassifier(
-            algorithm,
-            hidden_layer_sizes=(32,),
-            max_epochs=8,
-            dropout=0.0,
-            callbacks=list(callbacks),
-            random_state=0,
-        )
-        return clf.fit(X, y)
 
-    whole = fit()
-    with pytest.raises(RuntimeError, match="killed"):
-        fit(checkpoint, Kill(3))
-    resumed = fit(LoadInitState(checkpoint))
-    assert resumed.n_iter_ == whole.n_iter_ == 8
-    # The first epochs are the killed run's own; the order of rows differs after them.
-    np.testing.assert_array_equal(resumed.loss_curve_[:3], whole.loss_curve_[:3])
-    np.testing.assert_allclose(resumed.loss_curve_[-1], whole.loss_curve_[-1], rtol=0.15)
+def state_of(clf):
+    """All that a fit leaves but for times: weights, optimiser, history, attributes, decision."""
+    history = [{k: v for k, v in row.items() if k != "dur"} for row in clf.net_.history]
+    decision = {k: v for k, v in vars(clf.decision_).items() if k.endswith("_")}
+    return [
+        [*clf.net_.module_.named_parameters(), *clf.net_.module_.named_buffers()],
+        clf.net_.optimizer_.state_dict(),
+        json.dumps(history),
+        [clf.loss_curve_, clf.n_iter_, clf.t_, clf.label_order_, clf.n_parameters_],
+        decision,
+    ]
+
+
+def assert_same(clf, other):
+    for one, another in zip(state_of(clf), state_of(other), strict=True):
+        assert identity(one) == identity(another)
+
+
+def fit_killed(clf, fit, *moments):
+    """Fit, dying at each of the moments in turn."""
+    for moment in moments:
+        Die.moment = moment
+        with pytest.raises(Killed):
+            fit(clf)
+        assert not hasattr(clf, "net_") or clf.warm_start
+    Die.moment = None
+    return fit(clf)
+
+
+def check_resume(tmp_path, clf, data, *moments):
+    """Check that a killed fit ends as one without checkpoints; return both."""
+    callbacks = [*(clf.callbacks or []), Die()]
+
+    def fit(clf):
+        return clf.fit(*data)
+
+    whole = fit(clf.set_params(callbacks=callbacks))
+    resumed = type(clf)(**{**clf.get_params(deep=False), "checkpoint": tmp_path / "new" / "folder"})
+    fit_killed(resumed, fit, *moments)
+    assert_same(whole, resumed)
+    return whole, resumed
+
+
+# --- resume is exact --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, multilabel", EVERY)
+def test_every_classifier(name, multilabel, tmp_path):
+    X, y = make_learnable(multilabel)
+    clf = quick(name, max_epochs=3, batch_size=75, dropout=0.3)
+    whole, resumed = check_resume(tmp_path, clf, (X, y), ("on_batch_end", 5))
+    assert whole.n_iter_ == 3
+    np.testing.assert_array_equal(whole.decision_function(X), resumed.decision_function(X))
+
+
+@pytest.mark.parametrize(
+    "average, method, times",
+    [
+        ("ema", "on_train_begin", 1),
+        ("swa", "on_epoch_begin", 1),
+        ("ema", "on_epoch_begin", 3),
+        ("ema", "on_batch_begin", 1),
+        ("ema", "on_batch_begin", 4),
+        ("swa", "on_grad_computed", 5),
+        ("ema", "on_batch_end", 6),
+        ("ema", "on_validation_begin", 2),
+        ("swa", "on_validation_end", 3),
+        ("ema", "on_epoch_end", 1),
+        ("swa", "on_epoch_end", 4),
+        ("ema", "on_epoch_end", 5),
+        ("swa", "on_train_end", 1),
+        ("ema", "on_train_end", 1),
+    ],
+)
+def test_every_moment(average, method, times, tmp_path):
+    X, y = make_learnable(True)
+    clf = quick(
+        "flat",
+        max_epochs=5,
+        batch_size=70,
+        dropout=0.3,
+        average_weights=average,
+        early_stopping=True,
+        n_iter_no_change=4,
+        decision="threshold",
+    )
+    check_resume(tmp_path, clf, (X, y), (method, times))
+
+
+def test_killed_again_and_again(tmp_path):
+    X, y = make_learnable(False)
+    clf = quick("sampling-corrected", max_epochs=6, batch_size=40, dropout=0.3)
+    moments = [("on_batch_end", 3), ("on_epoch_end", 2), ("on_epoch_end", 1), ("on_batch_end", 1)]
+    check_resume(tmp_path, clf, (X, y), *moments, ("on_epoch_begin", 3), ("on_train_end", 1))
+
+
+def normed(n_features):
+    """Layers with buffers, with dropout of torch's own, in an order of memory of its own."""
+    first = nn.Linear(n_features, 16)
+    first.weight = nn.Parameter(torch.randn(n_features, 16).T / 8)
+    assert not first.weight.is_contiguous()
+    return nn.Sequential(first, nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 8), nn.Tanh())
+
+
+STOPS_EARLY = {"early_stopping": True, "n_iter_no_change": 1, "learning_rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    "form, params",
+    [
+        ("csr32", {"optimizer": "mixed"}),
+        ("csr64", {"optimizer": "adagrad", "weight_decay": 0.01}),
+        ("dense32", {"optimizer": "sgd"}),
+        ("dense64", {"optimizer": "adam"}),
+        ("dense32", {"precision": "bfloat16"}),
+        ("dense32", {"average_weights": "ema", "encoder": normed}),
+        ("dense64", {"encoder": normed, **STOPS_EARLY}),
+        ("csr32", {"random_state": np.random.RandomState(3)}),
+        ("csr64", {"label_order": "clustered", "algorithm": "cascade", "n_heads": 3}),
+    ],
+    ids=str,
+)
+def test_parameters(form, params, tmp_path):
+    X, y = make_learnable(True, dtype=np.dtype(f"f{int(form[-2:]) // 8}"))
+    X = X if "csr" in form else X.toarray()
+    weight = np.random.default_rng(0).random(150)
+    params = {"algorithm": "flat", "max_epochs": 4, "random_state": 0, **params}
+    params |= {"hidden_layer_sizes": (16,), "batch_size": 40, "dropout": 0.3, "callbacks": [Die()]}
+
+    def fit(clf):
+        if params["random_state"] != 0:  # a restarted process has the generator where it was
+            clf.set_params(random_state=np.random.RandomState(3))
+        return clf.fit(X, y, weight)
+
+    whole = fit(MultiHeadClassifier(**params))
+    resumed = MultiHeadClassifier(**params, checkpoint=tmp_path)
+    assert_same(whole, fit_killed(resumed, fit, ("on_batch_end", 7)))
+
+
+def test_texts(tmp_path):
+    texts = [f"{a} {b} {c}" for a in "abcd" for b in "efgh" for c in "klmn"]
+    y = [text[0] + text[2] for text in texts]
+    encoder = TextEncoder(hidden_layer_sizes=(8,), n_buckets=64)
+    clf = quick("flat", max_epochs=3, batch_size=20, encoder=encoder)
+    check_resume(tmp_path, clf, (texts, y), ("on_batch_end", 6))
+
+
+def test_bags(tmp_path):
+    X, Y = make_learnable(True)
+    groups = np.arange(150) // 3
+    Y = sp.csr_matrix((sp.csr_matrix((np.ones(150), (groups, np.arange(150)))) @ Y) > 0).astype(int)
+    clf = MIMLClassifier(
+        hidden_layer_sizes=(8,), max_epochs=4, batch_size=12, random_state=0, callbacks=[Die()]
+    )
+    whole = clf.fit(X, Y, groups)
+    again = MIMLClassifier(**clf.get_params(deep=False)).set_params(checkpoint=str(tmp_path))
+    fit_killed(again, lambda clf: clf.fit(X, Y, groups), ("on_batch_end", 9))
+    assert_same(whole, again)
+
+
+def test_warm_start(tmp_path):
+    X, y = make_learnable(False)
+    clfs = []
+    for checkpoint in (None, tmp_path):
+        clf = quick("flat", max_epochs=3, batch_size=40, warm_start=True, callbacks=[Die()])
+        clf.set_params(checkpoint=checkpoint).fit(X, y)
+        fit = type(clf).fit
+        for _ in range(2):  # each goes on from other weights, and is another fit
+            moments = [("on_batch_end", 7)] if checkpoint else []
+            fit_killed(clf, lambda clf: fit(clf, X, y), *moments)
+        clfs.append(clf.partial_fit(X, y))
+    assert clfs[0].n_iter_ == 10
+    assert_same(*clfs)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_without_a_seed_the_killed_fit_gives_it(tmp_path):
+    X, y = make_learnable(True)
+    clf = quick("cascade", max_epochs=4, batch_size=40, random_state=None, label_order="random")
+    clf.set_params(checkpoint=tmp_path, callbacks=[Die()], early_stopping=True)
+    Die.moment = ("on_batch_end", 7)
+    with pytest.raises(Killed):
+        clf.fit(X, y)
+    (path,) = tmp_path.iterdir()
+    seed = read(path, "checkpoint")[0]["seed"]
+    Die.moment = None
+    resumed = clf.fit(X, y)
+    whole = type(clf)(**{**clf.get_params(deep=False), "checkpoint": None})
+    whole.set_params(random_state=np.random.RandomState(seed)).fit(X, y)
+    assert_same(whole, resumed)
+    assert (clf.set_params(checkpoint=None).fit(X, y).loss_curve_) != whole.loss_curve_
+
+
+# --- callbacks --------------------------------------------------------------------------------
+
+
+class Noise(Callback):
+    """Adds numbers to the weights that depend on all that it has seen."""
+
+    def __init__(self):
+        self.seen_ = {"losses": [], 3: (np.float32(0.1), None, {"a"})}
+        self.rng_ = np.random.default_rng(0)
+        self.old_rng_ = np.random.RandomState(0)
+        self.torch_ = torch.Generator().manual_seed(3)
+        self.mean_ = torch.zeros(3, dtype=torch.bfloat16)
+        self.layer_ = nn.Linear(2, 2)
+        torch.nn.init.ones_(self.layer_.weight)
+        self.resource = open(os.devnull)  # no state: no final underscore
+
+    def __deepcopy__(self, memo):
+        return type(self)()
+
+    def on_epoch_end(self, net, **kwargs):
+        self.seen_["losses"].append(net.history[-1, "train_loss"])
+        noise = self.rng_.normal() + self.old_rng_.normal() + np.mean(self.seen_["losses"])
+        self.mean_ += torch.rand(3, generator=self.torch_)
+        with torch.no_grad():
+            self.layer_.weight.mul_(1.1)
+            weight = next(net.module_.parameters())
+            weight += 1e-3 * (noise + float(self.mean_.sum()) + float(self.layer_.weight.sum()))
+
+    def __del__(self):
+        self.resource.close()
+
+
+def test_state_of_callbacks(tmp_path):
+    X, y = make_learnable(False)
+    callbacks = [
+        Noise(),
+        ("rates", LRScheduler("StepLR", step_size=2)),
+        TrainEndCheckpoint(dirname=str(tmp_path / "skorch")),
+    ]
+    clf = quick("flat", max_epochs=5, batch_size=40, callbacks=callbacks, verbose=1)
+    check_resume(tmp_path, clf, (X, y), ("on_batch_end", 7), ("on_batch_end", 7))
+
+
+class Holding(Callback):
+    def __init__(self, value):
+        self.value = value
+
+    def on_train_begin(self, net, **kwargs):
+        self.held_ = self.value
+
+
+def test_a_callback_whose_state_no_file_can_hold(tmp_path):
+    X, y = make_learnable(False)
+    clf = quick("flat", checkpoint=tmp_path, callbacks=[Holding({"a": [object()]}), Die()])
+    Die.moment = ("on_batch_begin", 1)  # it is refused before that
+    with pytest.raises(
+        TypeError, match=r"callbacks\.Holding\.held_\.a\[0\] .* type object, .* does not end in"
+    ):
+        clf.fit(X, y)
+
+
+def test_a_history_that_was_loaded_is_refused(tmp_path):
+    X, y = make_learnable(False)
+    checkpoint = SkorchCheckpoint(monitor=None, dirname=tmp_path)
+    quick("flat", max_epochs=2, callbacks=[checkpoint]).fit(X, y)
+    with pytest.raises(ValueError, match="LoadInitState .* use checkpoint="):
+        quick("flat", max_epochs=2, callbacks=[LoadInitState(checkpoint)]).fit(X, y)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def small(folder, **params):
+    return quick(
+        "flat", max_epochs=6, batch_size=40, checkpoint=folder, callbacks=[Die()], **params
+    )
+
+
+def kill(clf, X, y, n_epochs=4):
+    """Die in the epoch after `n_epochs`; return the two checkpoints, oldest first."""
+    Die.moment = ("on_batch_end", 4 * n_epochs + 1)
+    with pytest.raises(Killed):
+        clf.fit(X, y)
+    Die.moment = None
+    return sorted(Path(clf.checkpoint).iterdir())
+
+
+def test_two_files_while_training_and_one_after_it(tmp_path):
+    X, y = make_learnable(False)
+    first, last = kill(small(tmp_path), X, y)
+    assert first.name.endswith("-3.xlc")
+    assert last.name.endswith("-4.xlc")
+    document, arrays = read(last, "checkpoint")
+    assert not document["finished"]
+    assert arrays["module.state_dict.head.weight"].shape == (23, 16)
+    small(tmp_path).fit(X, y)
+    (only,) = tmp_path.iterdir()
+    assert only.name == last.name.replace("-4", "-6")
+    assert read(only, "checkpoint")[0]["finished"]
+    before = only.stat().st_mtime_ns
+    Die.moment = ("on_batch_begin", 1)
+    small(tmp_path).fit(X, y)  # takes no step
+    assert only.stat().st_mtime_ns == before
+
+
+def damaged(path, how):
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = bytes([content[middle] ^ 4])
+    ends = {"flip": flipped + content[middle + 1 :], "truncate": b""}
+    path.write_bytes(content[:middle] + ends[how] if how in ends else b"")
+
+
+@pytest.mark.parametrize("how", ["flip", "truncate", "empty"])
+@pytest.mark.parametrize("n_damaged", [1, 2])
+def test_a_damaged_file_falls_back_to_the_one_before(n_damaged, how, tmp_path):
+    X, y = make_learnable(False)
+    older, newer = kill(small(tmp_path), X, y)
+    damaged(newer, how)
+    expected = [rf"checkpoint: cannot read {newer}.*; the one before it is tried"]
+    if n_damaged == 2:
+        damaged(older, how)
+        expected += [rf"checkpoint: cannot read {older}.*; training begins anew"]
+    Die.moment = ("on_batch_begin", 4 * (3 if n_damaged == 1 else 6))  # the last step
+    with pytest.warns(UserWarning, match="training begins|tried") as found, pytest.raises(Killed):
+        small(tmp_path).fit(X, y)
+    assert len(found) == n_damaged
+    for warning, message in zip(found, expected):
+        assert re.fullmatch(message, str(warning.message))
+    Die.moment = None
+    assert_same(small(None).fit(X, y), small(tmp_path).fit(X, y))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond a few kilobytes from now on."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk(tmp_path, full_disk):
+    X, y = make_learnable(False)
+    clf = quick("flat", max_epochs=2, batch_size=40).fit(X, y)
+    before = vars(clf).copy()
+    files = kill(small(tmp_path), X, y)
+    contents = [path.read_bytes() for path in files]
+    full_disk()
+    clf.set_params(**small(tmp_path).get_params(deep=False))
+    with pytest.raises(
+        OSError, match=rf"checkpoint='{tmp_path}': nothing .* epoch 5: .*; make room"
+    ):
+        clf.fit(X, y)
+    assert clf.net_ is before["net_"]  # as after any error
+    assert sorted(tmp_path.iterdir()) == files
+    assert [path.read_bytes() for path in files] == contents
+
+
+def test_after_a_full_disk_it_goes_on(tmp_path, full_disk):
+    X, y = make_learnable(False)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kill(small(tmp_path), X, y)
+    full_disk()
+    with pytest.raises(OSError, match="make room"):
+        small(tmp_path).fit(X, y)
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_same(small(None).fit(X, y), small(tmp_path).fit(X, y))
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "/proc/none", ""])
+def test_a_folder_that_cannot_be_written(folder, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    X, y = make_learnable(False)
+    folder = str(tmp_path / folder) if folder.startswith("file") else folder
+    Die.moment = ("on_train_begin", 1)
+    with pytest.raises((OSError, ValueError), match=rf"checkpoint='{folder}'.* folder"):
+        small(folder).fit(X, y)
+
+
+def test_the_folder_is_checked_like_a_parameter():
+    X, y = make_learnable(False)
+    with pytest.raises(ValueError, match="'checkpoint' parameter"):
+        small(3).fit(X, y)
+
+
+def test_rests_of_killed_writes_are_removed(tmp_path):
+    X, y = make_learnable(False)
+    old, new, other = (
+        tmp_path / name for name in (".sklearn_xlc-1.tmp", ".sklearn_xlc-2.tmp", "a")
+    )
+    for path in (old, new, other):
+        path.write_text("half")
+        os.utime(path, (0, 0))
+    new.touch()
+    small(tmp_path).fit(X, y)
+    assert not old.exists()  # another fit may be writing to the new one
+    assert new.exists()
+    assert other.exists()
+
+
+# --- which fit a file belongs to --------------------------------------------------------------
+
+
+def test_fits_share_a_folder(tmp_path):
+    X, y = make_learnable(False)
+    weight = np.ones(150)
+    weight[3] = 2
+    other_X = X.copy()
+    other_X.data[5] += 1
+    fits = [
+        lambda clf: clf.fit(X, y),
+        lambda clf: clf.set_params(learning_rate=0.01).fit(X, y),
+        lambda clf: clf.set_params(random_state=1).fit(X, y),
+        lambda clf: clf.fit(other_X, y),
+        lambda clf: clf.fit(X, (y + 1) % 23),
+        lambda clf: clf.fit(X, y, weight),
+        lambda clf: clf.set_params(encoder=normed).fit(X.toarray(), y),
+    ]
+    for fit in fits:  # all are killed before the first goes on
+        Die.moment = ("on_batch_end", 6)
+        with pytest.raises(Killed):
+            fit(small(tmp_path))
+    Die.moment = None
+    assert len(list(tmp_path.iterdir())) == len(fits)
+    for fit in fits:
+        assert_same(fit(small(None)), fit(small(tmp_path)))
+    assert len(list(tmp_path.iterdir())) == len(fits)
+
+
+def test_parameters_that_may_differ(tmp_path):
+    X, y = make_learnable(False)
+    kill(small(tmp_path), X, y)
+    Die.moment = ("on_batch_begin", 9)  # two epochs are left
+    changed = small(str(tmp_path), device="cpu", memory_limit=2**25, verbose=1, warm_start=True)
+    changed.fit(X, y)
+    Die.moment = None
+    assert_same(changed, small(None, warm_start=True).fit(X, y))
+
+
+class Drifting:
+    """An encoder whose first weights are drawn without a seed."""
+
+    scale = 1.0
+
+    def __call__(self, n_features):
+        layer = nn.Linear(n_features, 8)
+        with torch.no_grad():
+            layer.weight.mul_(Drifting.scale)
+        return layer
+
+
+def test_other_first_weights_begin_anew(tmp_path, monkeypatch):
+    X, y = make_learnable(False)
+    X = X.toarray()
+    kill(small(tmp_path, encoder=Drifting()), X, y)
+    monkeypatch.setattr(Drifting, "scale", 2.0)
+    with pytest.warns(UserWarning, match="began with other weights"):
+        resumed = small(tmp_path, encoder=Drifting()).fit(X, y)
+    assert_same(small(None, encoder=Drifting()).fit(X, y), resumed)
+
+
+def test_a_search_goes_on(tmp_path):
+    X, y = make_learnable(True)
+    grid = {"learning_rate": [0.01, 0.02], "decision": ["auto", "topk"]}
+
+    def search():
+        return GridSearchCV(
+            small(tmp_path), grid, cv=2, error_score="raise", scoring="f1_micro"
+        ).fit(X, y)
+
+    Die.moment = ("on_train_end", 4)  # the fourth of eight fits has trained
+    with pytest.raises(Killed):
+        search()
+    Die.moment = ("on_batch_begin", 4 * 6 * 2 + 6 * 4 + 1)  # four are left, and the refit
+    found = search()
+    assert Die.moment[1] == 1
+    Die.moment = None
+    assert_same(found.best_estimator_, small(None, **found.best_params_).fit(X, y))
+
+
+def test_a_subclass_without_the_parameter():
+    class Old(MultiHeadClassifier):
+        def __init__(self, hidden_layer_sizes=(4,)):
+            super().__init__(hidden_layer_sizes=hidden_layer_sizes, max_epochs=2)
+
+            del self.checkpoint
+
+    X, y = make_learnable(False)
+    assert Old().fit(X, y).n_iter_ == 2
+
+
+def test_writing_takes_its_share_of_the_time(tmp_path, monkeypatch):
+    X, y = make_learnable(False)
+    written = []
+    monkeypatch.setattr("sklearn_xlc.training.checkpoints.PAUSE", 20)
+    monkeypatch.setattr(
+        "sklearn_xlc.training.checkpoints.write", lambda *args, **kwargs: written.append(args[0])
+    )
+    clock = iter(range(10**6))
+    monkeypatch.setattr("sklearn_xlc.training.checkpoints.time.monotonic", lambda: next(clock))
+    quick("flat", max_epochs=50, checkpoint=tmp_path).fit(X, y)
+    epochs = [int(path.stem.rpartition("-")[2]) for path in written]
+    assert epochs == [1, 21, 41, 50]
+
+
+# --- kills from outside -----------------------------------------------------------------------
+
+JOB = """
+import sys, warnings
+import numpy as np
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.datasets import make_extreme_multilabel
+warnings.simplefilter("error")
+X, Y = make_extreme_multilabel(2000, 300, 200, random_state=0)
+clf = MultiHeadClassifier(
+    "cascade", hidden_layer_sizes=(256,), max_epochs=int(sys.argv[2]), average_weights="ema",
+    early_stopping=True, n_iter_no_change=1000, random_state=0, checkpoint=sys.argv[1] or None,
+)
+print("begin", flush=True)
+clf.fit(X, Y)
+tensors = {**clf.net_.module_.state_dict()}
+np.savez(sys.argv[3], clf.loss_curve_, *(t.numpy() for t in tensors.values()))
+print("end", flush=True)
+"""
+
+
+def run_job(folder, n_epochs, out, seconds=None):
+    """Run the job, killed after some seconds of its fit; return whether it has ended."""
+    command = [sys.executable, "-c", JOB, str(folder), str(n_epochs), str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout.readline() == "begin\n"
+        if seconds is not None:
+            try:
+                job.wait(seconds)
+            except subprocess.TimeoutExpired:
+                job.send_signal(signal.SIGKILL)
+        return job.stdout.readline() == "end\n"
+
+
+@pytest.mark.slow
+def test_fifty_kills(tmp_path, monkeypatch):
+    """At random moments; a third while a file is being written, as temporary files tell."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    rng = np.random.default_rng(0)
+    started = time.monotonic()
+    run_job("", 150, tmp_path / "whole.npz")
+    duration = time.monotonic() - started
+    n_kills = n_fits = n_writing = 0
+    while n_kills < 50:
+        folder = tmp_path / f"fit-{n_fits}"
+        out = tmp_path / f"{n_fits}.npz"
+        while not run_job(folder, 150, out, rng.choice([0.02, 0.3, 1.0]) * duration * rng.random()):
+            n_kills += 1
+            n_writing += len(list(folder.glob(".sklearn_xlc-*.tmp")))
+            for path in folder.glob("*.xlc"):
+                read(path, "checkpoint")  # whole
+            for path in folder.glob("*.tmp"):
+                path.unlink()
+        n_fits += 1
+        with np.load(tmp_path / "whole.npz") as whole, np.load(out) as resumed:
+            assert whole.files == resumed.files
+            for name in whole.files:
+                assert whole[name].tobytes() == resumed[name].tobytes()
+    print(f"{n_kills} kills, {n_writing} of them while writing, in {n_fits} fits")

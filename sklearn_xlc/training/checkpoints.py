@@ -1,0 +1,290 @@
+"""Checkpoints of a fit: written after epochs, and found again by the same fit started anew."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tempfile
+import time
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+from skorch.callbacks import Callback
+from torch import nn
+
+from sklearn_xlc._files import read, write
+from sklearn_xlc.training.encoding import Encoder, decode, identity
+
+#: Number of the format, part of a fit's name: files of another format are not looked at.
+FORMAT = 1
+#: After a checkpoint, training goes on for at least this many times as long as writing it took.
+PAUSE = 20
+#: Seconds after which a temporary file that nobody writes to is taken for the rest of a kill.
+ABANDONED = 600
+#: Classes and functions, which are no state.
+_CODE = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    functools.partial,
+)
+
+
+class Checkpoints:
+    """Checkpoints of one fit in a folder that other fits may share.
+
+    A file holds all that the rest of the training depends on, so that a resumed fit ends in the
+    same bytes: weights and buffers, the optimiser's state, random generators, the history, and the
+    state of callbacks (attributes whose names end in "_", as skorch has it). The last two files are
+    kept, and the last one once the fit is finished.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the files; it is made if there is none.
+    fit : str
+        Name of the fit, which tells it from all others in the folder: files are called
+        ``<fit>-<epoch>.xlc``.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made, or no file be written there.
+
+    Warns
+    -----
+    UserWarning
+        If a checkpoint of the fit cannot be read. The one before it is taken, if there is one.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], fit: str) -> None:
+        self.folder, self.fit = Path(folder), fit
+        self.seed = 0
+        self._prepare(os.fspath(folder))
+        self._start = ""
+        self._finished = False
+        self._saved_at, self._took = 0.0, 0.0
+        #: Files to remove once there are better ones, and the last one that can be read.
+        self._old: list[Path] = self._files()
+        self._last: Path | None = None
+        self._found = self._newest()
+
+    def seed_or(self, seed: int) -> int:
+        """Seed of the fit that is gone on with, or else `seed`; for ``random_state=None``."""
+        self.seed = self._found[1]["seed"] if self._found else seed
+        return self.seed
+
+    def resume(self, net: Any) -> bool:
+        """Continue from the newest checkpoint, if there is one.
+
+        Parameters
+        ----------
+        net : XLCNet
+            Net that is about to train; callbacks have been told so.
+
+        Returns
+        -------
+        bool
+            Whether the fit was finished.
+
+        Raises
+        ------
+        TypeError
+            If a callback has state that a file cannot hold.
+
+        Warns
+        -----
+        UserWarning
+            If the checkpoint belongs to a fit that began with other weights.
+        """
+        self._start = identity(module_state(net.module_))
+        _encoded(net)
+        found, self._found = self._found, None
+        if found is None:
+            return False
+        path, document, arrays = found
+        if document["start"] != self._start:
+            warnings.warn(
+                f"{path} is not used, and training begins anew: it belongs to a fit that began "
+                "with other weights. Either weights from which the encoder or the head starts have "
+                "changed, or they are drawn at random without a seed",
+                stacklevel=2,
+            )
+            return False
+        _restore(net, decode(document["state"], arrays, net.device))
+        self._last, self._finished = path, document["finished"]
+        return self._finished
+
+    def save(self, net: Any, finished: bool = False) -> None:
+        """Write a checkpoint, unless the last one is too recent for what it took.
+
+        Parameters
+        ----------
+        net : XLCNet
+            Net between two epochs, or after the last one.
+        finished : bool, default=False
+            Whether training has ended; such a checkpoint is always written.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; earlier ones are as they were.
+        """
+        began = time.monotonic()
+        is_due = finished or began - self._saved_at >= PAUSE * self._took
+        if self._finished or not is_due:
+            return
+        state, arrays = _encoded(net)
+        document = {
+            "state": state,
+            "start": self._start,
+            "seed": self.seed,
+            "finished": finished,
+        }
+        n_epochs = len(net.history)
+        path = self.folder / f"{self.fit}-{n_epochs}.xlc"
+        try:
+            write(path, document, arrays, kind="checkpoint")
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"checkpoint={str(self.folder)!r}: nothing could be written after epoch "
+                f"{n_epochs}: {error.strerror}; make room there or give another folder, and call "
+                "fit again",
+            ) from error
+        self._remove_old(path, finished)
+        self._finished = finished
+        self._saved_at = time.monotonic()
+        self._took = self._saved_at - began
+
+    # --- files ------------------------------------------------------------------------------
+
+    def _prepare(self, folder: str) -> None:
+        """Make the folder, try to write there, and remove what killed fits have half written."""
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"checkpoint={folder!r} must be a folder that can be made and written: "
+                f"{error.strerror}",
+            ) from error
+        for path in self.folder.glob(".sklearn_xlc-*.tmp"):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        """Checkpoints of the fit, oldest first."""
+        epochs = {}
+        for path in self.folder.iterdir():
+            match = re.fullmatch(rf"{re.escape(self.fit)}-(\d+)\.xlc", path.name)
+            if match:
+                epochs[path] = int(match[1])
+        return sorted(epochs, key=epochs.__getitem__)
+
+    def _newest(self) -> tuple[Path, Any, Any] | None:
+        """The newest checkpoint that can be read, with its document and arrays."""
+        for path in reversed(self._old):
+            try:
+                return path, *read(path, kind="checkpoint")
+            except (OSError, ValueError) as error:
+                is_first = path == self._old[0]
+                instead = "training begins anew" if is_first else "the one before it is tried"
+                warnings.warn(f"checkpoint: {error}; {instead}", stacklevel=2)
+        return None
+
+    def _remove_old(self, newest: Path, finished: bool) -> None:
+        """Remove all checkpoints but the newest and, before the end, the one before it."""
+        keep = {newest} if finished else {newest, self._last}
+        for path in self._old:
+            if path not in keep:
+                path.unlink(missing_ok=True)
+        self._old = [path for path in {*self._old, newest} if path in keep]
+        self._last = newest
+
+
+# --- what a checkpoint holds ------------------------------------------------------------------
+
+
+def _encoded(net: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Document and arrays of the state of a net between two epochs."""
+    state = {
+        "history": list(net.history),
+        "module": module_state(net.module_),
+        "frozen": [name for name, p in net.module_.named_parameters() if not p.requires_grad],
+        "optimizer": net.optimizer_.state_dict(),
+        "rng": net.rng.bit_generator.state,
+        "generators": [generator.get_state() for generator in net.generators],
+        "callbacks": {name: _callback_state(callback) for name, callback in net.callbacks_},
+    }
+    encoder = Encoder()
+    try:
+        document = {name: encoder.encode(value, name) for name, value in state.items()}
+    except TypeError as error:
+        raise TypeError(
+            f"checkpoint: {error}, which a file cannot hold; an attribute of a callback that "
+            'training does not depend on needs a name that does not end in "_"'
+        ) from None
+    return {"{}": document}, encoder.arrays
+
+
+def _restore(net: Any, state: dict[str, Any]) -> None:
+    net.history.extend(state["history"])
+    net.module_.load_state_dict(state["module"]["state_dict"])
+    buffers = dict(net.module_.named_buffers())
+    for name, value in state["module"]["buffers"].items():
+        buffers[name].copy_(value)
+    for name, parameter in net.module_.named_parameters():
+        parameter.requires_grad_(name not in state["frozen"])
+    net.optimizer_.load_state_dict(state["optimizer"])
+    net.rng.bit_generator.state = state["rng"]
+    for generator, saved in zip(net.generators, state["generators"]):
+        generator.set_state(saved)
+    for name, callback in net.callbacks_:
+        if name in state["callbacks"]:
+            _restore_callback(callback, state["callbacks"][name])
+
+
+def module_state(module: nn.Module) -> dict[str, Any]:
+    """Parameters, buffers and what else a module declares its state."""
+    state = dict(module.state_dict())
+    others = {name: buffer for name, buffer in module.named_buffers() if name not in state}
+    return {"state_dict": state, "buffers": others}
+
+
+def _callback_state(callback: Callback) -> dict[str, Any]:
+    """State of a callback: attributes with a final "_", but those that it does not pickle itself.
+
+    Of objects with a state of their own there is an entry ``name()``.
+    """
+    pickled = callback.__getstate__()
+    state = {}
+    for name, value in vars(callback).items():
+        is_left_out = isinstance(pickled, dict) and name not in pickled
+        if not name.endswith("_") or is_left_out or isinstance(value, _CODE):
+            continue
+        if isinstance(value, Callback):
+            state[f"{name}()"] = _callback_state(value)
+        elif hasattr(value, "load_state_dict"):
+            state[f"{name}()"] = value.state_dict()
+        else:
+            state[name] = value
+    return state
+
+
+def _restore_callback(callback: Callback, state: dict[str, Any]) -> None:
+    for name, saved in state.items():
+        if not name.endswith("()"):
+            setattr(callback, name, saved)
+            continue
+        value = getattr(callback, name[:-2])
+        if isinstance(value, Callback):
+            _restore_callback(value, saved)
+        else:
+            value.load_state_dict(saved)

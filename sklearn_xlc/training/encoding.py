@@ -1,0 +1,266 @@
+"""Values as a JSON document and arrays: what a checkpoint holds, and what tells fits apart."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sklearn_xlc._files import digest
+
+_PLAIN = (type(None), bool, int, float, str)
+_CONTAINERS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+_MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict}
+#: Integers of the same size in place of tensor types that NumPy lacks.
+_BITS = {1: torch.uint8, 2: torch.int16}
+
+
+class Encoder:
+    """Encode values as a JSON document, and tensors and arrays beside it; :func:`decode` reverses.
+
+    Held are None, numbers, str, list, tuple, set, dict, OrderedDict, numbers and arrays of NumPy,
+    tensors, and random generators of NumPy and torch. Every value comes back with its type and its
+    bits; tensors come back as plain tensors, where containers hold one twice as two.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        Arrays of the values encoded so far, named by where they occur. They share memory with
+        tensors on the CPU.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def encode(self, value: Any, where: str = "value") -> Any:
+        """Return the document of a value; `where` names it in messages.
+
+        Raises
+        ------
+        TypeError
+            If the value is, or holds, anything else than the types above.
+        """
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind in _CONTAINERS.values():
+            return self._container(value, where)
+        if kind in _MAPPINGS.values():
+            items = [
+                [self.encode(k, f"{where} key"), self.encode(v, f"{where}.{k}")]
+                for k, v in value.items()
+            ]
+            if kind is dict and all(type(k) is str for k in value):
+                return {"{}": dict(items)}
+            return {kind.__name__: items}
+        if isinstance(value, Tensor):
+            return {"tensor": self._tensor(value, where)}
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.itemsize <= 8:
+            return {"scalar": [value.dtype.str, value.item()]}
+        if isinstance(value, np.ndarray):
+            return self._array(value, where)
+        if kind is np.random.Generator:
+            return {"Generator": self.encode(value.bit_generator.state, where)}
+        if kind is np.random.RandomState:
+            return {"RandomState": self.encode(value.get_state(), where)}
+        if kind is torch.Generator:
+            state = self.encode(value.get_state(), where)
+            return {"torch.Generator": [value.device.type == "cpu", state]}
+        return self._other(value, where)
+
+    def _container(self, value: Any, where: str) -> Any:
+        items = [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        kind = type(value)
+        return items if kind is list else {kind.__name__: items}
+
+    def _tensor(self, value: Tensor, where: str) -> dict[str, Any]:
+        if value.layout != torch.strided or value.device.type == "meta" or value.is_quantized:
+            return self._other(value, where)
+        value = value.detach()
+        found: dict[str, Any] = {"dtype": str(value.dtype).removeprefix("torch.")}
+        # Layers and optimisers may rely on the order in memory (channels last).
+        strides = torch.empty_like(value, device="meta").stride()
+        if not value.is_contiguous() and strides == value.stride():
+            found["strides"] = list(strides)
+        found["cpu"] = value.device.type == "cpu"
+        value = value.cpu()
+        try:
+            array = value.numpy()
+        except TypeError:  # bfloat16 and smaller
+            array = value.contiguous().view(_BITS[value.element_size()]).numpy()
+        return {**found, "array": self._store(array, where)}
+
+    def _array(self, value: np.ndarray, where: str) -> Any:
+        if type(value) is not np.ndarray or value.dtype.kind not in "biufc":
+            return self._other(value, where)
+        return {"array": self._store(value, where)}
+
+    def _store(self, array: np.ndarray, where: str) -> str:
+        while where in self.arrays:  # keys 1 and "1" of a dict
+            where += "'"
+        self.arrays[where] = array
+        return where
+
+    def _other(self, value: Any, where: str) -> Any:
+        raise TypeError(f"{where} holds an object of type {type(value).__qualname__}")
+
+
+def decode(document: Any, arrays: Mapping[str, np.ndarray], device: Any = "cpu") -> Any:
+    """Restore a value from its document and arrays.
+
+    Parameters
+    ----------
+    document : object
+        Document of :meth:`Encoder.encode`.
+    arrays : mapping of str to ndarray
+        Arrays of the encoder.
+    device : str or torch.device, default="cpu"
+        Device of the tensors that were not on the CPU.
+
+    Returns
+    -------
+    object
+        The value; its arrays and tensors are copies.
+    """
+    if isinstance(document, list):
+        return [decode(item, arrays, device) for item in document]
+    if not isinstance(document, dict):
+        return document
+    ((kind, content),) = document.items()
+    if kind == "{}":
+        return {k: decode(v, arrays, device) for k, v in content.items()}
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind](decode(content, arrays, device))
+    if kind in _MAPPINGS:
+        return _MAPPINGS[kind](decode(content, arrays, device))
+    if kind == "tensor":
+        return _tensor(content, arrays, device)
+    if kind == "scalar":
+        return np.dtype(content[0]).type(content[1])
+    if kind == "array":
+        return np.array(arrays[content])
+    return _generator(kind, decode(content, arrays), device)
+
+
+def _tensor(content: dict[str, Any], arrays: Mapping[str, np.ndarray], device: Any) -> Tensor:
+    array = arrays[content["array"]]
+    dtype = getattr(torch, content["dtype"])
+    # `torch.tensor` copies.
+    value = torch.tensor(array) if array.shape else torch.tensor(array[()])
+    value = value if value.dtype == dtype else value.view(dtype)
+    if "strides" in content:
+        value = torch.empty_strided(value.shape, content["strides"], dtype=dtype).copy_(value)
+    return value if content["cpu"] else value.to(device)
+
+
+def _generator(kind: str, state: Any, device: Any) -> Any:
+    if kind == "Generator":
+        bits = getattr(np.random, state["bit_generator"])()
+        bits.state = state
+        return np.random.Generator(bits)
+    if kind == "RandomState":
+        random_state = np.random.RandomState()
+        random_state.set_state(state)
+        return random_state
+    assert kind == "torch.Generator", f"a value of unknown kind {kind!r}"
+    generator = torch.Generator("cpu" if state[0] else device)
+    return generator.set_state(state[1])
+
+
+# --- what tells values apart ------------------------------------------------------------------
+
+
+def identity(value: Any) -> str:
+    """Digest that equal values share, in this process and in others, and different ones do not.
+
+    Numbers, arrays, tensors and containers count by value; functions by name, code, defaults and
+    closure; other objects by class and by what they would pickle. An object that cannot be pickled
+    (it holds a file, a lock, a thread) counts by its class alone.
+
+    Parameters
+    ----------
+    value : object
+        Any value.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    encoder = _Describer()
+    document = encoder.encode(value)
+    return digest(document, encoder.arrays)
+
+
+class _Describer(Encoder):
+    """Encoder of any object, whose documents nobody decodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Numbers of objects by id; the objects are kept, so that no other one gets their id.
+        self._seen: dict[int, tuple[int, Any]] = {}
+        self._depth = 0
+
+    def _container(self, value: Any, where: str) -> Any:
+        if isinstance(value, set | frozenset):
+            return {"set": sorted(identity(item) for item in value)}
+        return super()._container(value, where)
+
+    def _tensor(self, value: Tensor, where: str) -> dict[str, Any]:
+        return {**super()._tensor(value, where), "trained": value.requires_grad}
+
+    def _store(self, array: np.ndarray, where: str) -> str:
+        return super()._store(array, str(len(self.arrays)))
+
+    def _array(self, value: np.ndarray, where: str) -> Any:
+        if value.dtype != object:
+            return {"array": [self._store(np.asarray(value), where), type(value).__qualname__]}
+        items = value.ravel().tolist()
+        if all(type(item) is str for item in items):  # a million texts are hashed as one
+            text = "".join(items).encode("utf-8", "surrogatepass")
+            lengths = np.array([len(item) for item in items], dtype=np.int64)
+            return {"texts": self.encode([np.frombuffer(text, np.uint8), lengths, value.shape])}
+        return {"objects": self.encode([items, value.shape])}
+
+    def _other(self, value: Any, where: str) -> Any:
+        if isinstance(value, type | types.BuiltinFunctionType | types.ModuleType):
+            return {"name": _name(value)}
+        if isinstance(value, bytes | bytearray | complex | types.EllipsisType):
+            return {"constant": repr(value)}
+        if id(value) in self._seen:
+            return {"seen": self._seen[id(value)][0]}
+        self._seen[id(value)] = (len(self._seen), value)
+        if isinstance(value, types.FunctionType):
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            parts = [value.__code__, value.__defaults__, value.__kwdefaults__, cells]
+            return {"function": [_name(value), self.encode(parts)]}
+        if isinstance(value, types.CodeType):
+            return {"code": self.encode([value.co_code, value.co_names, value.co_consts])}
+        return self._object(value)
+
+    def _object(self, value: Any) -> Any:
+        n_seen, n_arrays = len(self._seen), len(self.arrays)
+        self._depth += 1
+        try:
+            reduced = value.__reduce_ex__(4)
+            if not isinstance(reduced, str):
+                # The last two are iterators over the items of lists and dicts.
+                reduced = [*reduced[:3], *(list(items or ()) for items in reduced[3:5])]
+            return {"object": [_name(type(value)), self.encode(reduced)]}
+        except Exception:  # not only TypeError: what cannot be pickled raises what it likes
+            if self._depth > 1:
+                raise
+            self._seen = dict(list(self._seen.items())[:n_seen])
+            self.arrays = dict(list(self.arrays.items())[:n_arrays])
+            return {"object": [_name(type(value))]}
+        finally:
+            self._depth -= 1
+
+
+def _name(value: Any) -> str:
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
