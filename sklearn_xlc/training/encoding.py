@@ -148,10 +148,8 @@ def decode(document: Any, arrays: Mapping[str, np.ndarray], device: Any = "cpu")
 
 
 def _tensor(content: dict[str, Any], arrays: Mapping[str, np.ndarray], device: Any) -> Tensor:
-    array = arrays[content["array"]]
     dtype = getattr(torch, content["dtype"])
-    # `torch.tensor` copies.
-    value = torch.tensor(array) if array.shape else torch.tensor(array[()])
+    value = torch.from_numpy(np.array(arrays[content["array"]], order="C"))
     value = value if value.dtype == dtype else value.view(dtype)
     if "strides" in content:
         value = torch.empty_strided(value.shape, content["strides"], dtype=dtype).copy_(value)
