@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from skorch.callbacks import Callback
 from torch import nn
 
 #: Files of torch.nn.modules whose layers are parameters and plain attributes.
@@ -62,14 +63,24 @@ def is_known(value: Any) -> bool:
         return False
     if not isinstance(value, type):
         return isinstance(value, types.FunctionType) and name.startswith(_FUNCTIONS)
-    if name.startswith(("sklearn_xlc.", "sklearn.model_selection._split.")):
-        return True
-    if name in _SKLEARN_PARTS:
+    if name.startswith("sklearn_xlc."):
+        return _is_plain(value)
+    if name.startswith("sklearn.model_selection._split.") or name in _SKLEARN_PARTS:
         return True
     if name.startswith("builtins."):
         return value in (bool, int, float, complex, str, bytes)
     kinds = {"sklearn": BaseEstimator, "torch": nn.Module, "numpy": np.generic}
     return issubclass(value, kinds[name.partition(".")[0]])
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether a class of this package takes a state without reading more from it.
+
+    A net of skorch, for one, has a `__setstate__` that unpickles a part of its state.
+    """
+    bases = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    own = bases <= {"sklearn_xlc", "sklearn", "builtins", "abc", "typing"}
+    return own or issubclass(kind, nn.Module | Callback)
 
 
 class Finder:
@@ -122,8 +133,10 @@ def _own_name(value: Any) -> str:
 
 
 def _may_be_known(name: str) -> bool:
-    """Whether to import the module of a name: those of tests run code of their own."""
+    """Whether to import the module of a name; modules of tests run code of their own."""
     parts = name.split(".")
+    if parts[0] in ("numpy", "builtins"):
+        return len(parts) == 2
     return name.startswith(_PREFIXES) and not {"tests", "conftest", "externals"} & set(parts)
 
 

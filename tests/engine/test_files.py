@@ -316,6 +316,28 @@ def test_a_file_runs_nothing(path, name):
         load(path)
 
 
+class Bomb:
+    def __reduce__(self):
+        return os.mkdir, ("bomb",)
+
+
+def test_a_net_of_skorch_within_a_file_is_not_unpickled(path, monkeypatch):
+    """Its `__setstate__` would unpickle an array of the file."""
+    monkeypatch.chdir(path.parent)
+    state = {
+        "device": "cpu",
+        "torch_load_kwargs": {"is": "dict", "items": {"weights_only": False}},
+        "__cuda_dependent_attributes__": {"is": "array", "array": "bytes"},
+    }
+    name = "sklearn_xlc.training.net.XLCNet"
+    root = {"is": "object", "class": name, "state": state}
+    pickled = {"bytes": np.frombuffer(pickle.dumps(Bomb()), np.uint8)}
+    _files.write(path, {"root": root, "names": [name]}, pickled, kind="model")
+    with pytest.raises(ValueError, match=f"it uses {name}, which is not part of"):
+        load(path)
+    assert not path.with_name("bomb").exists()
+
+
 def test_a_missing_weight_or_another_shape_is_refused(path):
     X, y = make_learnable(False)
     save(quick("flat", max_epochs=1).fit(X, y), path)

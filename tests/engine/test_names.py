@@ -13,8 +13,10 @@ from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.encoders.text import words
+from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.names import Finder, is_known, name_of
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.training import CosineSchedule
 
 
 class Own(BaseEstimator):
@@ -22,7 +24,15 @@ class Own(BaseEstimator):
         pass
 
 
-KNOWN = [MultiHeadClassifier, StandardScaler, StratifiedKFold, nn.Linear, nn.ModuleList]
+KNOWN = [
+    MultiHeadClassifier,
+    LabelCode,
+    CosineSchedule,
+    StandardScaler,
+    StratifiedKFold,
+    nn.Linear,
+    nn.ModuleList,
+]
 KNOWN += [np.float32, float, accuracy_score, precision_at_k, words]
 
 
@@ -41,7 +51,14 @@ def test_known(value):
             "sklearn.datasets._svmlight_format_io.dump_svmlight_file",
         ),
         *("sklearn.utils.Bunch", "sklearn.tests.test_base.MyEstimator", "torch.load"),
-        *("sklearn_xlc.engine.files.load", "torch.nn.modules.module.Module", "numpy.lib", ""),
+        *("sklearn_xlc.training.net.XLCNet", "sklearn_xlc.training.optimizer.RowOptimizer"),
+        *(
+            "sklearn_xlc.engine.files.load",
+            "numpy.testing.assert_equal",
+            "torch.nn.modules.module.Module",
+            "numpy.lib",
+            "",
+        ),
         f"{__name__}.Own",
     ],
 )
