@@ -1,5 +1,8 @@
 """What every classifier owes its user, whatever its output layer."""
 
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -299,3 +302,85 @@ def test_nothing_to_train():
     clf = quick("etf", encoder=nn.Identity(), fit_intercept=False)
     with pytest.raises(ValueError, match="no parameter to train: .* encoder .* head"):
         clf.fit(X.toarray(), y)
+
+
+# --- what the caller has set for torch, and fits in threads -----------------------------------
+
+
+class Noisy(nn.Module):
+    """Draws from torch's global generator, and makes tensors of the default type and device."""
+
+    n_outputs = 60
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_features, 60), nn.Dropout(0.3))
+
+    def forward(self, rows):
+        return self.layers(rows) + torch.linspace(0, 0.1, 60)
+
+
+def trained(name, multilabel, **params):
+    """Classifier after two epochs of small batches and one of `partial_fit`."""
+    X, y = make_learnable(multilabel, n_rows=60, dtype=np.float32)
+    params = {"max_epochs": 2, "batch_size": 20, "dropout": 0.4, **params}
+    if name.startswith("sampling"):
+        params["n_sampled_heads"] = 2
+    clf = quick(name, **params).fit(X, y).partial_fit(X, y)
+    answers = [clf.transform(X), clf.decision_function(X), *clf.predict_topk(X, k=3)]
+    assert not any(parameter.is_inference() for parameter in clf.net_.module_.parameters())
+    return [*answers, *(value.detach().numpy() for value in clf.net_.module_.parameters())]
+
+
+def are_equal(one, other):
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+SETTINGS = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "meta device": lambda: torch.device("meta"),
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "float64": lambda: default_dtype(torch.float64),
+    "float16": lambda: default_dtype(torch.float16),
+}
+#: Some heads in the default suite, each with the encoder of the package and with a user's.
+SOME = [("flat", True), ("sampling-corrected", False), ("cascade", False), ("dft", True)]
+every_draw = pytest.mark.parametrize(
+    "cases",
+    [SOME, pytest.param(EVERY * 4, marks=pytest.mark.slow)],
+    ids=["some", "every"],
+)
+ENCODERS = {"own": {}, "user's": {"encoder": Noisy}}
+both_encoders = pytest.mark.parametrize("encoder", ENCODERS.values(), ids=ENCODERS)
+
+
+@both_encoders
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+@every_draw
+def test_settings_of_the_caller_do_not_matter(cases, setting, encoder):
+    for name, multilabel in dict.fromkeys(cases):
+        expected = trained(name, multilabel, **encoder)
+        with setting():
+            assert are_equal(trained(name, multilabel, **encoder), expected), name
+
+
+@both_encoders
+@every_draw
+def test_fits_in_threads_equal_those_one_after_the_other(cases, encoder):
+    before = torch.get_rng_state()
+    serial = {case: trained(*case, **encoder) for case in dict.fromkeys(cases)}
+    with ThreadPoolExecutor(8) as pool:
+        threaded = list(pool.map(lambda case: trained(*case, **encoder), cases))
+    assert [case for case, got in zip(cases, threaded) if not are_equal(got, serial[case])] == []
+    assert torch.equal(torch.get_rng_state(), before)

@@ -87,3 +87,17 @@ def test_out_of_fold_probabilities():
     Y = sp.csr_matrix(Y).toarray()
     probabilities = cross_val_predict(clf, X, Y, cv=2, method="predict_proba")
     assert np.shape(probabilities) == Y.shape
+
+
+def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
+    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
+    params = {**QUICK, "max_epochs": 2, "batch_size": 50, "dropout": 0.4}
+
+    def search():
+        grid = {"loss": ["bce", "focal"], "learning_rate": [0.01, 0.05]}
+        return GridSearchCV(MultiHeadClassifier("flat", **params), grid, cv=2, n_jobs=4).fit(X, Y)
+
+    with joblib.parallel_backend("sequential"):
+        expected = search().cv_results_["mean_test_score"]
+    with joblib.parallel_backend("threading"):
+        np.testing.assert_array_equal(search().cv_results_["mean_test_score"], expected)

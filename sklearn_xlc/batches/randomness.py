@@ -117,8 +117,7 @@ def _in_place_of_global(generator: torch.Generator) -> Iterator[None]:
         put(callers)
 
 
-@contextlib.contextmanager
-def usual_modes(training: bool) -> Iterator[None]:
+def usual_modes(training: bool) -> contextlib.AbstractContextManager[None]:
     """Switch off what the caller has set for the thread: gradient mode, autocast, default device.
 
     Parameters
@@ -126,11 +125,16 @@ def usual_modes(training: bool) -> Iterator[None]:
     training : bool
         Whether gradients are recorded; otherwise tensors of the block are inference tensors.
     """
-    with contextlib.ExitStack() as undo:
-        undo.enter_context(torch.inference_mode(not training))
-        for kind in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(kind):
-                undo.enter_context(torch.autocast(kind, enabled=False))
-        if torch.get_default_device().type != "cpu":
-            undo.enter_context(torch.device("cpu"))
+    autocast = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    # An empty tensor says the default device ten times faster than `torch.get_default_device`.
+    if not autocast and torch.empty(0).is_cpu:
+        return torch.inference_mode(not training)
+    return _usual_modes(training, autocast)
+
+
+@contextlib.contextmanager
+def _usual_modes(training: bool, autocast: list[str]) -> Iterator[None]:
+    with torch.inference_mode(not training), torch.device("cpu"), contextlib.ExitStack() as undo:
+        for kind in autocast:
+            undo.enter_context(torch.autocast(kind, enabled=False))
         yield

@@ -241,17 +241,12 @@ class XLCNet(NeuralNet):
 
     # --- what estimators ask for ----------------------------------------------------------
 
-    @contextlib.contextmanager
-    def predicting(self) -> Iterator[None]:
-        """Predict within a block: without gradient, on torch's usual default device and type.
-
-        Yields
-        ------
-        None
-        """
-        needs_type = torch.get_default_dtype() != torch.float32 and may_draw(self.module_)
-        with usual_modes(training=False), as_global(()) if needs_type else contextlib.nullcontext():
-            yield
+    def predicting(self) -> contextlib.AbstractContextManager[None]:
+        """Context of predictions: no gradient, and torch's usual default device and type."""
+        modes = usual_modes(training=False)
+        if torch.get_default_dtype() == torch.float32 or not may_draw(self.module_):
+            return modes
+        return _together(as_global(()), modes)
 
     def features(self, batch: Batch) -> Tensor:
         """Features of a batch, in evaluation mode and without gradient."""
@@ -276,6 +271,14 @@ class XLCNet(NeuralNet):
         if self.precision == "float32":
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16)
+
+
+@contextlib.contextmanager
+def _together(*contexts: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+    with contextlib.ExitStack() as undo:
+        for context in contexts:
+            undo.enter_context(context)
+        yield
 
 
 def _dtype(module: nn.Module) -> torch.dtype:
