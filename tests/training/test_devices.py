@@ -38,7 +38,7 @@ from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
 from sklearn_xlc.metrics import precision_at_k
 
-X, Y = make_extreme_multilabel(300, 60, 1000, random_state=0)
+X, Y = make_extreme_multilabel(300, 60, 500, random_state=0)
 grouped, groups = make_aggregated(Y, group_size=4, random_state=0)
 
 def fit():
@@ -60,8 +60,8 @@ if not child:
     os._exit(after[0])
 _, status = os.waitpid(child, 0)
 signal.alarm(60)
-with multiprocessing.get_context("fork").Pool(2) as pool:
-    threads = [result[0] for result in pool.map(work, range(2))]
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    threads = [result[0] for result in pool.map(work, range(1))]
 print(before[0], os.waitstatus_to_exitcode(status), *threads, torch.get_num_threads())
 """
 
@@ -76,4 +76,4 @@ def test_a_forked_process_computes_with_one_thread():
         text=True,
         timeout=150,
     )
-    assert done.stdout.split() == ["2", "1", "1", "1", "2"], done.stderr
+    assert done.stdout.split() == ["2", "1", "1", "2"], done.stderr
