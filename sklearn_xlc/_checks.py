@@ -84,7 +84,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
     """Array of `values`; raises ValueError for ragged nesting."""
     try:
         return np.asarray(values)
-    except ValueError as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # of tensors that NumPy cannot read, too
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
 
 
@@ -267,7 +267,11 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
             f"{name} must be a two-dimensional matrix of numbers, got shape {matrix.shape} and "
             f"dtype {matrix.dtype}"
         )
-    matrix = check_sparse(matrix, name) if sp.issparse(matrix) else matrix
+    if sp.issparse(matrix):
+        matrix = check_sparse(matrix, name)
+    else:  # SciPy knows neither half precision nor foreign byte orders
+        least = np.float32 if matrix.dtype.kind == "f" else np.bool_
+        matrix = matrix.astype(np.promote_types(matrix.dtype, least), copy=False)
     csr = sp.csr_array(matrix)
     if sp.issparse(matrix) and matrix.format == "coo" and csr.nnz < matrix.nnz:
         # SciPy has added up repeated entries in their own dtype, where 256 ones may be 0.

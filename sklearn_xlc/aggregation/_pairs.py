@@ -96,7 +96,7 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
     Raises
     ------
     ValueError
-        If `groups` is not valid.
+        If `groups` is not valid, or `group_labels` has another number of rows.
 
     Examples
     --------
@@ -109,6 +109,11 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
         membership = check_csr(groups, "groups")
         groups = check_groups(membership, membership.shape[0])
     labels = sp.csc_array(check_csr(group_labels, "group_labels"))
+    if labels.shape[0] != len(groups):
+        raise ValueError(
+            f"group_labels must have a row for each of the {len(groups)} groups, got shape "
+            f"{labels.shape}"
+        )
     data = Aggregation(groups, canonical(labels).astype(np.float64))
     return data if groups.sizes.all() else data.of_groups(groups.sizes > 0)
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from numbers import Integral
 
+import numpy as np
+
 from sklearn_xlc._checks import check_scalar
 
 RULES = ("equal", "descending")
@@ -75,7 +77,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
     """
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     n_heads = int(check_scalar(n_heads, "n_heads", Integral, min_val=1, max_val=MAX_HEADS))
-    if rule not in RULES:
+    if not isinstance(rule, str) or rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}, got {rule!r}")
     # With more heads than binary digits, no choice of lengths has a longer first head.
     if rule == "equal" or 2 ** (n_heads - 1) >= n_labels:
@@ -131,6 +133,8 @@ def confusion_degree(lengths: Sequence[int]) -> float:
 
 def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
     """Lengths as a tuple of Python integers, each at least 1."""
+    if not isinstance(lengths, Sequence) and np.ndim(lengths) != 1:
+        raise TypeError(f"lengths must be a sequence of integers, got {lengths!r}")
     checked = tuple(
         int(check_scalar(length, f"lengths[{h}]", Integral, min_val=1))
         for h, length in enumerate(lengths)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._checks import as_array, check_scalar
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
@@ -251,7 +251,9 @@ class MixedRadix:
 
     def _check_scores(self, log_scores: Sequence[npt.ArrayLike]) -> list[FloatArray]:
         """One validated floating array per head, all of one dtype."""
-        heads = [np.asarray(scores) for scores in log_scores]
+        if not isinstance(log_scores, list | tuple | np.ndarray):
+            raise TypeError(f"log_scores must be a sequence of arrays, got {log_scores!r}")
+        heads = [as_array(scores, f"log_scores[{h}]") for h, scores in enumerate(log_scores)]
         if len(heads) != self.n_heads:
             raise ValueError(
                 f"log_scores must hold one array per head ({self.n_heads}), got {len(heads)}"

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._checks import check_integer, check_real
+from sklearn_xlc._checks import check_integer, check_real, check_sparse
 from sklearn_xlc._csr import IntArray, one_per_row
 from sklearn_xlc.codes._label_order import balanced_split, compact_rows
 
@@ -82,6 +82,7 @@ def make_aggregated(
            [0, 1, 1],
            [0, 1, 1]], dtype=int32)
     """
+    Y = check_sparse(Y, "Y") if sp.issparse(Y) else Y
     Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")
     Y = sp.csr_array(Y != 0).astype(np.int32)
     _check_parameters(group_size, method, merge, depth, noise)
@@ -113,6 +114,7 @@ def _clustered_groups(
     """Group ids from repeated balanced 2-means; neighbouring clusters have neighbouring ids."""
     if X is None:
         raise ValueError('method="cluster" needs X, the samples')
+    X = check_sparse(X, "X") if sp.issparse(X) else X
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     if X.shape[0] != n_samples:
         raise ValueError(f"X and Y must have equally many rows, got {X.shape[0]} and {n_samples}")

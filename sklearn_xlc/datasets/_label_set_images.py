@@ -238,7 +238,8 @@ def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArr
 def _check_numbers(value: Any, name: str) -> tuple[int, ...]:
     """Numbers of images as a tuple, one for each group of label sets."""
     values = (value,) if isinstance(value, Integral) else value
-    if not isinstance(values, (tuple, list, np.ndarray)) or not len(values):
+    is_sequence = isinstance(values, (tuple, list)) or getattr(values, "ndim", 0) == 1
+    if not is_sequence or not len(values):
         raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}")
     return tuple(int(check_scalar(v, name, Integral, min_val=0)) for v in values)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._checks import as_array, check_dense_size, check_scalar
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignments
@@ -96,6 +96,8 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
     ------
     ValueError
         If a shape is invalid or `method` is unknown.
+    MemoryError
+        If the logits would exceed ``get_config()["dense_limit"]``.
 
     Examples
     --------
@@ -110,6 +112,8 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
             f"coefficients must have an odd last axis, 2 * max_active + 1, got {width}"
         )
     n_labels, max_active = _check_sizes(n_labels, width // 2)
+    shape = (*coefficients.shape[:-1], n_labels)
+    check_dense_size(shape, np.float64, "fewer coefficient vectors at a time")
     if _check_method(method) == "matrix":
         return coefficients @ _matrix_rows(n_labels, max_active, 0, n_labels).T
     if method == "fft":
@@ -378,14 +382,15 @@ def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
 
 def _check_method(method: str) -> str:
     """Validate the name of a method."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     return method
 
 
 def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, Any]:
     """Float64 vectors along the last axis, and the number of labels (None: size of that axis)."""
-    if np.ndim(values) == 0:
+    values = as_array(values, name)
+    if values.ndim == 0:
         raise ValueError(f"{name} must have at least one axis, got {values!r}")
     array = check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)
     return array, array.shape[-1] if n_labels is None else n_labels

@@ -187,7 +187,7 @@ def fit_temperature(
     true = check_assignments(Y, "Y", n_labels=logits.shape[1] if labels is None else None)
     if true.shape[0] != len(logits):
         raise ValueError(f"Y must have {len(logits)} rows as logits has, got {true.shape[0]}")
-    if not callable(criterion) and criterion not in CRITERIA:
+    if not callable(criterion) and (not isinstance(criterion, str) or criterion not in CRITERIA):
         raise ValueError(
             f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}"
         )

@@ -322,7 +322,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
         n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
     else:
         logits = check_array(ranked, dtype=[np.float64, np.float32], input_name="ranked")
-        if n_labels not in (None, logits.shape[1]):
+        if n_labels is not None and check_scalar(n_labels, "n_labels", Integral) != logits.shape[1]:
             raise ValueError(
                 f"n_labels={n_labels} needs logits of as many columns, or label ids as integers; "
                 f"got logits of {logits.shape[1]} columns"

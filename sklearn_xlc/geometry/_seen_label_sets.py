@@ -152,4 +152,9 @@ def _check_matrix(values: Any, name: str) -> npt.NDArray[Any]:
     matrix: npt.NDArray[Any] = check_array(
         values, dtype=[np.float64, np.float32], order="C", input_name=name
     )
+    limit = float(np.sqrt(np.finfo(matrix.dtype).max)) / matrix.shape[1]
+    if max(matrix.max(), -matrix.min()) > limit:
+        raise ValueError(
+            f"{name} holds numbers above {limit:.1e}, whose squares overflow; scale it"
+        )
     return matrix

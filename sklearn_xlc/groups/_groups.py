@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_indicator
+from sklearn_xlc._checks import as_array, check_indicator, check_integer
 from sklearn_xlc._csr import IntArray, joined_ranges
 
 
@@ -154,13 +154,16 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
     >>> check_groups([[1, 0], [1, 1]], n_samples=2).samples
     array([0, 1, 1])
     """
+    check_integer(n_samples, "n_samples", 0)
+    if not (groups is None or isinstance(groups, Groups) or sp.issparse(groups)):
+        groups = as_array(groups, "groups")
     if isinstance(groups, Groups):
         result = groups
         if result.n_samples != n_samples:
             raise ValueError(
                 f"groups were built for {result.n_samples} samples, but X has {n_samples}"
             )
-    elif sp.issparse(groups) or (groups is not None and np.ndim(groups) == 2):
+    elif groups is not None and groups.ndim == 2:
         members = _check_membership(groups, n_samples).tocsc()
         indices, indptr = members.indices.astype(np.int64), members.indptr.astype(np.int64)
         result = Groups(indices, indptr, None, n_samples)
@@ -203,9 +206,8 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
-def _check_membership(groups: Any, n_samples: int) -> sp.csr_array:
+def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
     """Canonical CSR of a 0/1 membership matrix."""
-    matrix = groups if sp.issparse(groups) else as_array(groups, "groups")
     if matrix.shape[0] != n_samples:
         raise ValueError(
             f"groups as a membership matrix must have {n_samples} rows, one for each sample of X, "

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._checks import check_scalar, check_sparse
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
 from sklearn_xlc.metrics._validation import check_labels
@@ -175,6 +175,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     >>> soft_label_mass([[1, 1, 0], [0, 0, 1]], [[0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
     0.75
     """
+    y_proba = check_sparse(y_proba, "y_proba") if sp.issparse(y_proba) else y_proba
     y_proba = check_array(
         y_proba, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="y_proba"
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
@@ -63,8 +64,11 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
     if n_samples < 3:
         raise ValueError(f"Y_train must have at least 3 rows, got {n_samples}")
     counts = np.bincount(labels.indices, minlength=n_labels)
-    scale = (np.log(n_samples) - 1) * (b + 1) ** a
-    return 1 / (1 + scale * np.exp(-a * np.log(counts + b)))
+    with np.errstate(over="ignore"):
+        scale = (np.log(n_samples) - 1) * np.float64(b + 1.0) ** float(a)
+    if not np.isfinite(scale):
+        raise ValueError(f"a={a} and b={b} are too large: (b + 1) ** a overflows")
+    return 1 / (1 + scale * np.exp(-a * np.log(counts + float(b))))
 
 
 def psp_at_k(
@@ -202,7 +206,7 @@ def psndcg_at_k(
 
 def _check_propensities(values: Any) -> FloatArray:
     """Inverse propensities, float64."""
-    values = np.asarray(values)
+    values = as_array(values, "propensities")
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise ValueError(
             "propensities must be numbers of shape (n_labels,), "

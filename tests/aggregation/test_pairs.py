@@ -110,3 +110,8 @@ def test_identical_labels_have_the_same_groups():
     assert data.n_identical_before.tolist() == [0, 1, 0, 2, 0]
     assert len(set(data.signatures[[0, 1, 3]])) == 1
     assert len(set(data.signatures)) == 3
+
+
+def test_as_many_rows_of_labels_as_groups():
+    with pytest.raises(ValueError, match="a row for each of the 2 groups, got shape"):
+        aggregation(np.eye(2), np.ones((3, 1)))

@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 import torch
+
+from attack._trials import Trial, attack
 from geometry.test_argmaxability import (
     all_assignments,
     assert_proven,
@@ -15,8 +17,6 @@ from geometry.test_argmaxability import (
     exact_answer,
 )
 from metrics.test_common import METRICS, slow_metrics, slow_ranking
-
-from attack._trials import Trial, attack
 from sklearn_xlc.codes import MixedRadix, confusion_degree, head_lengths, label_order
 from sklearn_xlc.decisions import Divergence, LinearLayer, Nearest, Seen, Threshold, TopK
 from sklearn_xlc.geometry import (

@@ -145,7 +145,7 @@ OUTCOMES = {
 }
 
 
-@attack(small=40, whole=2600)
+@attack(small=20, whole=2600)
 def test_inputs(rng, index):
     """Kinds of X, y and weights in `fit`, of new and of fitted estimators."""
     what, name, multilabel, kind = FIT_CASES[index]
@@ -207,7 +207,7 @@ def rank(name, multilabel, method, k):
         assert (np.diff(result.indptr) == k).all()
 
 
-@attack(small=80, whole=5000)
+@attack(small=60, whole=5000)
 def test_predict_inputs(rng, index):
     """Kinds of X, and of k, in every prediction method of fitted models."""
     name, multilabel = ESTIMATORS[index % len(ESTIMATORS)]

@@ -381,3 +381,14 @@ def test_bad_scores(method, heads, message):
     arguments = (heads, 1) if method == "topk" else (heads,)
     with pytest.raises(ValueError, match=message):
         getattr(code, method)(*arguments)
+
+
+@pytest.mark.parametrize("lengths", [3, None, np.array(3)])
+def test_lengths_must_be_a_sequence(lengths):
+    with pytest.raises(TypeError, match="lengths must be a sequence of integers"):
+        MixedRadix(4, lengths)
+
+
+def test_scores_must_be_a_sequence():
+    with pytest.raises(TypeError, match="log_scores must be a sequence of arrays, got 3.0"):
+        MixedRadix(4, (2, 2)).topk(3.0, 1)

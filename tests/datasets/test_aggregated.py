@@ -127,3 +127,12 @@ def test_input_is_left_alone():
 def test_bad_input(wrong, error, message):
     with pytest.raises(error, match=message):
         make_aggregated(**{"Y": np.ones((4, 2)), **wrong})
+
+
+def test_broken_sparse_matrices_are_refused():
+    X, Y = sp.csr_matrix(np.eye(4)), sp.csr_matrix(np.eye(4, dtype=int))
+    X.indices[1] = Y.indices[1] = 10**6
+    with pytest.raises(ValueError, match="Y is not a valid CSR matrix: indices must be in"):
+        make_aggregated(Y, 2)
+    with pytest.raises(ValueError, match="X is not a valid CSR matrix: indices must be in"):
+        make_aggregated(np.eye(4, dtype=int), 2, X, method="cluster")

@@ -167,3 +167,8 @@ def test_full_rank_is_refused_with_the_reason(n_labels, max_active):
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_more_logits_than_the_limit_are_refused():
+    with pytest.raises(MemoryError, match="dense result of shape .35184372088832,."):
+        fourier_forward([1.0, 0.0, 0.0], 2**45)

@@ -104,3 +104,8 @@ def test_memory_limit_changes_nothing(memory_limit, rng):
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_squares_that_overflow_are_refused():
+    with pytest.raises(ValueError, match="features holds numbers above .* squares overflow"):
+        seen_label_sets([[1e300, 0.0]], [[0.0, 1.0]])

@@ -132,3 +132,9 @@ def test_propensities_bound_the_class_ids():
     with pytest.raises(ValueError, match=r"y_pred names label id 9 in row 0: accepted are 0 to 3"):
         psp_at_k(np.array([0, 3]), np.array([[9], [1]]), 1, propensities=PROPENSITIES)
     assert psp_at_k(np.array([0, 3]), np.array([[0], [1]]), 1, propensities=PROPENSITIES) == 1 / 9
+
+
+@pytest.mark.parametrize("params", [{"a": 1e308}, {"a": 10.0, "b": 2**70 * 10**30}])
+def test_propensities_that_overflow_are_refused(params):
+    with pytest.raises(ValueError, match="are too large"):
+        propensities(np.eye(3, dtype=int), **params)
