@@ -19,7 +19,7 @@ from skorch.callbacks import Callback, LoadInitState, LRScheduler, TrainEndCheck
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from torch import nn
 
-from _factories import EVERY, make_learnable, quick
+from _factories import EVERY, MULTI_CLASS, make_learnable, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc._files import read
 from sklearn_xlc.datasets import make_extreme_multilabel
@@ -118,7 +118,14 @@ def check_resume(tmp_path, clf, data, *moments):
 # --- resume is exact --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, multilabel", EVERY)
+#: Each once; the other kind of labels is slow only.
+ONCE = [
+    pytest.param(*case, marks=pytest.mark.slow if case[0] in MULTI_CLASS and case[1] else ())
+    for case in EVERY
+]
+
+
+@pytest.mark.parametrize("name, multilabel", ONCE)
 def test_every_classifier(name, multilabel, tmp_path):
     X, y = make_learnable(multilabel)
     clf = quick(name, max_epochs=3, batch_size=75, dropout=0.3)
@@ -378,8 +385,9 @@ def damaged(path, how):
     path.write_bytes(content[:middle] + ends[how] if how in ends else b"")
 
 
-@pytest.mark.parametrize("how", ["flip", "truncate", "empty"])
-@pytest.mark.parametrize("n_damaged", [1, 2])
+@pytest.mark.parametrize(
+    "n_damaged, how", [(1, "flip"), (1, "truncate"), (2, "truncate"), (1, "empty")]
+)
 def test_a_damaged_file_falls_back_to_the_one_before(n_damaged, how, tmp_path):
     X, y = make_learnable(False)
     older, newer = kill(small(tmp_path), X, y)
