@@ -605,11 +605,16 @@ def job(folder, out):
     np.savez(out, clf.loss_curve_, *(tensor.numpy() for tensor in tensors))
 
 
-def run_job(*args, seconds=None):
-    """Run the job in a process of its own, killed after some seconds; return whether it ended."""
+def run_job(*args, seconds=None, writing=False):
+    """Run the job in a process of its own; return whether it ended before it was killed.
+
+    It is killed after some seconds, or, if `writing`, when it begins to write a file after these.
+    """
     process = multiprocessing.get_context("fork").Process(target=job, args=args)
     process.start()
     process.join(seconds)
+    while writing and process.is_alive() and not list(args[0].glob(".sklearn_xlc-*.tmp")):
+        pass
     process.kill()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
@@ -628,7 +633,10 @@ def test_fifty_kills(tmp_path):
     while n_kills < 50:
         folder, out = tmp_path / f"fit-{n_fits}", tmp_path / f"{n_fits}.npz"
         while not run_job(
-            folder, out, seconds=duration * rng.choice([0.05, 0.3, 1]) * rng.random()
+            folder,
+            out,
+            seconds=duration * rng.choice([0.05, 0.3, 1]) * rng.random(),
+            writing=rng.random() < 0.4,
         ):
             n_kills += 1
             for path in folder.glob("*.xlc"):
