@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, validate_data
 
 __all__ = [
+    "N_JOBS",
     "RANDOM_STATE",
     "HasMethods",
     "Interval",
@@ -42,5 +43,11 @@ class Interval(_Interval):
         return abs(int(val)) < 2**64 if isinstance(val, Integral) else math.isfinite(val)
 
 
+#: Constraints of a parameter `n_jobs`; 0 means nothing to joblib, and each job is a thread.
+N_JOBS = [
+    None,
+    Interval(Integral, -(2**15), -1, closed="both"),
+    Interval(Integral, 1, 2**15, closed="both"),
+]
 #: Constraints of a parameter `random_state`.
 RANDOM_STATE = [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None]

@@ -38,7 +38,7 @@ quick = partial(MultiHeadClassifier, hidden_layer_sizes=(4,), max_epochs=1, rand
 
 PARAMETERS = {
     "algorithm": ["tree", None],
-    "n_heads": [0, 2.0, "two"],
+    "n_heads": [0, 2.0, "two", 65, 2**63],
     "head_lengths": [3, "equal"],
     "label_order": ["sorted", None],
     "loss": ["mse", None],
@@ -59,13 +59,14 @@ PARAMETERS = {
     "learning_rate": [0, -0.1, "auto"],
     "weight_decay": [-1e-3, None],
     "batch_size": [0, 1.5, "all"],
-    "max_epochs": [0, 1.5, "many"],
+    "max_epochs": [0, 1.5, "many", 10**12],
     "early_stopping": ["yes", 2],
     "validation_fraction": [0.0, 1.0],
     "n_iter_no_change": [0, 1.5],
     "average_weights": ["mean", True],
     "precision": ["float16", None],
     "callbacks": ["bar", 3],
+    "checkpoint": [3, True],
     "device": [3, None],
     "memory_limit": [1000, 1e9],
     "random_state": [-1, "seed"],
@@ -157,6 +158,86 @@ TOGETHER = [
 def test_parameters_that_do_not_suit_each_other_or_the_data(params, target, message):
     with pytest.raises((ValueError, TypeError), match=message):
         quick(**params).fit(X, target)
+
+
+SET = [
+    # estimator, y, what the warning says
+    (quick(head_lengths=(2, 2)), y, r"head_lengths=\(2, 2\) .*'flat', which 'auto' picks for 10 "),
+    (quick(n_groups=2), y, "n_groups=2 has no effect with algorithm='flat', which 'auto' picks"),
+    (quick(beam_width=20), Y, "beam_width=20 has .*: name another algorithm; leave .* default, 10"),
+    (quick(algorithm="flat", n_heads=3), y, "n_heads=3 has no effect with algorithm='flat'; leave"),
+    (quick(algorithm="product", head_lengths=(4, 3), n_heads=3), y, "n_heads.*head_lengths is gi"),
+    (quick(algorithm="product", embedding_dim=8), y, "embedding_dim=8 .*'product'"),
+    (quick(algorithm="product", correction=True), y, "correction=True .*'product'"),
+    (quick(algorithm="product", n_sampled_heads=2), y, "n_sampled_heads=2 .*'product'"),
+    (quick(algorithm="cascade", path_exponent=1.0), y, "path_exponent=1.0 .* one class per sample"),
+    (quick(algorithm="sampling", margin=0.1), y, "margin=0.1 has no effect without loss='arcface'"),
+    (quick(algorithm="sampling", scale=8), y, "scale=8 has no effect without loss='arcface'"),
+    (quick(head=FlatHead, beam_width=3), y, "beam_width=3 has no effect with a head of your own"),
+    (quick(n_iter_no_change=7), y, "n_iter_no_change=7 has no effect without early_stopping=True"),
+    (quick(validation_fraction=0.2), y, "validation_fraction=0.2 has no effect without early_stop"),
+    (MIMLClassifier(None, temperature=2.0, max_epochs=1), Y, "temperature=2.0 .* attention=None"),
+    (
+        DFTSigmoidClassifier(max_active=2, output="bottleneck", max_epochs=1),
+        Y,
+        "max_active=2 has no effect with output='bottleneck'",
+    ),
+    (
+        AggregatedLabelClassifier(quick(), n_folds=3),
+        Y,
+        "n_folds=3 has no effect with n_rounds=1; leave it at its default, 2",
+    ),
+]
+
+
+@pytest.mark.parametrize("estimator, target, message", SET, ids=[case[2][:20] for case in SET])
+def test_a_parameter_without_effect_is_warned_of_once(estimator, target, message):
+    with pytest.warns(UserWarning, match=message) as caught:
+        clone(estimator).fit(X, target)
+    assert len(caught) == 1
+
+
+def test_parameters_of_the_algorithm_in_use_are_not_warned_of():
+    quick(algorithm="cascade", n_heads=3, beam_width=4, path_exponent=1.0).fit(X, Y)
+    quick(early_stopping=True, n_iter_no_change=7, validation_fraction=0.2).fit(X, y)
+    quick(decision="threshold", validation_fraction=0.2).fit(X, Y)
+    quick(algorithm="sampling", loss="arcface", margin=0.1, head_lengths=np.array([4, 3])).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "estimator, names",
+    [
+        (
+            MultiHeadClassifier,
+            "n_heads n_groups embedding_dim beam_width path_exponent n_sampled_heads margin scale "
+            "dropout learning_rate weight_decay batch_size max_epochs validation_fraction "
+            "n_iter_no_change memory_limit random_state",
+        ),
+        (DFTSigmoidClassifier, "max_active n_slack"),
+        (ETFNeuralCollapseClassifier, "feature_dim feature_decay"),
+        (MIMLClassifier, "temperature n_concepts"),
+        (
+            EAGLETransformer,
+            "n_iter step_size temperature sharing n_components shrinkage top_k memory_limit n_jobs "
+            "random_state",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    [True, np.True_, float("nan"), float("inf"), 10**400, "2", np.array(2)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_number_of_64_bits(estimator, names, value):
+    for name in names.split():
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of .* must be .* Got"):
+            estimator(**{name: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["hidden_layer_sizes", "head_lengths"])
+def test_sequences_that_hold_booleans(name):
+    with pytest.raises(TypeError, match=f"{name}.* must be a number, got True of type bool"):
+        quick(algorithm="product", **{name: [True, 10]}).fit(X, y)
 
 
 def test_early_stopping_with_one_row_of_positive_weight():

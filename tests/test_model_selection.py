@@ -70,11 +70,11 @@ def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
     np.testing.assert_array_equal(probabilities, model.predict_proba(texts))
 
 
-@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
-def test_sparse_y_in_a_search(algorithm):
+@pytest.mark.parametrize("algorithm, params", [("flat", {}), ("cascade", {"embedding_dim": 8})])
+def test_sparse_y_in_a_search(algorithm, params):
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
     Y = sp.csr_matrix(Y)
-    clf = MultiHeadClassifier(algorithm, embedding_dim=8, **{**QUICK, "max_epochs": 60})
+    clf = MultiHeadClassifier(algorithm, **params, **{**QUICK, "max_epochs": 60})
     scorer = make_scorer(f1_score, average="micro", zero_division=0.0)
     search = GridSearchCV(clf, {"dropout": [0.0, 0.1]}, scoring=scorer, cv=2, error_score="raise")
     assert search.fit(X, Y).best_score_ > 0.2
@@ -101,3 +101,12 @@ def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
         expected = search().cv_results_["mean_test_score"]
     with joblib.parallel_backend("threading"):
         np.testing.assert_array_equal(search().cv_results_["mean_test_score"], expected)
+
+
+@pytest.mark.filterwarnings("ignore:beam_width=. has no effect with algorithm='flat'")
+def test_a_search_over_a_parameter_that_only_some_algorithms_read():
+    X, Y = make_extreme_multilabel(60, 40, 15, random_state=0)
+    clf = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=1, random_state=0)
+    grid = {"algorithm": ["flat", "cascade"], "beam_width": [2, 5]}
+    search = GridSearchCV(clf, grid, cv=2, error_score="raise", refit=False).fit(X, Y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,11 @@ class Threshold(Decision):
     """
 
     _parameter_constraints = {
-        "threshold": [StrOptions({"auto"}), float, int, np.number, "array-like"],
+        "threshold": [
+            StrOptions({"auto"}),
+            Interval(Real, None, None, closed="neither"),
+            "array-like",
+        ],
         "criterion": [StrOptions(set(CRITERIA))],
         "per_label": ["boolean"],
         "k": [Interval(Integral, 1, None, closed="left")],

@@ -29,7 +29,7 @@ def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -
     TypeError, ValueError
         If `sizes` are not positive integers, at least one.
     """
-    sizes = np.atleast_1d(sizes).tolist()
+    sizes = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()  # an int array loses True
     if not sizes:
         raise ValueError("hidden_layer_sizes is empty; give at least one width")
     for size in sizes:

@@ -47,7 +47,7 @@ from sklearn_xlc.engine.memory import memory_explained, without_weights
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.engine.persistence import PersistenceMixin
 from sklearn_xlc.engine.prediction import PredictionMixin
-from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
+from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X, warn_unread
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
@@ -62,12 +62,13 @@ class BaseXLCClassifier(
     build its head in ``_build_head``. The base adds `fit`, `partial_fit`, all prediction methods,
     saving and loading. ``__init__`` only stores its parameters, as in every scikit-learn estimator:
     the parameters that all classifiers share (see :class:`~sklearn_xlc.MultiHeadClassifier` for
-    their meaning), and your own, with constraints in ``_parameter_constraints``. There are five
+    their meaning), and your own, with constraints in ``_parameter_constraints``. There are six
     hooks; only the first is required:
 
     - ``_build_head(n_features, code)`` returns a :class:`~sklearn_xlc.heads.Head`, and may set
       fitted attributes. ``code.n_labels`` and ``code.multilabel`` describe the labels.
     - ``_check_task(code, Y)`` raises ValueError for parameters that do not suit the labels.
+    - ``_unread(code)`` names parameters without effect, and why; `fit` warns of those that are set.
     - ``_order_labels(data, rng)`` returns the position of each label in the head, or None to keep
       the order.
     - ``_auto_decision(head)`` returns the :class:`~sklearn_xlc.decisions.Decision` for
@@ -113,7 +114,7 @@ class BaseXLCClassifier(
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="both")],
         "decision": [StrOptions({"auto", *DECISIONS}), Decision],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -137,6 +138,10 @@ class BaseXLCClassifier(
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         """Raise ValueError if parameters do not suit the labels with indicator `Y`."""
+
+    def _unread(self, code: LabelCode) -> dict[str, str]:
+        """Parameters that have no effect, and why ("without attention")."""
+        return {}
 
     def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
         """Position of each label in the head, or None to keep the given order."""
@@ -182,6 +187,8 @@ class BaseXLCClassifier(
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
             self._check_decision(data.code, data.rows.Y)
             rng, checkpoints = self._begin(data, going_on)
+            if not going_on:
+                warn_unread(self, self._unread(data.code) | self._unread_of_holdout(data.code))
             train, validation = self._split(data, rng)
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
@@ -241,6 +248,8 @@ class BaseXLCClassifier(
             rng = check_random_state(self.random_state)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             generators = new_generators(rng.randint(2**31 - 1))
+            if first:
+                warn_unread(self, self._unread(data.code))
             borrowed = getattr(self, "_weights_borrowed", False)
             module = self._start(data, None, rng, generators) if first else self.net_.module_
             module = copy.deepcopy(module) if borrowed else module
@@ -308,6 +317,16 @@ class BaseXLCClassifier(
             index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)
         )
         return data.rows.take(np.sort(train)), data.rows.take(np.sort(held))
+
+    def _unread_of_holdout(self, code: LabelCode) -> dict[str, str]:
+        if self.early_stopping:
+            return {}
+        unread = {"n_iter_no_change": "without early_stopping=True"}
+        if not self._holds_out(code):
+            unread["validation_fraction"] = (
+                "without early_stopping=True, or a decision that is tuned on held-out samples"
+            )
+        return unread
 
     def _start(
         self,

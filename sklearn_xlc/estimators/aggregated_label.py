@@ -26,6 +26,7 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._csr import canonical, joined_ranges, one_per_row, row_blocks, row_numbers
 from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
+from sklearn_xlc.engine.validation import warn_unread
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.metrics._scorer import all_scores
@@ -167,6 +168,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         """
         if _routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
+        if self.n_rounds == 1:
+            warn_unread(self, {"n_folds": "with n_rounds=1"})
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")

@@ -285,6 +285,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             )
         self._warn_beyond(self.max_active, Y)
 
+    def _unread(self, code: LabelCode) -> dict[str, str]:
+        return {"max_active": "with output='bottleneck'"} if self.output == "bottleneck" else {}
+
     def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
         """Warn of samples that the guarantee does not cover; a full-rank layer covers all."""
         if max_active is None or 2 * max_active + 1 >= Y.shape[1]:

@@ -11,8 +11,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_counts, check_dense_size, check_X, unchanged_on_error
-from sklearn_xlc._compat import RANDOM_STATE, Interval, StrOptions, _fit_context
+from sklearn_xlc._checks import (
+    check_counts,
+    check_dense_size,
+    check_X,
+    unchanged_on_error,
+)
+from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.aggregation import (
@@ -179,7 +184,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         "multiplicity": [StrOptions({"ignore", "top"})],
         "top_k": [None, Interval(Integral, 1, None, closed="left")],
         "memory_limit": [Interval(Integral, 2**20, None, closed="left")],
-        "n_jobs": [None, Integral],
+        "n_jobs": N_JOBS,
         "random_state": RANDOM_STATE,
     }
 

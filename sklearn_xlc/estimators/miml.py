@@ -471,6 +471,11 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
 
+    def _unread(self, code: LabelCode) -> dict[str, str]:
+        if self.attention is None:
+            return {"temperature": "with attention=None"}
+        return {}
+
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":
             return int(self.batch_size)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
+from sklearn_xlc.codes._head_lengths import MAX_HEADS
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
@@ -29,12 +30,15 @@ from sklearn_xlc.heads.losses import LOSSES
 FLAT_LIMIT = 1000
 #: Algorithms that need exactly one label per sample.
 _MULTI_CLASS_ONLY = ("product", "sampling")
-_HEADS: dict[str, type[Head]] = {
-    "flat": FlatHead,
-    "product": ProductHead,
-    "cascade": CascadeHead,
-    "sampling": SamplingHead,
+#: Algorithms that read each parameter of a head.
+_READ_BY = {
+    **dict.fromkeys(("n_heads", "head_lengths"), ("product", "cascade", "sampling")),
+    "n_groups": ("product",),
+    **dict.fromkeys(("embedding_dim", "beam_width", "path_exponent"), ("cascade",)),
+    **dict.fromkeys(("n_sampled_heads", "correction"), ("sampling",)),
 }
+_HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
+_HEADS |= {"cascade": CascadeHead, "sampling": SamplingHead}
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
@@ -263,7 +267,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,
         "algorithm": [StrOptions({"auto", "product", "cascade", "sampling", "flat"})],
-        "n_heads": [Interval(Integral, 1, None, closed="left")],
+        "n_heads": [Interval(Integral, 1, MAX_HEADS, closed="both")],
         "head_lengths": [None, "array-like"],
         "label_order": [StrOptions({"given", "random", "clustered"}), "array-like"],
         "loss": [StrOptions({"auto", "joint_ce", "arcface", *LOSSES}), Loss],
@@ -375,12 +379,27 @@ class MultiHeadClassifier(BaseXLCClassifier):
         where = f"algorithm={algorithm!r}"
         criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, where)
         is_ce = criterion.needs_normaliser and not self._is("joint_ce")
-        if self.n_groups > 1 and (algorithm != "product" or not is_ce):
+        is_read = algorithm == "product" and is_ce  # where "auto" picks another, `_unread` warns
+        if self.n_groups > 1 and not is_read and algorithm in (self.algorithm, "product"):
             raise ValueError(
                 f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
                 f"algorithm={algorithm!r} with loss={self.loss!r}"
             )
         self._lengths(code)
+
+    def _unread(self, code: LabelCode) -> dict[str, str]:
+        algorithm = self._algorithm(code)
+        in_use = f"with algorithm={algorithm!r}" if self.head is None else "with a head of your own"
+        if algorithm not in (self.algorithm, "custom"):
+            in_use += f", which 'auto' picks for {code.n_labels} labels: name another algorithm"
+        unread = {name: in_use for name, read_by in _READ_BY.items() if algorithm not in read_by}
+        if self.head_lengths is not None and "head_lengths" not in unread:
+            unread["n_heads"] = "where head_lengths is given"
+        if not code.multilabel:
+            unread.setdefault("path_exponent", "with one class per sample")
+        if not self._is("arcface"):
+            unread |= dict.fromkeys(("margin", "scale"), "without loss='arcface'")
+        return unread
 
     def _check_custom(self) -> None:
         """Raise ValueError for parameters that a user's own head does not read."""
@@ -398,7 +417,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if algorithm in ("flat", "custom"):
             return (code.n_labels,)
         if self.head_lengths is not None:
-            lengths = tuple(np.asarray(self.head_lengths).tolist())
+            lengths = tuple(np.asarray(self.head_lengths, dtype=object).tolist())
             try:
                 MixedRadix(code.n_labels, lengths)  # raises if the lengths do not cover the labels
             except (TypeError, ValueError) as error:
@@ -421,14 +440,12 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
         if isinstance(self.label_order, str) and self.label_order == "given":
             return None
-        rows = data.rows
+        X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
         if isinstance(self.label_order, str) and self.label_order == "clustered":
-            check_numbers(rows.X, "label_order='clustered'")
+            check_numbers(X, "label_order='clustered'")
         lengths = self._lengths(data.code)
         try:
-            return label_order(
-                self.label_order, data.code.n_labels, rows.X, rows.Y, lengths, random_state=rng
-            )
+            return label_order(self.label_order, n_labels, X, Y, lengths, random_state=rng)
         except ValueError as error:
             raise ValueError(f"label_order is not valid: {error}") from error
 
@@ -445,15 +462,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if algorithm == "cascade":
             beam = (self.embedding_dim, self.beam_width, self.path_exponent)
             return CascadeHead(*size, lengths, *beam, loss=self.loss)
-        return SamplingHead(
-            *size,
-            lengths[1],
-            self.loss,
-            self.n_sampled_heads,
-            self.margin,
-            self.scale,
-            self.correction,
-        )
+        margin = (self.margin, self.scale, self.correction)
+        return SamplingHead(*size, lengths[1], self.loss, self.n_sampled_heads, *margin)
 
     def _custom_head(self, n_features: int, n_labels: int, multilabel: bool) -> Head:
         assert self.head is not None
