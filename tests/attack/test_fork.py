@@ -1,0 +1,118 @@
+"""Forked, spawned and joblib's processes: after a fit on several threads, children answer too."""
+
+import multiprocessing
+import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import joblib
+from attack._fits import answers_of, digest_of
+from attack._processes import counted, forked
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.datasets import make_extreme_multiclass
+
+#: Wide enough for torch to use both threads.
+WIDE = {"hidden_layer_sizes": (256,), "max_epochs": 2, "batch_size": 500, "dropout": 0.2}
+#: How a model is trained, by a name for the report.
+KINDS = {
+    "flat": {"algorithm": "flat"},
+    "product": {"algorithm": "product"},
+    "cascade": {"algorithm": "cascade", "embedding_dim": 64},
+    "averaged": {"algorithm": "flat", "average_weights": "ema", "optimizer": "mixed"},
+}
+#: Seconds until a child counts as hanging; each has work for less than one.
+LIMIT = 40.0
+
+
+def _data():
+    return make_extreme_multiclass(2000, 200, 100, random_state=0)
+
+
+def _fit(kind):
+    X, y = _data()
+    return MultiHeadClassifier(random_state=0, **WIDE, **KINDS[kind]).fit(X.toarray(), y)
+
+
+def _digest(kind):
+    return digest_of(_fit(kind), _data()[0].toarray())
+
+
+def _answers(model):
+    return answers_of(model, _data()[0].toarray())
+
+
+def _pool_in_child(model):
+    """Answers of two children of this one, which is a forked child itself."""
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        return [task.result(LIMIT) for task in [pool.submit(_answers, model)] * 2]
+
+
+def _in_a_thread(function, *args):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *args).result()
+
+
+def children(kinds):
+    """Failures among forked children of a process that has fitted on two threads."""
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")
+    count, failures = 0, []
+    for kind in kinds:
+        model = _fit(kind)
+        right, digest = _answers(model), digest_of(model, _data()[0].toarray())
+        trials = {
+            "predict": (right, _answers, model),
+            "fit": (digest, _digest, kind),
+            "predict in a thread": (right, _in_a_thread, _answers, model),
+            "fit in a thread": (digest, _in_a_thread, _digest, kind),
+            "pool of its own": ([right, right], _pool_in_child, model),
+            "fit, then predict": (right, lambda: (_fit("flat"), _answers(model))[1]),
+        }
+        for name, (expected, *call) in trials.items():
+            outcome = forked(*call, limit=LIMIT)
+            count += 1
+            if outcome.error:
+                failures.append(f"{kind}, {name}: {outcome.error}")
+            elif outcome.value != expected:
+                failures.append(f"{kind}, {name}: differs from the parent")
+        if _answers(model) != right or _digest(kind) != digest:
+            failures.append(f"{kind}: the parent itself answers otherwise after its children")
+    return count, failures
+
+
+def pools(kinds, methods):
+    """Failures among pools of processes, forked or spawned by the standard library or by joblib."""
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")
+    count, failures = 0, []
+    for kind in kinds:
+        model = _fit(kind)
+        right, digest = _answers(model), digest_of(model, _data()[0].toarray())
+        for method in methods:
+            if method == "loky":
+                with joblib.Parallel(2, "loky", timeout=3 * LIMIT) as parallel:
+                    answers = parallel([joblib.delayed(_answers)(model)] * 4)
+                    digests = parallel([joblib.delayed(_digest)(kind)] * 2)
+            else:
+                context = multiprocessing.get_context(method)
+                with context.Pool(2) as pool:
+                    answers = pool.map_async(_answers, [model] * 4).get(3 * LIMIT)
+                    digests = pool.map_async(_digest, [kind] * 2).get(3 * LIMIT)
+            count += 6
+            if answers != [right] * 4:
+                failures.append(f"{kind}, {method}: answers differ from the parent")
+            if digests != [digest] * 2:
+                failures.append(f"{kind}, {method}: fits differ from the parent")
+    return count, failures
+
+
+test_forked_children = counted(
+    "forked children", children, small=(["flat"],), whole=(list(KINDS),), threads=2
+)
+test_pools = counted(
+    "pools of processes",
+    pools,
+    small=(["flat"], ["fork"]),
+    whole=(["flat", "cascade"], ["fork", "spawn", "loky"]),
+    threads=2,
+    limit=900,
+)
