@@ -1,0 +1,129 @@
+"""Flipped bits and truncation: a damaged file is refused, it never loads to something else."""
+
+import io
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+
+import joblib
+import numpy as np
+from attack._fits import answers_of, data_of, fitted
+from attack._processes import counted, forked
+
+import sklearn_xlc
+
+SOME = ["flat", "cascade", "dft", "etf", "bags"]
+#: What a damaged pickle may raise, before the digest is looked at: it is code.
+EVENTS = ("os.system", "os.exec", "os.spawn", "os.posix_spawn", "os.fork", "subprocess.Popen")
+EXECUTED = []
+
+
+def _watch(event, args):
+    if event.startswith(EVENTS) or event in ("pickle.find_class", "compile", "exec"):
+        EXECUTED.append((event, str(args)[:200]))
+
+
+def _save(model, form, path):
+    if form == "save":
+        sklearn_xlc.save(model, path)
+    else:
+        joblib.dump(model, path)
+
+
+def _load(form, path):
+    """Model of the file; asserts that loading a file of `save` runs none of its content."""
+    if form == "joblib":
+        return joblib.load(path)
+    EXECUTED.clear()
+    try:
+        return sklearn_xlc.load(path)
+    finally:
+        assert not EXECUTED, f"loading executes {EXECUTED[:3]}"
+
+
+def _damaged(data, rng):
+    """A copy of the bytes with one flipped bit, a few, a block of zeros, or without its end."""
+    kind = ["bit", "bit", "bits", "zeros", "cut", "longer"][rng.integers(6)]
+    changed = bytearray(data)
+    at = int(rng.integers(len(data)))
+    if rng.random() < 0.3:  # where the structure is: at the head
+        at = int(rng.integers(min(len(data), 4096)))
+    if kind == "bit":
+        changed[at] ^= 1 << int(rng.integers(8))
+    elif kind == "bits":
+        for place in rng.integers(len(data), size=5):
+            changed[place] ^= 1 << int(rng.integers(8))
+    elif kind == "zeros":
+        changed[at : at + 64] = bytes(len(changed[at : at + 64]))
+    elif kind == "cut":
+        del changed[at:]
+    else:
+        changed += bytes(8)
+    return kind, at, bytes(changed)
+
+
+def _described(model):
+    """All that a model is: parameters, fitted attributes and weights."""
+    pickled = io.BytesIO()
+    joblib.dump(model, pickled)
+    return pickled.getvalue()
+
+
+def _try(form, path, right, X):
+    """What becomes of a damaged file: "refused", "same" or a failure."""
+    warnings.simplefilter("ignore")
+    sys.addaudithook(_watch)
+    try:
+        model = _load(form, path)
+    except AssertionError:
+        raise
+    except Exception as error:
+        if form == "save" and not (isinstance(error, ValueError) and str(path) in str(error)):
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            return f"{type(error).__name__} does not name the file: {error} ({frame})"
+        return "refused"
+    try:
+        if answers_of(model, X) == right[0]:
+            return "same" if _described(model) == right[1] else "same answers"
+    except Exception as error:
+        return f"loads, and then raises {error!r}"
+    return "loads silently, and answers otherwise"
+
+
+def damaged_files(form, n_trials, seed=0):
+    """Failures among damaged files of that form, and how many loaded as they were."""
+    rng = np.random.default_rng(seed)
+    failures, counts = [], {"refused": 0, "same": 0, "same answers": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.xlc"
+        for trial in range(n_trials):
+            name = SOME[trial % len(SOME)]
+            if trial < len(SOME):
+                X = data_of(name)[0]
+                _save(fitted(name), form, path)
+                model = _load(form, path)
+                known = {} if trial == 0 else known
+                known[name] = path.read_bytes(), X, (answers_of(model, X), _described(model))
+            data, X, right = known[name]
+            kind, at, changed = _damaged(data, rng)
+            path.write_bytes(changed)
+            outcome = forked(_try, form, path, right, X)
+            said = outcome.value or outcome.error
+            if said in counts:
+                counts[said] += 1
+            if said not in ("refused", "same") or said == "same" and form == "save":
+                if changed != data:
+                    failures.append(f"trial {trial}, {name}, {kind} at {at} of {len(data)}: {said}")
+    print(form, counts, file=sys.stderr)
+    return n_trials, failures
+
+
+test_damaged_files_of_save = counted(
+    "damaged files of save", damaged_files, small=("save", 20), whole=("save", 400), limit=900
+)
+test_damaged_files_of_joblib = counted(
+    "damaged files of joblib", damaged_files, small=("joblib", 20), whole=("joblib", 400), limit=900
+)
