@@ -76,10 +76,11 @@ class Record:
     seconds: float = 0.0
 
 
-def record(name, cases, failures=()):
+def record(name, cases, failures=(), refused=0):
     """Enter an attack into the table; raises AssertionError if any case failed."""
     row = RECORDS.setdefault(name, Record())
     row.cases += cases
+    row.refused += refused
     row.failures += failures
     assert not failures, report(name, Record(cases, failures=list(failures)))
 
