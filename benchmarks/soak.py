@@ -24,6 +24,8 @@ from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabe
 
 #: Most bytes by which resident memory may grow after the first part of the run.
 BOUND = 16 * 2**20
+#: Seconds from an answer to the next request of the same thread.
+PAUSE = 0.02
 #: Part of the run that warms up.
 WARM_UP = 0.2
 
@@ -73,7 +75,7 @@ class Server:
     def serve(self, number, counts):
         """Answer requests at random; count the answers of each model."""
         rng = np.random.default_rng(number)
-        while not self.stop.is_set():
+        while not self.stop.wait(PAUSE):
             which = rng.integers(len(self.requests))
             try:
                 given = answer(self.model, self.requests[which])

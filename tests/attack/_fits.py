@@ -4,8 +4,9 @@ import hashlib
 
 import numpy as np
 import scipy.sparse as sp
-from _factories import CLASSIFIERS, EVERY, make_learnable
 from sklearn.base import clone
+
+from _factories import CLASSIFIERS, EVERY, make_learnable
 
 #: Every random part switched on: order of the batches, dropout, sampled heads.
 RANDOM = {

@@ -41,20 +41,20 @@ def counted(name, function, small, whole, **process):
         Returns the number of its trials, a list of the failures among them, and perhaps how many
         were refused.
     small, whole : tuple
-        Its arguments by default, and with ``-m slow``.
+        Its arguments by default, where there are any, and with ``-m slow``.
     **process
-        Further parameters of `in_process`. Without any, it runs in this process.
+        Further parameters of `in_process`, for all trials. Some run in the process of the tests,
+        unless they need threads: a new process takes seconds.
     """
 
-    @pytest.mark.parametrize(
-        "args",
-        [
-            pytest.param(small, id="small"),
-            pytest.param(whole, id="whole", marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
-        ],
-    )
+    few = [] if small is None else [pytest.param(small, id="small")]
+    slow = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+    @pytest.mark.parametrize("args", [*few, pytest.param(whole, id="whole", marks=slow)])
+    @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
     def test(args):
-        counts = in_process(function, *args, **process) if process else function(*args)
+        apart = process and (args is whole or "threads" in process)
+        counts = in_process(function, *args, **process) if apart else function(*args)
         if args is whole:
             record(name, *counts)
         count, failures = counts[:2]

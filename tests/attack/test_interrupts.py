@@ -6,6 +6,7 @@ import threading
 import time
 
 import numpy as np
+
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted
 
@@ -19,7 +20,7 @@ class Interrupts:
 
     def __init__(self, delays):
         self.delays, self.arrived, self.armed = delays, 0, True
-        signal.signal(signal.SIGINT, self._handle)
+        self.before = signal.signal(signal.SIGINT, self._handle)
         self.sender = threading.Thread(target=self._send)
         self.sender.start()
 
@@ -37,6 +38,7 @@ class Interrupts:
         """Wait for the last signal; two that arrive at once are one."""
         self.armed = False
         self.sender.join(60)
+        signal.signal(signal.SIGINT, self.before)
 
 
 def interrupted(action, delays):
@@ -114,8 +116,8 @@ def interrupted_passes(n_trials, seed=1):
 
 
 test_interrupted_fits = counted(
-    "Ctrl-C in fit", interrupted_fits, small=(4,), whole=(60,), limit=600
+    "Ctrl-C in fit", interrupted_fits, small=(2,), whole=(60,), limit=600
 )
 test_interrupted_passes = counted(
-    "Ctrl-C in partial_fit", interrupted_passes, small=(4,), whole=(60,), limit=600
+    "Ctrl-C in partial_fit", interrupted_passes, small=(2,), whole=(60,), limit=600
 )

@@ -12,10 +12,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from attack._fits import answers_of, data_of, digest_of, fitted, model_of
-from attack._processes import counted, forked
 
 import sklearn_xlc
+from attack._fits import answers_of, data_of, digest_of, fitted, model_of
+from attack._processes import counted, forked
 from sklearn_xlc.training import checkpoints
 
 #: Fits that differ in what a checkpoint must hold.
@@ -31,7 +31,6 @@ FITS = [
     ("cascade-3-heads", {"early_stopping": True, "optimizer": "sgd"}),
     ("sampling-arcface", {"random_state": np.random.RandomState(3)}),
 ]
-SAVED = ["flat", "cascade", "bags"]
 WRITES = ("write", "fsync", "replace", "unlink")
 
 
@@ -47,7 +46,7 @@ def _fit(name, params, folder, die_at=None):
 
 
 def _die_at(name, number, after):
-    """Kill this process at a call of `os` or of `open().write`, before or after it."""
+    """Kill this process at a call of `os`, or of `write` of a file, before or after it."""
     left = [number]
 
     def dying(call):
@@ -62,8 +61,13 @@ def _die_at(name, number, after):
 
         return wrapped
 
+    def opened(*args):
+        file = open(*args)
+        file.write = dying(file.write)
+        return file
+
     if name == "write":
-        sklearn_xlc._files._bytes = dying(sklearn_xlc._files._bytes)
+        sklearn_xlc._files.open = opened
     else:
         setattr(os, name, dying(getattr(os, name)))
 
@@ -120,13 +124,13 @@ def _save_in_turn(models, path, die_at=None):
             sklearn_xlc.save(model, path)
 
 
-def killed_saves(n_kills, seed=0):
+def killed_saves(names, n_kills, seed=0):
     """Failures among processes killed while they replace a file by `save`."""
     rng = np.random.default_rng(seed)
     failures = []
-    known = {name: ([fitted(name), fitted(name, seed=1)], data_of(name)[0]) for name in SAVED}
+    known = {name: ([fitted(name), fitted(name, seed=1)], data_of(name)[0]) for name in names}
     for trial in range(n_kills):
-        name = SAVED[trial % len(SAVED)]
+        name = names[trial % len(names)]
         models, X = known[name]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.xlc"
@@ -149,5 +153,11 @@ def killed_saves(n_kills, seed=0):
     return n_kills, failures
 
 
-test_killed_fits = counted("killed fits", killed_fits, small=(6,), whole=(100,), limit=1500)
-test_killed_saves = counted("killed saves", killed_saves, small=(4,), whole=(50,), limit=600)
+test_killed_fits = counted("killed fits", killed_fits, small=(3,), whole=(100,), limit=1500)
+test_killed_saves = counted(
+    "killed saves",
+    killed_saves,
+    small=(["flat"], 2),
+    whole=(["flat", "cascade", "bags"], 50),
+    limit=600,
+)

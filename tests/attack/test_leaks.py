@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 
 import joblib
-from attack._fits import data_of, fitted, model_of
-from attack._processes import counted
 
 import sklearn_xlc
+from attack._fits import data_of, fitted, model_of
+from attack._processes import counted
 
 #: Resident memory may grow by so much after warm-up: the allocator's own habits, no leak.
 BOUND = 8 * 2**20
@@ -37,30 +37,30 @@ def growth(call, n_calls, warm_up):
     return resident() - memory, handles() - files
 
 
-def repeated(n_predictions, n_fits, n_loads):
+def repeated(names, n_predictions, n_fits, n_loads):
     """Failures among calls that are repeated, where memory or open files grow."""
-    models = {name: fitted(name) for name in SOME}
-    data = {name: data_of(name) for name in SOME}
+    models = {name: fitted(name) for name in names}
+    data = {name: data_of(name) for name in names}
 
     def predict(number):
-        name = SOME[number % len(SOME)]
+        name = names[number % len(names)]
         X = data[name][0]
         row = number % X.shape[0]
         getattr(models[name], ["predict", "predict_topk"][number // 7 % 2])(X[row : row + 1])
 
     def fit(number):
-        name = SOME[number % len(SOME)]
+        name = names[number % len(names)]
         model_of(name, seed=number, max_epochs=1).fit(*data[name])
 
     def train_on(number):
-        name = SOME[number % len(SOME)]
+        name = names[number % len(names)]
         models[name].partial_fit(*data[name])
 
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: os.path.join(folder, name) for name in SOME}
+        paths = {name: os.path.join(folder, name) for name in names}
 
         def load(number):
-            name = SOME[number % len(SOME)]
+            name = names[number % len(names)]
             saved, dumped = paths[name] + ".xlc", paths[name] + ".joblib"
             sklearn_xlc.save(models[name], saved)
             sklearn_xlc.load(saved).predict(data[name][0][:2])
@@ -75,7 +75,7 @@ def repeated(n_predictions, n_fits, n_loads):
             "saves and loads": (load, n_loads),
         }
         grown = {
-            name: growth(call, n_calls, max(25, n_calls // 5))
+            name: growth(call, n_calls, max(5, n_calls // 5))
             for name, (call, n_calls) in calls.items()
         }
     failures = [
@@ -86,4 +86,6 @@ def repeated(n_predictions, n_fits, n_loads):
     return n_predictions + 2 * n_fits + n_loads, failures
 
 
-test_leaks = counted("leaks", repeated, small=(200, 10, 10), whole=(60_000, 200, 200), limit=1500)
+test_leaks = counted(
+    "leaks", repeated, small=(["flat"], 50, 5, 5), whole=(SOME, 60_000, 200, 200), limit=1500
+)

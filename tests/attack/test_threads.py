@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import torch
-from attack._fits import NAMES, answers_of, data_of, digest_of, fitted, model_of
-from attack._processes import counted
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 
 import sklearn_xlc
+from attack._fits import NAMES, answers_of, data_of, digest_of, fitted, model_of
+from attack._processes import counted
 
+FOLDS = KFold(3)
 SOME = ["flat", "cascade", "sampling-corrected", "dft", "etf", "bags"]
 
 
@@ -111,19 +112,19 @@ def searches(names, backends):
     failures = []
     for name, backend in jobs:
         X, y = data_of(name)
-        scores = [cross_val_score(model_of(name), X, y, cv=3)]
+        scores = [cross_val_score(model_of(name), X, y, cv=FOLDS)]
         with joblib.parallel_config(backend, n_jobs=3):
-            scores.append(cross_val_score(model_of(name), X, y, cv=3))
+            scores.append(cross_val_score(model_of(name), X, y, cv=FOLDS))
         if scores[0].tobytes() != scores[1].tobytes():
             failures.append(f"{name}, {backend}: {scores[1]} is not {scores[0]}")
     return len(jobs), failures
 
 
 test_fits_in_threads = counted(
-    "fits in threads", fits, small=(SOME, range(2)), whole=(NAMES, range(6))
+    "fits in threads", fits, small=(SOME[2:], range(1)), whole=(NAMES, range(6))
 )
 test_predictions_in_threads = counted(
-    "predictions in threads", predictions, small=(SOME, 10), whole=(NAMES, 27)
+    "predictions in threads", predictions, small=(SOME[:3], 10), whole=(NAMES, 27)
 )
 test_fits_beside_predictions = counted(
     "fits beside predictions", fits_beside_predictions, small=(SOME[:2],), whole=(NAMES,)
