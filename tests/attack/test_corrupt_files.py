@@ -128,12 +128,12 @@ test_damaged_files_of_save = counted(
     damaged_files,
     small=("save", ["flat"], 10),
     whole=("save", SOME, 400),
-    limit=900,
+    limit=3600,
 )
 test_damaged_files_of_joblib = counted(
     "damaged files of joblib",
     damaged_files,
     small=("joblib", ["flat"], 10),
     whole=("joblib", SOME, 400),
-    limit=900,
+    limit=3600,
 )

@@ -104,8 +104,8 @@ def fits(names, n_trials, seed=0):
 
 
 test_saves_on_a_full_disk = counted(
-    "saves on a full disk", saves, small=(["flat"], 3), whole=(SOME, 50), limit=300
+    "saves on a full disk", saves, small=(["flat"], 3), whole=(SOME, 50), limit=3600
 )
 test_fits_on_a_full_disk = counted(
-    "fits on a full disk", fits, small=(["flat"], 1), whole=(SOME, 30), limit=300
+    "fits on a full disk", fits, small=(["flat"], 1), whole=(SOME, 30), limit=3600
 )

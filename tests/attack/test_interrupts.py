@@ -116,8 +116,8 @@ def interrupted_passes(n_trials, seed=1):
 
 
 test_interrupted_fits = counted(
-    "Ctrl-C in fit", interrupted_fits, small=(2,), whole=(60,), limit=600
+    "Ctrl-C in fit", interrupted_fits, small=(2,), whole=(60,), limit=3600
 )
 test_interrupted_passes = counted(
-    "Ctrl-C in partial_fit", interrupted_passes, small=(2,), whole=(60,), limit=600
+    "Ctrl-C in partial_fit", interrupted_passes, small=(2,), whole=(60,), limit=3600
 )

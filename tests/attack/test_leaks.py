@@ -87,5 +87,5 @@ def repeated(names, n_predictions, n_fits, n_loads):
 
 
 test_leaks = counted(
-    "leaks", repeated, small=(["flat"], 50, 5, 5), whole=(SOME, 60_000, 200, 200), limit=1500
+    "leaks", repeated, small=(["flat"], 50, 2, 2), whole=(SOME, 60_000, 200, 200), limit=3600
 )

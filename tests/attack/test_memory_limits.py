@@ -65,5 +65,5 @@ def limited(pairs, rooms):
 
 
 test_memory_limits = counted(
-    "memory limits", limited, small=(PAIRS[1:2], [2**28]), whole=(PAIRS, ROOM), limit=1800
+    "memory limits", limited, small=(PAIRS[1:2], [2**28]), whole=(PAIRS, ROOM), limit=3600
 )
