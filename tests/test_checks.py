@@ -1,5 +1,6 @@
 """Checks of matrices, numbers and sizes: what passes, and the message of what does not."""
 
+import sys
 from numbers import Integral, Real
 
 import numpy as np
@@ -280,3 +281,38 @@ def test_attributes_come_back_when_the_block_raises():
     with pytest.raises(KeyboardInterrupt):
         interrupted_fit()
     assert vars(fitted) == {"a": 2, "b": 3}
+
+
+def test_a_second_interrupt_finds_no_empty_estimator():
+    """Wherever it strikes in the roll-back, the attributes are all old or all of the failed fit."""
+
+    class Fitted:
+        pass
+
+    def interrupt_at(line):
+        fitted, count = Fitted(), 0
+        fitted.a, fitted.b = 2, 3
+
+        def trace(frame, event, argument):
+            nonlocal count
+            if frame.f_code is unchanged_on_error.__wrapped__.__code__:
+                count += event == "line"
+                if count == line:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        try:
+            with unchanged_on_error(fitted):
+                fitted.a = 5
+                sys.settrace(trace)
+                sys._getframe().f_trace = trace
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        return vars(fitted)
+
+    for line in range(1, 6):
+        assert interrupt_at(line) in ({"a": 2, "b": 3}, {"a": 5, "b": 3})

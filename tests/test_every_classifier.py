@@ -384,3 +384,66 @@ def test_fits_in_threads_equal_those_one_after_the_other(cases, encoder):
         threaded = list(pool.map(lambda case: trained(*case, **encoder), cases))
     assert [case for case, got in zip(cases, threaded) if not are_equal(got, serial[case])] == []
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# --- training that diverges -------------------------------------------------------------------
+
+
+class Spoilt(nn.Module):
+    """Encoder with running statistics, which overflows where the first column is large."""
+
+    n_outputs = 16
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(n_features, 16), nn.BatchNorm1d(16)
+
+    def forward(self, x):
+        return self.norm(self.layer(x)) * torch.where(x[:, :1] > 1e6, torch.inf, 1.0)
+
+
+@every_classifier
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_refused_step_changes_nothing(name, multilabel, optimizer):
+    X, y = make_learnable(multilabel, n_rows=41)
+    X = X.toarray()
+    own = {"attention": None} if name == "bags" else {}
+    clf = quick(name, optimizer=optimizer, encoder=Spoilt, batch_size=20, **own)
+    clf.partial_fit(X, y, None if multilabel else np.unique(y))
+
+    def state():
+        moments = [list(own.values()) for own in clf.net_.optimizer_.state.values()]
+        return [*clf.net_.module_.state_dict().values(), *sum(moments, [])]
+
+    before, scores = [values.clone() for values in state()], clf.decision_function(X)
+    spoilt = X.copy()
+    spoilt[:, 0] = 1e9
+    for given, rate, what in (
+        (spoilt, 0.01, "norm of the features became"),
+        (X, 1e200, "step of the optimizer became too large"),
+    ):
+        for group in clf.net_.optimizer_.param_groups:
+            group["lr"] = rate
+        with pytest.raises(ValueError, match=f"{what}.* in epoch 1, step 1: lower learning_rate"):
+            clf.partial_fit(given, y)
+        assert all(torch.equal(one, other) for one, other in zip(before, state(), strict=True))
+        np.testing.assert_array_equal(clf.decision_function(X), scores)
+    assert (clf.n_iter_, len(clf.loss_curve_)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["flat", "cascade", "bags"])
+def test_fit_stops_at_the_first_step_that_is_refused(name):
+    X, y = make_learnable(False, n_rows=60)
+    X = X.toarray()
+    X[:, 0] = 1e9
+    with pytest.raises(ValueError, match=r"in epoch 1, step 1"):
+        quick(name, encoder=Spoilt, batch_size=20).set_params(random_state=0).fit(X, y)
+
+
+def test_the_last_sample_is_not_a_batch_alone():
+    """Batch normalisation cannot be trained on one sample."""
+    X, y = make_learnable(False, n_rows=41)
+    clf = quick("flat", encoder=Spoilt, batch_size=20, max_epochs=2).fit(X.toarray(), y)
+    assert clf.t_ == 4
+    with pytest.raises(ValueError, match="batch normalisation.*give at least two samples"):
+        clf.partial_fit(X.toarray()[:1], y[:1])

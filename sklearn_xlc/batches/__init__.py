@@ -2,7 +2,7 @@
 
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.randomness import generator_for
-from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch
+from sklearn_xlc.batches.rows import Batch, BatchIterator, Rows, make_batch, n_batches
 from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
@@ -18,5 +18,6 @@ __all__ = [
     "collate",
     "generator_for",
     "make_batch",
+    "n_batches",
     "to_device",
 ]

@@ -111,6 +111,33 @@ class Batch:
         )
 
 
+def n_batches(n_samples: int, batch_size: int) -> int:
+    """Count the batches into which samples are cut.
+
+    A single sample that would be left over joins the batch before: batch normalisation cannot be
+    trained on one sample.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of samples.
+    batch_size : int
+        Samples per batch.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from sklearn_xlc.batches import n_batches
+    >>> n_batches(10, 4), n_batches(9, 4)
+    (3, 2)
+    """
+    is_left_over = 1 < batch_size < n_samples and n_samples % batch_size == 1
+    return -(-n_samples // batch_size) - is_left_over
+
+
 class BatchIterator:
     """Iterate over batches of `rows`, whole arrays at a time.
 
@@ -119,7 +146,7 @@ class BatchIterator:
     rows : Rows
         Samples to cut into batches.
     batch_size : int
-        Samples per batch; the last batch may have fewer.
+        Samples per batch; the last batch may have fewer, or one more (:func:`n_batches`).
     rng : numpy Generator or None
         Generator that shuffles the samples in every pass; None keeps their order.
     device : torch.device
@@ -136,13 +163,13 @@ class BatchIterator:
         self.rows, self.batch_size, self.rng, self.device = rows, batch_size, rng, device
 
     def __len__(self) -> int:
-        return -(-len(self.rows) // self.batch_size)
+        return n_batches(len(self.rows), self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         n_samples = len(self.rows)
         order = None if self.rng is None else self.rng.permutation(n_samples)
-        for start in range(0, n_samples, self.batch_size):
-            stop = min(start + self.batch_size, n_samples)
+        starts = [number * self.batch_size for number in range(len(self))]
+        for start, stop in zip(starts, [*starts[1:], n_samples]):
             index = slice(start, stop) if order is None else order[start:stop]
             yield make_batch(self.rows.take(index)).to(self.device)
 

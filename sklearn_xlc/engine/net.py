@@ -14,7 +14,7 @@ from skorch.callbacks import EarlyStopping, ProgressBar
 from torch import nn
 
 import sklearn_xlc
-from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.randomness import Generators, with_device
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
@@ -22,6 +22,7 @@ from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, X
 from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints, module_state
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.encoding import identity
+from sklearn_xlc.training.finite import check_weights
 
 #: Up to this many samples all data is one batch, and training needs no dropout.
 SMALL_DATA = 1000
@@ -81,7 +82,7 @@ class TrainingMixin:
             return int(self.max_epochs)
         if n_samples <= SMALL_DATA:
             return 200
-        return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))
+        return max(10, -(-300 // n_batches(n_samples, self._batch_size(n_samples))))
 
     def _begin(
         self, data: TrainingData, going_on: bool
@@ -163,7 +164,7 @@ class TrainingMixin:
         batch_size = min(self._batch_size(n_samples), max(1, n_samples))
         callbacks = copied(self.callbacks)
         if not one_pass:
-            callbacks.append(CosineSchedule(max_epochs * -(-n_samples // batch_size)))
+            callbacks.append(CosineSchedule(max_epochs * n_batches(n_samples, batch_size)))
             if self.early_stopping:
                 callbacks.append(EarlyStopping(patience=self.n_iter_no_change, load_best=True))
             if self.average_weights:
@@ -188,7 +189,8 @@ class TrainingMixin:
         )
 
     def _finish(self, net: XLCNet, keep_optimizer: bool = False) -> None:
-        net.check_loss()
+        if not keep_optimizer:
+            check_weights(net.module_)
         losses = [float(row["train_loss"]) for row in net.history]
         self.loss_curve_ = [*self.loss_curve_, *losses]
         self._weights_borrowed = False

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_dense_size, check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
-from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.randomness import Generators
 from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
@@ -488,4 +488,4 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             return int(self.max_epochs)
         if n_samples * self._bag_size <= SMALL_DATA:
             return 200
-        return max(10, -(-300 // -(-n_samples // self._batch_size(n_samples))))
+        return max(10, -(-300 // n_batches(n_samples, self._batch_size(n_samples))))

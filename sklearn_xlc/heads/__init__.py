@@ -7,6 +7,7 @@ loss, subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 from sklearn_xlc.heads._base import (
     Head,
     Update,
+    check_finite,
     merge_topk,
     row_weights,
     topk_by_position,
@@ -52,6 +53,7 @@ __all__ = [
     "SamplingHead",
     "SoftmaxCrossEntropy",
     "Update",
+    "check_finite",
     "merge_topk",
     "row_weights",
     "topk_by_position",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import ClassVar
@@ -180,7 +181,8 @@ class Head(nn.Module, ABC):
 
         With `update`, the loss takes the optimiser step of the :meth:`fused_parameters` before it
         returns, and has a gradient for everything else. Without it, the loss is a differentiable
-        function of features and all parameters.
+        function of features and all parameters. A head that updates parameters calls
+        :func:`check_finite` on its loss before, so that a step with a loss of NaN changes nothing.
         """
 
     @abstractmethod
@@ -227,6 +229,32 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
     if sample_weight is None:
         return features.new_full((len(features),), 1.0 / len(features))
     return (sample_weight / len(features)).to(features)
+
+
+def check_finite(loss: Tensor) -> None:
+    """Raise if a loss is not finite: called by heads before they update their own weights.
+
+    On a GPU nothing happens, because reading a number waits for all work under way; there the
+    optimiser leaves out the updates that are not finite, and training stops after the step.
+
+    Parameters
+    ----------
+    loss : tensor of shape ()
+        Loss of the labels so far.
+
+    Raises
+    ------
+    FloatingPointError
+        If it is infinite or NaN.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import check_finite
+    >>> check_finite(torch.tensor(0.5))
+    """
+    if loss.device.type == "cpu" and not math.isfinite(loss):
+        raise FloatingPointError(f"the training loss became {float(loss)}")
 
 
 def topk_by_position(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights, topk_of_chunks
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
 
 #: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
@@ -223,6 +223,7 @@ def _pointwise(
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess
         if update is not None:
+            check_finite(loss)
             gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
             gradient[found.at] += found.weights * slope
             head.backward(inputs, chunk, gradient, into, update)
@@ -252,6 +253,7 @@ def _rowwise(
     into = torch.zeros_like(inputs)
     if update is None:
         return loss, into
+    check_finite(loss)
     for number, (chunk, found) in enumerate(parts):
         if keep:
             logits = kept[number]

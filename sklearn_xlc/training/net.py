@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,14 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import EarlyStopping
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
-from sklearn_xlc.heads import Head
+from sklearn_xlc.heads import Head, check_finite
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork
+from sklearn_xlc.training.finite import check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
@@ -102,6 +104,7 @@ class XLCNet(NeuralNet):
     """
 
     _callbacks_may_draw = False
+    _statistics: Sequence[Tensor] = ()
 
     def __init__(
         self,
@@ -142,6 +145,7 @@ class XLCNet(NeuralNet):
         if not self.initialized_:
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
+        self._statistics = running_statistics(self.module_)
         self.notify("on_train_begin", X=X, y=y)
         try:
             self.fit_loop(X, y, **fit_params)
@@ -174,7 +178,6 @@ class XLCNet(NeuralNet):
 
     def _save_checkpoint(self, finished: bool = False) -> None:
         if self.checkpoints is not None:
-            self.check_loss()
             self.checkpoints.save(self, finished)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
@@ -203,11 +206,6 @@ class XLCNet(NeuralNet):
         """Context, or decorator, in which the net's generators are torch's global ones."""
         return as_global(self.generators)
 
-    def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
-        """Begin an epoch; raise if the last loss is not finite."""
-        self.check_loss()
-        super().on_epoch_begin(net, **kwargs)
-
     def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:
         return X, self.validation
 
@@ -216,9 +214,31 @@ class XLCNet(NeuralNet):
         return BatchIterator(dataset, self.batch_size, rng, torch.device(self.device))
 
     def train_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
+        """Take a step, or raise ValueError before anything that is not finite is kept."""
         self._set_training(True)
         self.optimizer_.zero_grad(set_to_none=True)
-        loss = self._loss(batch, self.optimizer_.update)
+        before = [buffer.clone() for buffer in self._statistics]
+        try:
+            loss = self._take_step(batch)
+        except FloatingPointError as error:
+            for buffer, values in zip(self._statistics, before):
+                buffer.copy_(values)
+            self.optimizer_.zero_grad(set_to_none=True)
+            raise self._refusal(str(error)) from error
+        return {"loss": loss, "y_pred": None}
+
+    def _take_step(self, batch: Batch) -> Tensor:
+        try:
+            features = self._features(batch)
+        except ValueError as error:
+            if len(batch) > 1 or not any(isinstance(m, _BatchNorm) for m in self.module_.modules()):
+                raise
+            raise ValueError(
+                "the encoder has batch normalisation, which cannot be trained on a batch of one "
+                "sample: give at least two samples of positive weight and batch_size >= 2"
+            ) from error
+        check_forward(features, self._statistics)
+        loss = self._loss(features, batch, self.optimizer_.update)
         if loss.requires_grad:  # not where the encoder is frozen and the head has updated itself
             loss.backward()
         self.notify(
@@ -227,13 +247,17 @@ class XLCNet(NeuralNet):
             batch=batch,
             training=True,
         )
+        check_finite(loss.detach().cpu())
         self.optimizer_.step()
-        return {"loss": loss, "y_pred": None}
+        return loss
 
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
         with torch.no_grad():
-            return {"loss": self._loss(batch), "y_pred": None}
+            loss = self._loss(self._features(batch), batch)
+        if not np.isfinite(float(loss)):
+            raise self._refusal(f"the validation loss became {float(loss)}")
+        return {"loss": loss, "y_pred": None}
 
     def infer(self, x: Batch, **fit_params: Any) -> Tensor:
         with self._autocast():
@@ -254,17 +278,17 @@ class XLCNet(NeuralNet):
         with self.predicting():
             return self.module_(batch.inputs).to(_dtype(self.module_))
 
-    def check_loss(self) -> None:
-        """Raise if the last training loss is not finite."""
-        loss = float(self.history[-1, "train_loss"]) if self.history else 0.0
-        if not np.isfinite(loss):
-            raise ValueError(
-                f"the training loss became {loss} in epoch {len(self.history)}: lower "
-                f"learning_rate={self.lr} or scale X"
-            )
+    def _refusal(self, what: str) -> ValueError:
+        step = len(self.history[-1]["batches"]) if self.history else 0
+        return ValueError(
+            f"{what} in epoch {len(self.history)}, step {step}: lower learning_rate={self.lr} or "
+            "scale X"
+        )
 
-    def _loss(self, batch: Batch, update: Any = None) -> Tensor:
-        features = self.infer(batch).to(_dtype(self.module_))
+    def _features(self, batch: Batch) -> Any:
+        return self.infer(batch).to(_dtype(self.module_))
+
+    def _loss(self, features: Any, batch: Batch, update: Any = None) -> Tensor:
         return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:

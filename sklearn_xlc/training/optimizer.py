@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from sklearn_xlc.training.finite import largest
+
 #: Update rules by `optimizer`: of all parameters but a sparse input layer, and of this layer.
 RULES = {
     "adam": ("adam", "adam"),
@@ -65,12 +67,23 @@ class RowOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         self._index_groups()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_safe": []}
+
     def _index_groups(self) -> None:
+        self._safe: list[Tensor] = []  # of updates on a GPU, until the next step
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient; count the step of fused ones."""
+        """Update every parameter that has a gradient; count the step of fused ones.
+
+        Raises
+        ------
+        FloatingPointError
+            If a weight or moment would not stay finite; nothing has then been updated here.
+        """
+        self._check_gradients()
         for group in self.param_groups:
             dense = [p for p in group["params"] if p.grad is not None and not p.grad.is_sparse]
             if dense and group["rule"] == "adam":
@@ -88,19 +101,46 @@ class RowOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def update(self, parameter: nn.Parameter, rows: slice, gradient: Tensor) -> None:
-        """Update ``parameter[rows]`` immediately; fused heads call this during the loss."""
-        self._update_rows(self._group_of[parameter], parameter, rows, gradient)
+        """Update ``parameter[rows]`` immediately; fused heads call this during the loss.
+
+        Raises
+        ------
+        FloatingPointError
+            If a weight or moment would not stay finite. (On a GPU :meth:`step` raises, so that no
+            chunk of labels waits for the one before; here the gradient is then left out.)
+        """
+        group = self._group_of[parameter]
+        norm = torch.linalg.vector_norm(gradient)
+        if norm.device.type == "cpu":
+            _raise_unless(_is_safe(group, norm))
+        else:
+            safe = _is_safe(group, norm)
+            gradient = gradient.where(safe, 0.0)
+            self._safe.append(safe)
+        self._update_rows(group, parameter, rows, gradient)
+
+    def _check_gradients(self) -> None:
+        safe, self._safe = self._safe, []
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    values = p.grad._values() if p.grad.is_sparse else p.grad
+                    safe.append(_is_safe(group, torch.linalg.vector_norm(values)))
+        if safe:
+            _raise_unless(torch.stack(safe).all())
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         state = self.state[parameter]
         if not state:
             rule = self._group_of[parameter]["rule"]
+            new = {}
             if rule == "adam":
-                state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                state["exp_avg"] = torch.zeros_like(parameter)
-                state["exp_avg_sq"] = torch.zeros_like(parameter)
+                new["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                new["exp_avg"] = torch.zeros_like(parameter)
+                new["exp_avg_sq"] = torch.zeros_like(parameter)
             elif rule == "adagrad":
-                state["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
+                new["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
+            state.update(new)  # at once: an interrupt leaves no half of a state
         return state
 
     def _adam(
@@ -152,6 +192,7 @@ class RowOptimizer(torch.optim.Optimizer):
             # The mean square through the norm: one pass, no temporary of the gradient's size.
             norms = torch.linalg.vector_norm(gradient.view(-1, width), dim=1)
             total = state["sum"][rows] + norms.square() / width
+            total.clamp_(max=torch.finfo(total.dtype).max)
             state["sum"][rows] = total
             scale = (total.sqrt() + group["eps"]).reciprocal()
             gradient.view(-1, width).mul_(scale[:, None])  # the gradient is not needed again
@@ -162,6 +203,19 @@ class RowOptimizer(torch.optim.Optimizer):
             table.index_add_(0, rows, gradient, alpha=-group["lr"])
         else:
             table[rows].add_(gradient, alpha=-group["lr"])
+
+
+def _is_safe(group: dict[str, Any], norm: Tensor) -> Tensor:
+    """Whether a step by a gradient of this norm keeps weights and moments finite."""
+    limit = largest(norm.dtype)
+    # Adam and Adagrad divide by the norm; decay by more than 2 makes weights grow without end.
+    move = norm * group["lr"] if group["rule"] == "sgd" else norm.new_tensor(group["lr"])
+    return (norm < limit) & (move < limit) & (group["lr"] * group["weight_decay"] <= 2)
+
+
+def _raise_unless(safe: Tensor) -> None:
+    if not safe:
+        raise FloatingPointError("a step of the optimizer became too large, or not a number,")
 
 
 def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sklearn_xlc.batches import BatchIterator, Columns, Rows, make_batch
+from sklearn_xlc.batches import BatchIterator, Columns, Rows, make_batch, n_batches
 
 CPU = torch.device("cpu")
 
@@ -159,3 +159,14 @@ def test_bags_are_taken_whole():
     batch = make_batch(part)
     assert len(batch) == len(batch.inputs) == 2
     assert batch.inputs.owner.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 6, 7, 11])
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 20])
+def test_no_sample_is_left_over_alone(n_rows, batch_size):
+    sizes = [len(b) for b in BatchIterator(Rows(np.ones((n_rows, 2))), batch_size, None, CPU)]
+    assert sum(sizes) == n_rows
+    assert len(sizes) == n_batches(n_rows, batch_size)
+    assert set(sizes[:-1]) <= {batch_size}
+    assert sizes[-1] <= batch_size + (batch_size > 1)
+    assert 1 not in sizes or 1 in (n_rows, batch_size)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from _factories import make_targets
 from sklearn_xlc.batches import Bags
 from sklearn_xlc.heads import (
     CascadeHead,
@@ -137,3 +138,13 @@ def test_heads_that_know_nothing_rank_by_position(monkeypatch, kind, multilabel)
         expected, where = ranked(scores, k)
         np.testing.assert_array_equal(ids, where)
         np.testing.assert_array_equal(best.detach(), expected)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("loss", ["bce", "pick_all_labels"])
+def test_a_loss_that_is_not_finite_updates_nothing(value, loss):
+    head, features = FlatHead(3, 5, True, loss=loss), torch.full((2, 3), value)
+    updates = []
+    with pytest.raises(FloatingPointError, match="the training loss became"):
+        head.loss(features, make_targets([[0], [2]]), None, lambda *given: updates.append(given))
+    assert not updates

@@ -99,7 +99,9 @@ def test_early_stopping_ends_quietly():
 def test_a_loss_that_is_not_finite_ends_the_training():
     rows = make_rows()
     rows.X[3, 2] = np.float32(np.inf)
-    with pytest.raises(ValueError, match=r"loss became nan in epoch 1: lower learning_rate=0.01"):
+    with pytest.raises(
+        ValueError, match=r"features became nan in epoch 1, step 1: lower learning_rate=0.01"
+    ):
         make_net(max_epochs=5).fit(rows)
 
 
@@ -117,3 +119,10 @@ def test_the_encoder_runs_at_half_precision_in_training_only():
     assert net.features(batch).dtype == torch.float32
     assert net.module_.encoder.seen == torch.float32
     assert {p.dtype for p in net.module_.parameters()} == {torch.float32}
+
+
+def test_a_validation_loss_that_is_not_finite_is_refused():
+    held = make_rows()
+    held.X[3, 2] = np.float32(np.inf)
+    with pytest.raises(ValueError, match="the validation loss became nan in epoch 1"):
+        make_net(validation=held).fit(make_rows())

@@ -255,3 +255,30 @@ def test_size_of_the_state(rule, numbers):
     p = parameter()
     opt = take_steps(p, rule, gradients())
     assert sum(np.size(value.numpy()) for value in opt.state[p].values()) == numbers
+
+
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
+@pytest.mark.parametrize(
+    "gradient, lr, decay",
+    [(np.nan, 0.1, 0), (np.inf, 0.1, 0), (1e20, 0.1, 0), (1.0, 1e20, 0), (1.0, 1.0, 3.0)],
+)
+def test_a_step_that_would_overflow_is_refused(rule, gradient, lr, decay):
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = RowOptimizer([{"params": [weight], "rule": rule, "lr": lr, "weight_decay": decay}])
+    weight.grad = torch.tensor([[1.0, 1.0], [1.0, gradient]])
+    with pytest.raises(FloatingPointError, match="step of the optimizer"):
+        optimizer.step()
+    with pytest.raises(FloatingPointError, match="step of the optimizer"):
+        optimizer.update(weight, slice(None), weight.grad)
+    assert weight.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
+def test_the_largest_steps_keep_weights_and_state_finite(rule):
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = RowOptimizer([{"params": [weight], "rule": rule, "lr": 1.0}])
+    for _ in range(10):
+        weight.grad = torch.full((2, 2), 9e18)
+        optimizer.step()
+    state = optimizer.state[weight].values()
+    assert all(values.isfinite().all() for values in (weight, *state))
