@@ -127,6 +127,7 @@ def n_batches(n_samples: int, batch_size: int) -> int:
     Returns
     -------
     int
+        Number of batches.
 
     Examples
     --------

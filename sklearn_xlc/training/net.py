@@ -228,17 +228,7 @@ class XLCNet(NeuralNet):
         return {"loss": loss, "y_pred": None}
 
     def _take_step(self, batch: Batch) -> Tensor:
-        try:
-            features = self._features(batch)
-        except ValueError as error:
-            if len(batch) > 1 or not any(isinstance(m, _BatchNorm) for m in self.module_.modules()):
-                raise
-            raise ValueError(
-                "the encoder has batch normalisation, which cannot be trained on a batch of one "
-                "sample: give at least two samples of positive weight and batch_size >= 2"
-            ) from error
-        check_forward(features, self._statistics)
-        loss = self._loss(features, batch, self.optimizer_.update)
+        loss = self._loss(batch, self.optimizer_.update)
         if loss.requires_grad:  # not where the encoder is frozen and the head has updated itself
             loss.backward()
         self.notify(
@@ -254,7 +244,7 @@ class XLCNet(NeuralNet):
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
         with torch.no_grad():
-            loss = self._loss(self._features(batch), batch)
+            loss = self._loss(batch)
         if not np.isfinite(float(loss)):
             raise self._refusal(f"the validation loss became {float(loss)}")
         return {"loss": loss, "y_pred": None}
@@ -286,9 +276,20 @@ class XLCNet(NeuralNet):
         )
 
     def _features(self, batch: Batch) -> Any:
-        return self.infer(batch).to(_dtype(self.module_))
+        try:
+            return self.infer(batch).to(_dtype(self.module_))
+        except ValueError as error:
+            if len(batch) > 1 or not any(isinstance(m, _BatchNorm) for m in self.module_.modules()):
+                raise
+            raise ValueError(
+                "the encoder has batch normalisation, which cannot be trained on a batch of one "
+                "sample: give at least two samples of positive weight and batch_size >= 2"
+            ) from error
 
-    def _loss(self, features: Any, batch: Batch, update: Any = None) -> Tensor:
+    def _loss(self, batch: Batch, update: Any = None) -> Tensor:
+        features = self._features(batch)
+        if update is not None:  # before the head updates anything
+            check_forward(features, self._statistics)
         return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
