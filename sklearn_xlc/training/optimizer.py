@@ -209,7 +209,7 @@ def _is_safe(group: dict[str, Any], norm: Tensor) -> Tensor:
     """Whether a step by a gradient of this norm keeps weights and moments finite."""
     limit = largest(norm.dtype)
     # Adam and Adagrad divide by the norm; decay by more than 2 makes weights grow without end.
-    move = norm * group["lr"] if group["rule"] == "sgd" else norm.new_tensor(group["lr"])
+    move = norm * group["lr"] if group["rule"] == "sgd" else group["lr"]
     return (norm < limit) & (move < limit) & (group["lr"] * group["weight_decay"] <= 2)
 
 
