@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 
 RULES = ("equal", "descending")
 #: More heads than a label has binary digits are of no use.

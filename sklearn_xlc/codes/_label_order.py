@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._checks import check_scalar, check_sparse
+from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import BoolArray, IntArray, uneven_blocks
 from sklearn_xlc.codes._head_lengths import check_lengths
 

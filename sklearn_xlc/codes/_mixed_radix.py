@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._checks import as_array, check_scalar
+from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths

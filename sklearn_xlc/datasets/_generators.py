@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from sklearn_xlc._checks import check_integer, check_real
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._csr import IntArray, mix_bits, row_numbers
 
 # Number of times that repeated labels of a sample are redrawn; the remaining repeats are dropped.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 from sklearn.utils import check_array, column_or_1d
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.datasets._generators import generator
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_dense_size, check_indicator
+from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._csr import distinct_rows
 from sklearn_xlc.decisions._base import Decision
 from sklearn_xlc.geometry import seen_label_sets

@@ -1,4 +1,4 @@
-"""Build encoders, and the label statistics that a head starts from."""
+"""Build encoders and heads, and the label statistics that a head starts from."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.engine.validation import model_dtype
+from sklearn_xlc.heads import Head
 from sklearn_xlc.training.devices import TORCH_DTYPES
 
 #: Label frequencies are not taken to be below this when a head starts from them.
@@ -52,6 +53,23 @@ def user_encoder(encoder: Any, X: Any) -> nn.Module:
         raise TypeError(
             "encoder must be a torch.nn.Module or a function of n_features that returns one, but "
             f"it returned {type(made).__name__}"
+        )
+    return made
+
+
+def user_head(head: Any, n_features: int, n_labels: int, multilabel: bool) -> Head:
+    """Head that the user's function returns.
+
+    Raises
+    ------
+    TypeError
+        If the function does not return a head.
+    """
+    made = head(n_features, n_labels, multilabel)
+    if not isinstance(made, Head):
+        raise TypeError(
+            "head must be a function of (n_features, n_labels, multilabel) that returns a "
+            f"sklearn_xlc.heads.Head, but it returned {type(made).__name__}"
         )
     return made
 

@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sklearn_xlc._checks import check_dense_size, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config
 from sklearn_xlc._csr import row_numbers
 from sklearn_xlc.batches import BatchIterator, Rows

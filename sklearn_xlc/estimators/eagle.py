@@ -11,12 +11,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import (
-    check_counts,
-    check_dense_size,
-    check_X,
-    unchanged_on_error,
-)
+from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
 from sklearn_xlc._ranking import rank_rows

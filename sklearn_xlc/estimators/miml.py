@@ -11,7 +11,8 @@ import torch
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_dense_size, check_y
+from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.randomness import Generators

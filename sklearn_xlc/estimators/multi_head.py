@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
 from sklearn_xlc.codes._head_lengths import MAX_HEADS
+from sklearn_xlc.engine.building import user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
@@ -454,7 +455,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self.algorithm_, self.head_lengths_ = algorithm, lengths
         size = (n_features, code.n_labels, code.multilabel)
         if self.head is not None:
-            return self._custom_head(*size)
+            return user_head(self.head, *size)
         if algorithm == "flat":
             return FlatHead(*size, self.memory_limit, self.precision, loss=self.loss)
         if algorithm == "product":
@@ -464,16 +465,6 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return CascadeHead(*size, lengths, *beam, loss=self.loss)
         margin = (self.margin, self.scale, self.correction)
         return SamplingHead(*size, lengths[1], self.loss, self.n_sampled_heads, *margin)
-
-    def _custom_head(self, n_features: int, n_labels: int, multilabel: bool) -> Head:
-        assert self.head is not None
-        head = self.head(n_features, n_labels, multilabel)
-        if not isinstance(head, Head):
-            raise TypeError(
-                "head must be a function of (n_features, n_labels, multilabel) that returns a "
-                f"sklearn_xlc.heads.Head, but it returned {type(head).__name__}"
-            )
-        return head
 
     def _smaller_model(self) -> str:
         algorithm = getattr(self, "algorithm_", None)

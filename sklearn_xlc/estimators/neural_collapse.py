@@ -11,7 +11,8 @@ import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import check_dense_size, check_y
+from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.decisions import Decision, Divergence
 from sklearn_xlc.engine.fitting import BaseXLCClassifier

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.utils import check_array
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,

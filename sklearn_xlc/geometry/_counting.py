@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.geometry._validation import check_assignments
 

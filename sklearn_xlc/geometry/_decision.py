@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import BoolArray, FloatArray, IntArray
 from sklearn_xlc.geometry._certificates import (
     OutOfTimeError,

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
-from sklearn_xlc._checks import as_array, check_dense_size, check_scalar
+from sklearn_xlc._bounds import check_dense_size, check_scalar
+from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._counting import count_sign_changes
 from sklearn_xlc.geometry._validation import check_assignments

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray, find_entries, row_blocks, row_numbers
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.geometry._label_sets import (

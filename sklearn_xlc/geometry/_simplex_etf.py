@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import helmert
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._checks import check_scalar
+from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 
 #: Number of sets of frequencies to choose a cyclic frame from.

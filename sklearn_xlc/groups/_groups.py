@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import as_array, check_indicator, check_integer
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._checks import as_array, check_indicator
 from sklearn_xlc._csr import IntArray, joined_ranges
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_integer
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import IntArray, row_numbers
 from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics._ranking import precision_at_k

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state
 
-from sklearn_xlc._checks import check_scalar, check_sparse
+from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
 from sklearn_xlc.metrics._validation import check_labels

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from sklearn_xlc._checks import check_integer
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import FloatArray, IntArray, canonical
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import psndcg_at_k, psp_at_k

@@ -1,0 +1,93 @@
+"""Bounds: numbers that a user gives, and the size of dense outputs."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_scalar as _check_scalar
+
+from sklearn_xlc._config import get_config
+
+
+def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
+    """Number within bounds, as :func:`sklearn.utils.check_scalar`; neither bool nor NaN.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the value is of another type, out of bounds, NaN, or an integer beyond 64 bits.
+    """
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if isinstance(value, Integral) and abs(int(value)) >= 2**63:
+        raise ValueError(f"{name} must be less than 2**63 in magnitude, got {value}")
+    if isinstance(value, Real) and value != value:
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return _check_scalar(value, name, target_type, **bounds)
+
+
+def check_integer(value: Any, name: str, low: int = 1) -> int:
+    """Integer of at least `low`; raises TypeError for other types, ValueError if out of range."""
+    message = f"{name} must be an integer >= {low}, got {value!r}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise TypeError(f"{message} of type {type(value).__name__}")
+    if not low <= int(value) < 2**63:
+        raise ValueError(
+            message if int(value) < low else f"{name} must be less than 2**63, got {value}"
+        )
+    return int(value)
+
+
+def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float:
+    """Finite number from `low` to `high`; raises TypeError for other types, ValueError outside."""
+    bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
+    message = f"{name} must be finite and {bounds}, got {value!r}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{message} of type {type(value).__name__}")
+    number = float(value)
+    if not (low <= number <= high and np.isfinite(number)):
+        raise ValueError(message)
+    return number
+
+
+def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str, temporaries: int = 0) -> None:
+    """Raise MemoryError for a dense output above the configured limit, before it is allocated.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the output.
+    dtype : dtype
+        Data type of the output.
+    remedy : str
+        Alternative named in the message, such as "predict_topk, which gives the best labels".
+    temporaries : int, default=0
+        Bytes of other arrays that are held while the output is computed.
+
+    Raises
+    ------
+    MemoryError
+        If array and temporaries would take more bytes than
+        ``sklearn_xlc.get_config()["dense_limit"]``.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> from sklearn_xlc._bounds import check_dense_size
+    >>> with sklearn_xlc.config_context(dense_limit=1000):
+    ...     check_dense_size((100, 3), "float32", "top_k")
+    Traceback (most recent call last):
+    ...
+    MemoryError: a dense result of shape (100, 3) takes 1,200 bytes, more than ...
+    """
+    size, limit = math.prod(shape) * np.dtype(dtype).itemsize, get_config()["dense_limit"]
+    if size + temporaries > limit:
+        beside = f" and {temporaries:,} bytes while it is computed" if temporaries else ""
+        raise MemoryError(
+            f"a dense result of shape {tuple(shape)} takes {size:,} bytes{beside}, more than "
+            f"dense_limit={limit:,}; use {remedy}, or raise the limit with "
+            "sklearn_xlc.set_config(dense_limit=...)"
+        )
