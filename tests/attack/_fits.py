@@ -16,7 +16,7 @@ RANDOM = {
     "max_epochs": 3,
     "learning_rate": 0.02,
 }
-#: Every classifier, with class labels where it takes them.
+#: Names of all classifiers.
 NAMES = list(CLASSIFIERS)
 
 

@@ -9,6 +9,7 @@ import torch
 from sklearn.model_selection import KFold, cross_val_score
 
 import sklearn_xlc
+from _factories import MULTI_CLASS
 from attack._fits import NAMES, answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted
 
@@ -134,5 +135,5 @@ test_folds_in_threads = counted(
     "folds in threads and processes",
     searches,
     small=(["etf"], ["threading"]),
-    whole=(NAMES, ["threading", "loky"]),
+    whole=(MULTI_CLASS, ["threading", "loky"]),
 )
