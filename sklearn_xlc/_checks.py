@@ -50,11 +50,11 @@ def _as_array(y: Any) -> np.ndarray:
             f"(n_samples, n_labels), got shape {array.shape}"
         )
     if array.dtype == object and array.ndim == 1:
-        _check_objects(array)
+        check_objects(array)
     return np.asarray(y)
 
 
-def _check_objects(labels: np.ndarray) -> None:
+def check_objects(labels: np.ndarray) -> None:
     """Raise ValueError for objects that are not labels, or that cannot be sorted together."""
     for row, label in enumerate(labels):
         if label is None:
@@ -62,13 +62,13 @@ def _check_objects(labels: np.ndarray) -> None:
         if isinstance(label, (list, tuple, set, frozenset, np.ndarray)):
             raise ValueError(
                 f"y[{row}] is a {type(label).__name__} of labels; for several labels per sample "
-                "pass an indicator, made by "
-                "sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True)"
+                "pass an indicator (sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True))"
             )
-    if len({isinstance(label, str) for label in labels}) > 1:
-        raise ValueError(
-            "y mixes labels of different types (such as str and int); convert them to one type"
-        )
+    try:
+        sorted(set(labels))
+    except TypeError:
+        mixed = "y mixes labels of different types (such as str and int); convert them to one type"
+        raise ValueError(mixed) from None
 
 
 def plain(label: Any) -> Any:

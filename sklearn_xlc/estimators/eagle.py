@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
+from sklearn_xlc._checks import check_counts, check_objects, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
 from sklearn_xlc._ranking import rank_rows
@@ -450,7 +450,10 @@ def _check_labels(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.
     if not sp.issparse(y):
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
         if y.ndim == 1 or y.shape[1] == 1 and y.dtype.kind not in "biuf":
-            return _check_classes(column_or_1d(y), classes)
+            y = column_or_1d(y)
+            if y.dtype == object:
+                check_objects(y)
+            return _check_classes(y, classes)
     if 0 in y.shape[1:]:
         raise ValueError(f"y must have a column for each label, got shape {y.shape}")
     return check_counts(y, "y"), None

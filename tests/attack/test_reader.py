@@ -15,8 +15,8 @@ from sklearn_xlc.datasets import load_xmc_file
 
 #: Bytes that mutations write: those that mean something in the format, and some that do not.
 ALPHABET = [b" ", b",", b":", b"\n", b"\r", b"\t", b"-", b"+", b".", b"e", b"_", b"#", b"\x00"]
-ALPHABET += [b"\xff", b"\x0b", b"\xc2\xa0", b"nan", b"inf", b"1e400", b"9" * 30, "٣".encode()]
-ALPHABET += [b"%d" % digit for digit in range(10)]
+ALPHABET += [b"\xff", b"\x0b", b"\xc2\xa0", b"nan", b"e39", b"1e400", b"9" * 30, "٣".encode()]
+ALPHABET += [b"inf", *(b"%d" % digit for digit in range(10))]
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 #: What the reader may take at its peak for files of a few hundred bytes.
 PEAK = 2**22
@@ -58,7 +58,8 @@ def slow_read(data, dtype):
     if lines[-1] == b"":
         lines.pop()
     try:
-        header = [whole(word) for word in lines[0].split()]
+        assert all(re.fullmatch(rb"\d+", word) for word in lines[0].split())
+        header = [int(word) for word in lines[0].split()]
         n_samples, n_features, n_labels = header
         if max(header) >= 2**63:
             return None

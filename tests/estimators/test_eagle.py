@@ -394,3 +394,11 @@ def test_a_failed_fit_leaves_what_was_fitted():
     with pytest.raises(ValueError, match="one id for each"):
         eagle.fit(X[:, :5], y, groups[:10])
     np.testing.assert_array_equal(eagle.transform(X), before)
+
+
+@pytest.mark.parametrize("label", [None, {1}, {"a": 1}, len], ids=str)
+def test_labels_that_are_none_are_refused(label):
+    y = np.array(["a", "b", "c"], dtype=object)
+    y[1] = label
+    with pytest.raises(ValueError, match=r"y\[1\] is|y mixes labels of different types"):
+        EAGLETransformer().fit(np.eye(3), y)
