@@ -418,7 +418,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if algorithm in ("flat", "custom"):
             return (code.n_labels,)
         if self.head_lengths is not None:
-            lengths = tuple(np.asarray(self.head_lengths, dtype=object).tolist())
+            lengths = tuple(np.atleast_1d(np.asarray(self.head_lengths, dtype=object)).tolist())
             try:
                 MixedRadix(code.n_labels, lengths)  # raises if the lengths do not cover the labels
             except (TypeError, ValueError) as error:

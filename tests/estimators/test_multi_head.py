@@ -73,3 +73,8 @@ def test_parameters_can_be_set_and_cloned():
     fitted = clf.fit(X, y)
     assert not hasattr(clone(fitted), "net_")
     assert "MultiHeadClassifier(" in repr(fitted)
+
+
+def test_head_lengths_as_an_array_without_dimensions():
+    with pytest.raises(ValueError, match=r"head_lengths=\(3,\) is not valid"):
+        MultiHeadClassifier("product", head_lengths=np.array(3)).fit(np.eye(4), np.arange(4))
