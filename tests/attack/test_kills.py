@@ -72,9 +72,9 @@ def _die_at(name, number, after):
         setattr(os, name, dying(getattr(os, name)))
 
 
-def _moment(rng, n_calls):
+def _moment(rng, n_calls, names=WRITES):
     """A call to die at."""
-    return WRITES[rng.integers(len(WRITES))], int(rng.integers(n_calls)), bool(rng.integers(2))
+    return names[rng.integers(len(names))], int(rng.integers(n_calls)), bool(rng.integers(2))
 
 
 def killed_fits(n_kills, seed=0):
@@ -136,7 +136,7 @@ def killed_saves(names, n_kills, seed=0):
             path = Path(folder) / "model.xlc"
             sklearn_xlc.save(models[0], path)
             if trial % 2:
-                moment = _moment(rng, 12)
+                moment = _moment(rng, 12, WRITES[:3])  # nothing is removed
                 outcome = forked(_save_in_turn, models, path, moment)
             else:
                 moment = rng.uniform(0, 0.3)
