@@ -117,6 +117,8 @@ class Checkpoints:
             return False
         _restore(net, decode(document["state"], arrays, net.device))
         self._last, self._finished = path, document["finished"]
+        if self._finished:  # a kill may have come before the others were removed
+            self._remove_old(path, finished=True)
         return self._finished
 
     def save(self, net: Any, finished: bool = False) -> None:

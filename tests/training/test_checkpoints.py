@@ -377,6 +377,16 @@ def test_two_files_while_training_and_one_after_it(tmp_path):
     assert only.stat().st_mtime_ns == before
 
 
+def test_what_a_kill_at_the_end_leaves_is_removed_by_the_next_fit(tmp_path, monkeypatch):
+    clf, (X, y) = small(tmp_path), make_learnable(False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+        clf.fit(X, y)
+    assert len(list(tmp_path.iterdir())) > 1
+    clf.fit(X, y)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def damaged(path, how):
     content = path.read_bytes()
     middle = len(content) // 2
