@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
 from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import canonical, row_of
@@ -196,17 +194,31 @@ def check_X(
     Raises
     ------
     ValueError
-        If X is not valid, or holds a number whose square overflows.
+        If X is not valid, holds strings, or holds a number whose square overflows.
     """
     if sp.issparse(X):
         X = check_sparse(X, "X")
     elif hasattr(X, "detach"):
         X = _array_of_tensor(X)
+    elif is_text(X):
+        raise ValueError(
+            f"X holds strings, but {type(estimator).__name__} reads rows of numbers; vectorize the "
+            "strings, for instance by a TfidfVectorizer in a Pipeline"
+        )
     like = _frame_dtype(X)
     dtype = like if like in dtypes else list(dtypes)
     X = canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtype, reset=reset))
     _check_magnitude(X, np.dtype(model_dtype or X.dtype))
     return X
+
+
+def is_text(X: Any) -> bool:
+    """Whether X is one-dimensional and holds a string."""
+    if getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
+        return False
+    if isinstance(getattr(X, "dtype", None), np.dtype) and X.dtype.kind in "biufcSmMV":
+        return False
+    return hasattr(X, "__iter__") and any(isinstance(sample, str) for sample in X)
 
 
 def _array_of_tensor(tensor: Any) -> np.ndarray:
@@ -408,8 +420,27 @@ def check_y(y: Any) -> Any:
     y = check_array(_as_array(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     if y.ndim == 2 and y.shape[1] > 1:
         return sp.csr_matrix(check_indicator(y, "y", _NO_INDICATOR))
-    with warnings.catch_warnings():
-        # Few samples per class are what this package is for.
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater")
-        check_classification_targets(y)
+    _check_classes(y)
     return column_or_1d(y, warn=True)
+
+
+def _check_classes(y: np.ndarray) -> None:
+    """Raise ValueError for validated values that name no classes.
+
+    Not by `check_classification_targets` of scikit-learn, which warns of few samples per class:
+    they are what this package is for, and a filter of warnings is shared by all threads.
+    """
+    refuse_continuous(y)
+    if y.dtype.kind == "S" or (y.dtype == object and y.size and not isinstance(y.flat[0], str)):
+        kind = "bytes" if y.dtype.kind == "S" else type(y.flat[0]).__name__
+        raise ValueError(
+            f"Unknown label type: y holds objects of type {kind}; convert them to str or int"
+        )
+
+
+def refuse_continuous(y: np.ndarray) -> None:
+    """Raise ValueError if y holds numbers with fractions, which name no classes."""
+    if y.dtype.kind == "f" and not (y == np.floor(y)).all():
+        raise ValueError(
+            "Unknown label type: y holds continuous numbers; a 1-D y holds one class label per row"
+        )

@@ -149,7 +149,7 @@ TOGETHER = [
     (
         {"optimizer": "sgd", "learning_rate": 1e300, "max_epochs": 3},
         y,
-        r"loss became (nan|inf) in epoch 2: lower learning_rate=1e\+300 or scale X",
+        r"(loss became|step of the optimizer became too large).*lower learning_rate=1e\+300 or sc",
     ),
 ]
 
@@ -285,7 +285,7 @@ def test_dense_X(bad, message):
         (None, "requires y to be passed"),
         (with_value(y, np.nan), "Input y contains NaN"),
         (with_value(y, np.inf), "Input y contains infinity"),
-        (y + 0.5, "Unknown label type: continuous"),
+        (y + 0.5, "Unknown label type: y holds continuous numbers"),
         (y + 1j, "Complex data not supported"),
         (y * 0, r"y has one class only \(0\); a classifier needs at least two"),
         (np.full(30, "a"), r"y has one class only \('a'\)"),

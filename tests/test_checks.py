@@ -1,6 +1,7 @@
 """Checks of X, y and matrices: what passes, and the message of what does not."""
 
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn_xlc._checks import (
     check_csr,
     check_indicator,
     check_sparse,
+    check_y,
     unchanged_on_error,
 )
 
@@ -255,3 +257,26 @@ def test_a_second_interrupt_finds_no_empty_estimator():
 
     for line in range(1, 6):
         assert interrupt_at(line) in ({"a": 2, "b": 3}, {"a": 5, "b": 3})
+
+
+def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
+    """A filter is shared by all threads: one may take back what another has set."""
+    monkeypatch.setattr(warnings, "filterwarnings", lambda *args, **kwargs: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_y(np.arange(30)).tolist() == list(range(30))
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        ([0.5, 1.0], "continuous numbers"),
+        ([b"a", b"b"], "objects of type bytes; convert them to str or int"),
+        (np.array([1, 2], dtype=object), "objects of type int"),
+        ([1.0, np.nan], "NaN"),
+        ([1j, 2j], "Complex"),
+    ],
+)
+def test_values_that_are_no_classes(y, message):
+    with pytest.raises(ValueError, match=message):
+        check_y(y)

@@ -16,14 +16,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from sklearn_xlc.training.errors import is_of_an_allocator
 from sklearn_xlc.training.optimizer import RULES
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Bytes below which asking the system what is left costs more than it can tell.
 SMALL = 2**26
-#: What the allocators of torch say, for the CPU and for a GPU, where they find no memory.
-_ALLOCATORS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
 # --- available --------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Metho
             try:
                 return method(self, *args, **kwargs)
             except (MemoryError, RuntimeError) as error:
-                if not _is_of_an_allocator(error):
+                if not is_of_an_allocator(error):
                     raise
                 raise MemoryError(
                     f"there is not enough memory for {what}: "
@@ -233,10 +232,3 @@ def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Metho
         return cast(Method, explained)
 
     return decorate
-
-
-def _is_of_an_allocator(error: BaseException) -> bool:
-    if isinstance(error, MemoryError):
-        # NumPy's own subclass; the interpreter's MemoryError and that of C++ have no text.
-        return type(error) is not MemoryError or not error.args or "bad_alloc" in str(error)
-    return any(text in str(error) for text in _ALLOCATORS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 import zlib
 from typing import Any
 
@@ -16,6 +15,7 @@ from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.object_tree import PickledOnly, describe
 from sklearn_xlc.training import XLCNet
+from sklearn_xlc.training.devices import shared_tensor
 
 
 class PersistenceMixin:
@@ -138,10 +138,7 @@ def load_module(saved: dict[str, Any]) -> Any:
         )
     skeleton = saved["skeleton"]
     _check_shapes(skeleton, saved["weights"])
-    with warnings.catch_warnings():
-        # Memory-mapped weights are read-only, which torch warns of; training copies them first.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        tensors = {name: torch.from_numpy(value) for name, value in saved["weights"].items()}
+    tensors = {name: shared_tensor(value) for name, value in saved["weights"].items()}
     # The reverse of `save_module`; shared tensors, and those outside a state_dict, are found too.
     memo: dict[int, Any] = {}
     for name, empty in _tensors(skeleton).items():

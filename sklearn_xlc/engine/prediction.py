@@ -25,7 +25,7 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, memory_explained, refuse_beyond
 from sklearn_xlc.engine.validation import check_features, validate_X
 from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.training.devices import numpy_dtype, shared_tensor
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
@@ -317,7 +317,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         row_bytes = head.bytes_per_row() + 3 * n_labels * dtype.itemsize
         at_once = self._rows_beside((n_rows, n_labels), dtype, remedy, row_bytes)
         positions = self._code.positions
-        order = None if positions is None else torch.from_numpy(positions)
+        order = None if positions is None else shared_tensor(positions)
         out = np.empty((n_rows, n_labels), dtype=dtype)
         for rows, features in self._features(X, at_once):
             with self.net_.predicting():

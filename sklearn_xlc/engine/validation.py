@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sklearn_xlc._checks import check_sparse, check_X
+from sklearn_xlc._checks import check_sparse, check_X, is_text
 from sklearn_xlc.batches import Bags, Columns, Rows
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.encoders._base import FORMS
@@ -180,18 +180,9 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
     if isinstance(X, Mapping):
         return "mapping"
     is_empty = hasattr(X, "__len__") and getattr(X, "shape", None) != () and not len(X)
-    if _is_text(X) or (is_empty and "text" in accepts):
+    if is_text(X) or (is_empty and "text" in accepts):
         return "text"
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
-
-
-def _is_text(X: Any) -> bool:
-    """Whether X is one-dimensional and holds a string."""
-    if getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
-        return False
-    if isinstance(getattr(X, "dtype", None), np.dtype) and X.dtype.kind in "biufcSmMV":
-        return False
-    return hasattr(X, "__iter__") and any(isinstance(sample, str) for sample in X)
 
 
 def _check_text(X: Any) -> np.ndarray:

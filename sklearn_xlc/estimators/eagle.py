@@ -12,7 +12,13 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_counts, check_objects, check_X, unchanged_on_error
+from sklearn_xlc._checks import (
+    check_counts,
+    check_objects,
+    check_X,
+    refuse_continuous,
+    unchanged_on_error,
+)
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
 from sklearn_xlc._ranking import rank_rows
@@ -461,10 +467,7 @@ def _check_labels(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.
 
 def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray]:
     """Indicator of one label per row, and the names of the labels."""
-    if y.dtype.kind == "f" and not (y == np.floor(y)).all():
-        raise ValueError(
-            "Unknown label type: y holds continuous numbers; a 1-D y holds one class label per row"
-        )
+    refuse_continuous(y)
     known, ids = np.unique(y, return_inverse=True)
     if classes is not None:
         unknown = np.flatnonzero(~np.isin(y, classes))

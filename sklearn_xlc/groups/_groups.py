@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
     """
     check_integer(n_samples, "n_samples", 0)
     if not (groups is None or isinstance(groups, Groups) or sp.issparse(groups)):
-        groups = as_array(groups, "groups")
+        groups = _as_array(groups)
     if isinstance(groups, Groups):
         result = groups
         if result.n_samples != n_samples:
@@ -178,6 +179,19 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
             "needs at least one"
         )
     return result
+
+
+def _as_array(groups: Any) -> np.ndarray:
+    """Array of ids or of a membership matrix; ids that NumPy would convert stay as they are."""
+    if np.ma.is_masked(groups):
+        row = np.argwhere(np.ma.getmaskarray(groups))[0, 0]
+        raise ValueError(f"groups is masked in row {row}; every sample needs an id")
+    array = as_array(groups, "groups")
+    if array.ndim == 1 and array.dtype.kind in "fUS" and isinstance(groups, (list, tuple)):
+        # 1 and "1" are two ids, and so are 2**63 and 2**63 + 1.
+        is_changed = array.dtype.kind != "f" or any(isinstance(i, Integral) for i in groups)
+        return np.array(groups, dtype=object) if is_changed else array
+    return array
 
 
 def _encode(groups: Any, n_samples: int) -> IntArray:

@@ -47,6 +47,24 @@ def resolve_device(device: Any) -> str:
     return str(resolved)
 
 
+class _AsIfWritable:
+    """Memory of an array that may be read-only, described as writable."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array  # kept alive by arrays and tensors that share the memory
+        where = (array.__array_interface__["data"][0], False)
+        self.__array_interface__ = {**array.__array_interface__, "data": where}
+
+
+def shared_tensor(array: np.ndarray) -> torch.Tensor:
+    """Tensor that shares the memory of an array.
+
+    A memory-mapped array is read-only, which torch warns of; nobody writes into the tensor:
+    training copies the weights first.
+    """
+    return torch.from_numpy(np.asarray(_AsIfWritable(array)))
+
+
 @functools.cache
 def one_thread_after_fork() -> None:
     """Give every process forked from now on a single thread of torch.

@@ -19,6 +19,7 @@ from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, 
 from sklearn_xlc.heads import Head, check_finite
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork
+from sklearn_xlc.training.errors import failure_of
 from sklearn_xlc.training.finite import check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -43,8 +44,12 @@ class EncoderHead(nn.Module):
     def forward(self, inputs: Any) -> Any:
         """Features of the inputs; bags are returned with the features of their instances."""
         if isinstance(inputs, Bags):
-            return replace(inputs, features=self.encoder(inputs.instances))
-        return self.encoder(inputs)
+            return replace(inputs, features=self._encode(inputs.instances))
+        return self._encode(inputs)
+
+    def _encode(self, inputs: Any) -> Any:
+        with failure_of(f"the encoder {type(self.encoder).__name__}"):
+            return self.encoder(inputs)
 
 
 class XLCNet(NeuralNet):
@@ -230,7 +235,9 @@ class XLCNet(NeuralNet):
     def _take_step(self, batch: Batch) -> Tensor:
         loss = self._loss(batch, self.optimizer_.update)
         if loss.requires_grad:  # not where the encoder is frozen and the head has updated itself
-            loss.backward()
+            parts = (type(part).__name__ for part in (self.module_.encoder, self.module_.head))
+            with failure_of("the gradient of the encoder {} or the head {}".format(*parts)):
+                loss.backward()
         self.notify(
             "on_grad_computed",
             named_parameters=self.module_.named_parameters(),
@@ -290,7 +297,8 @@ class XLCNet(NeuralNet):
         features = self._features(batch)
         if update is not None:  # before the head updates anything
             check_forward(features, self._statistics)
-        return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
+        with failure_of(f"the loss of the head {type(self.module_.head).__name__}"):
+            return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision == "float32":

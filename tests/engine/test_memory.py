@@ -242,7 +242,7 @@ def test_errors_of_allocators_become_memory_errors(data, text):
         with pytest.raises(MemoryError, match="this prediction: .*; use fewer rows of X"):
             getattr(clf, method)(X)
     clf.net_.module_.encoder.message = "another"
-    with pytest.raises(RuntimeError, match="another"):
+    with pytest.raises(ValueError, match="the encoder Failing failed: another"):
         clf.predict(X)
 
 

@@ -445,3 +445,10 @@ def test_what_is_saved_holds_no_training_data(problem):
     loaded = joblib.load(file)
     np.testing.assert_array_equal(loaded.decision_function(X_test), clf.decision_function(X_test))
     assert hasattr(clf, "assigned_")
+
+
+def test_strings_are_refused_by_the_package():
+    """The default assigner reads numbers, whatever the classifier reads."""
+    texts, y = ["a b", "c d", "a d", "c b"], [[1, 0], [0, 1]]
+    with pytest.raises(ValueError, match="X holds strings, but EAGLETransformer reads rows of num"):
+        AggregatedLabelClassifier(MultiHeadClassifier()).fit(texts, y, [0, 0, 1, 1])

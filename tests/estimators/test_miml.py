@@ -515,3 +515,13 @@ def test_embeddings_beyond_the_dense_limit_are_refused(bags):
 
     with config_context(dense_limit=100), pytest.raises(MemoryError, match="attention=None"):
         quick().fit(X, Y, groups)
+
+
+@pytest.mark.parametrize("multiplicity", ["top", "ignore"])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_counts_beyond_the_integers_are_refused(multiplicity, make):
+    X, counts, groups, _ = make_bags(12)
+    counts = counts.astype(float)
+    counts[1, 2] = 1e300
+    with pytest.raises(ValueError, match=r"y must hold counts of labels.*1e\+300 in row 1, colu"):
+        quick(multiplicity=multiplicity).fit(X, make(counts), groups)

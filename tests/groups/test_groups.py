@@ -203,3 +203,40 @@ def test_a_column_of_ids_is_no_membership_matrix():
     with pytest.raises(ValueError, match="give ids as a 1-D array"):
         check_groups(pd.DataFrame({"page": [0, 1, 0]}), 3)
     assert check_groups(sp.csr_array([[0], [1], [0]]), 3).samples.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "ids, n_groups",
+    [
+        ([2**63, 2**63 + 1, -1, -1], 3),  # NumPy would make floats of them
+        ([2**53 + 1, 2**53, 0.5, 0.5], 3),
+        ([2**70, 2**70 + 1, 2**70, 0], 3),
+        (np.array([0.0, 1.0, 0.5, -np.inf]), 4),
+        (["a", "b", "a", "c"], 3),
+        ([b"a", b"b", b"a", b"a"], 2),
+        (np.array([0, 2**64 - 1, 0, 1], dtype=np.uint64), 3),
+    ],
+)
+def test_ids_of_any_type_and_size(ids, n_groups):
+    assert len(check_groups(ids, 4)) == n_groups
+
+
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        (["1", 1, 2, 2], "groups must hold ids of one type"),
+        (["a", np.nan, "a", "a"], "groups holds nan for row 1"),
+        (["a", None, "a", "a"], "groups holds None for row 1"),
+        ([0.0, np.nan, 1.0, 1.0], "groups holds nan for row 1"),
+        (np.ma.array([0, 0, 1, 1], mask=[0, 0, 1, 0]), "groups is masked in row 2"),
+        ([0, 1, 1], "groups must hold one id for each of the 4 samples"),
+        (5, "groups must hold one id for each of the 4 samples"),
+        ("abcd", "groups must hold one id for each of the 4 samples"),
+        ([[0, np.nan]] * 4, "groups as a membership matrix must hold 0 and 1 only, got nan"),
+        ([[1, 0]] * 3, "groups as a membership matrix must have 4 rows"),
+        ([[1, 0], [1], [0, 1], [1, 0]], "groups must be a rectangular array"),
+    ],
+)
+def test_ids_that_are_refused(ids, message):
+    with pytest.raises(ValueError, match=message):
+        check_groups(ids, 4)

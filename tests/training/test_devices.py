@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from sklearn_xlc.training.devices import numpy_dtype, resolve_device
+from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -77,3 +78,18 @@ def test_a_forked_process_computes_with_one_thread():
         timeout=150,
     )
     assert done.stdout.split() == ["2", "1", "1", "2"], done.stderr
+
+
+def test_read_only_weights_need_no_filter_of_warnings():
+    """torch warns of the first read-only array of a process; a filter is shared by all threads."""
+    values = np.arange(6.0).reshape(2, 3)[:, ::2]
+    values.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tensor = shared_tensor(values)
+    finally:
+        torch.set_warn_always(False)
+    np.testing.assert_array_equal(tensor.numpy(), values)
+    assert tensor.data_ptr() == values.__array_interface__["data"][0]

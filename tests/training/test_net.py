@@ -126,3 +126,39 @@ def test_a_validation_loss_that_is_not_finite_is_refused():
     held.X[3, 2] = np.float32(np.inf)
     with pytest.raises(ValueError, match="the validation loss became nan in epoch 1"):
         make_net(validation=held).fit(make_rows())
+
+
+class FailsInTraining(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs[:, :3] if self.training else inputs)
+
+
+class FailsBackwards(nn.Linear):
+    def forward(self, inputs):
+        features = super().forward(inputs).exp()
+        features += 1  # in place, where the gradient needs the old value
+        return features
+
+
+class FailsOnLoss(FlatHead):
+    def loss(self, features, targets, sample_weight=None, update=None):
+        return features @ features
+
+
+@pytest.mark.parametrize(
+    "parts, message",
+    [
+        ({"encoder": FailsInTraining(6, 4)}, "the encoder FailsInTraining failed: mat1 and mat2"),
+        ({"encoder": FailsBackwards(6, 4)}, "the gradient of the encoder FailsBackwards or the "),
+        ({"head": FailsOnLoss(4, 5, False)}, "the loss of the head FailsOnLoss failed: "),
+    ],
+)
+def test_what_fails_inside_of_torch_is_named(parts, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make_net(**parts).fit(make_rows())
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_errors_of_callbacks_are_left_alone():
+    with pytest.raises(RuntimeError, match="disk is full"):
+        make_net(callbacks=[Raise(RuntimeError("disk is full"))]).fit(make_rows())
