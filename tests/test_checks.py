@@ -274,7 +274,7 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
         ([b"a", b"b"], "objects of type bytes; convert them to str or int"),
         (np.array([1, 2], dtype=object), "objects of type int"),
         ([1.0, np.nan], "NaN"),
-        ([1j, 2j], "Complex"),
+        (np.array([1j, 2j]), "Complex"),
     ],
 )
 def test_values_that_are_no_classes(y, message):
