@@ -135,8 +135,12 @@ TOGETHER = [
     ({"label_order": np.arange(10) + 1}, y, "label_order.*position 10 for label 9"),
     ({"label_order": np.arange(10) / 2}, y, "label_order.*integers, got dtype float64"),
     ({"hidden_layer_sizes": ()}, y, "hidden_layer_sizes is empty; give at least one"),
-    ({"hidden_layer_sizes": (4, 0)}, y, "hidden_layer_sizes == 0, must be >= 1"),
-    ({"hidden_layer_sizes": (4, 0.5)}, y, "hidden_layer_sizes must be an instance of int"),
+    ({"hidden_layer_sizes": (4, 0)}, y, "hidden_layer_sizes must be an integer >= 1, got 0"),
+    (
+        {"hidden_layer_sizes": (4, 0.5)},
+        y,
+        "hidden_layer_sizes must be an integer >= 1, got 0.5",
+    ),
     ({"device": "gpu"}, y, "device='gpu' is neither 'auto' nor a torch device of this"),
     ({"device": "meta"}, y, "device='meta' is neither 'auto' nor a torch device of this machine"),
     ({"callbacks": [3]}, y, "callbacks must hold skorch callbacks.*got 3"),
@@ -236,7 +240,9 @@ def test_what_is_no_number_of_64_bits(estimator, names, value):
 
 @pytest.mark.parametrize("name", ["hidden_layer_sizes", "head_lengths"])
 def test_sequences_that_hold_booleans(name):
-    with pytest.raises(TypeError, match=f"{name}.* must be a number, got True of type bool"):
+    with pytest.raises(
+        TypeError, match=rf"{name}.* must be an? (number|integer >= 1), got True of type bool"
+    ):
         quick(algorithm="product", **{name: [True, 10]}).fit(X, y)
 
 

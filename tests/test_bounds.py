@@ -1,5 +1,6 @@
 """Numbers that a user gives, and the size of dense outputs, within bounds."""
 
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -7,6 +8,21 @@ import pytest
 
 import sklearn_xlc
 from sklearn_xlc._bounds import check_dense_size, check_integer, check_real, check_scalar
+from sklearn_xlc.encoders import MLPEncoder, TextEncoder
+from sklearn_xlc.heads import (
+    AsymmetricLoss,
+    CascadeHead,
+    ETFHead,
+    FlatHead,
+    FocalLoss,
+    FourierHead,
+    MIMLHead,
+    PickAllLabels,
+    ProductHead,
+    PropensityBinaryCrossEntropy,
+    SamplingHead,
+)
+from sklearn_xlc.training import CosineSchedule, WeightAveraging
 
 
 @pytest.mark.parametrize("value", [True, np.True_, float("nan"), 2**63, 10**400, "2", None])
@@ -62,3 +78,58 @@ def test_dense_size():
     # Sizes beyond 64 bits are sizes all the same.
     with pytest.raises(MemoryError):
         check_dense_size((2**40, 2**40), np.float64, "top_k")
+
+
+#: Parameters of parts that a user builds, each with a good value, and the builder.
+PARTS = [
+    (lambda **kw: FlatHead(**{**SIZE, **kw}), {"n_features": 3, "n_labels": 9, "memory_limit": 9}),
+    (lambda **kw: FlatHead(**SIZE, **kw), {"width": 4}),
+    (lambda **kw: ETFHead(**SIZE, **kw), {"feature_dim": 4, "feature_decay": 0.1, "seed": 3}),
+    (lambda **kw: FourierHead(**SIZE, **{"max_active": 2, **kw}), {"max_active": 2, "n_slack": 1}),
+    (
+        lambda **kw: CascadeHead(**SIZE, lengths=(3, 3), **kw),
+        {"embedding_dim": 4, "beam_width": 2, "path_exponent": 0.5},
+    ),
+    (lambda **kw: ProductHead(**SIZE, lengths=(3, 3), **kw), {"n_groups": 2}),
+    (
+        lambda **kw: SamplingHead(**SIZE, **{"length": 3, **kw}),
+        {"length": 3, "n_sampled_heads": 1, "margin": 0.5, "scale": 4.0},
+    ),
+    (
+        lambda **kw: MIMLHead(**SIZE, **kw),
+        {"n_concepts": 2, "temperature": 0.5, "memory_limit": 9},
+    ),
+    (
+        lambda **kw: MLPEncoder(**{"n_features": 3, "hidden_layer_sizes": (4,), **kw}),
+        {"n_features": 3, "dropout": 0.5},
+    ),
+    (TextEncoder, {"n_buckets": 32}),
+    (AsymmetricLoss, {"gamma_neg": 2, "gamma_pos": 0, "clip": 0.05}),
+    (FocalLoss, {"gamma": 2, "alpha": 0.5}),
+    (PropensityBinaryCrossEntropy, {"a": 0.5, "b": 1.5}),
+    (PickAllLabels, {"competition": 0.5}),
+    (lambda **kw: CosineSchedule(**{"n_steps": 3, **kw}), {"n_steps": 3, "warmup": 0.1}),
+    (
+        lambda **kw: WeightAveraging("ema", **{"max_epochs": 3, **kw}),
+        {"max_epochs": 3, "decay": 0.9},
+    ),
+]
+SIZE = {"n_features": 3, "n_labels": 9, "multilabel": False}
+
+
+@pytest.mark.parametrize("wrong", [True, float("nan"), "2", -1, float("inf")], ids=str)
+@pytest.mark.parametrize(
+    "build, name, right",
+    [(build, name, right) for build, kw in PARTS for name, right in kw.items()],
+)
+def test_numbers_of_parts_are_checked_where_a_user_builds_them(build, name, right, wrong):
+    build(**{name: right})
+    with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+        build(**{name: wrong})
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (True,), (4, 2.5), (-1,), ("3",)])
+def test_widths_of_encoders(sizes):
+    for build in (partial(MLPEncoder, 3), partial(TextEncoder, 32)):
+        with pytest.raises((TypeError, ValueError), match="hidden_layer_sizes (is empty|must be)"):
+            build(sizes)

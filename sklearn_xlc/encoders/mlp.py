@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import SparseRows, generator_for
 from sklearn_xlc.encoders._base import Encoder
 
@@ -135,7 +136,11 @@ class MLPEncoder(Encoder):
         sparse: bool = True,
     ) -> None:
         super().__init__()
-        first, *rest = hidden_layer_sizes
+        if not len(hidden_layer_sizes):
+            raise ValueError("hidden_layer_sizes is empty; give at least one width")
+        first, *rest = (check_integer(size, "hidden_layer_sizes") for size in hidden_layer_sizes)
+        check_integer(n_features, "n_features")
+        check_real(dropout, "dropout", 0, 1)
         self.input = InputLinear(n_features, first)
         layers: list[nn.Module] = [*_activation(first, dropout)]
         width = first

@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import unit_rows
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders.mlp import MLPEncoder
@@ -75,7 +76,9 @@ class TextEncoder(MLPEncoder):
         ngram_range: tuple[int, int] = (1, 1),
         tokenizer: Callable[[str], Iterable[str]] | None = None,
     ) -> None:
-        if not 1 <= ngram_range[0] <= ngram_range[1]:
+        check_integer(n_buckets, "n_buckets")
+        low, high = (check_integer(n, "ngram_range") for n in ngram_range)
+        if low > high:
             raise ValueError(
                 f"ngram_range must be two numbers of tokens, the smaller first, got {ngram_range}"
             )

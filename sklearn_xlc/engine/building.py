@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
@@ -31,10 +29,6 @@ def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -
         If `sizes` are not positive integers, at least one.
     """
     sizes = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()  # an int array loses True
-    if not sizes:
-        raise ValueError("hidden_layer_sizes is empty; give at least one width")
-    for size in sizes:
-        check_scalar(size, "hidden_layer_sizes", Integral, min_val=1)
     return MLPEncoder(n_features, sizes, dropout, sparse)
 
 

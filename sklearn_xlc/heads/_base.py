@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads.losses import (
     Loss,
@@ -95,7 +96,9 @@ class Head(nn.Module, ABC):
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()
-        self.n_features, self.n_labels, self.multilabel = n_features, n_labels, multilabel
+        self.n_features = check_integer(n_features, "n_features")
+        self.n_labels = check_integer(n_labels, "n_labels")
+        self.multilabel = multilabel
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:

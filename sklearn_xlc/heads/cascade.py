@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
 from sklearn_xlc.heads._base import Head, Update, row_weights, topk_by_position
@@ -80,7 +81,9 @@ class CascadeHead(Head):
         self.code = MixedRadix(n_labels, lengths)
         self.criterion = self.resolve_loss(loss, multilabel)
         self.link = "exp" if self.criterion.link == "softmax" else self.criterion.link
-        self.embedding_dim, self.beam_width = embedding_dim, beam_width
+        self.embedding_dim = check_integer(embedding_dim, "embedding_dim")
+        self.beam_width = check_integer(beam_width, "beam_width")
+        check_real(path_exponent, "path_exponent", 0)
         self.path_exponent = path_exponent if multilabel else 1.0
         # Nodes of level h that are a prefix of an existing label.
         self.n_nodes = [(n_labels - 1) // int(p) + 1 for p in self.code.place_values]

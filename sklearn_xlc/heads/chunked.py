@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights, topk_of_chunks
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
@@ -74,7 +75,7 @@ class ChunkedHead(Head):
         loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.memory_limit = memory_limit
+        self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.criterion = self.resolve_loss(loss, multilabel)
         # The labels of a sample share one probability: logarithms of it compare between samples.
         shared = multilabel and self.criterion.link == "softmax"

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead
@@ -82,7 +83,10 @@ class ETFHead(ChunkedHead):
         loss = "pick_all_labels" if isinstance(loss, str) and loss == "auto" else loss
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         self.link = "exp" if self.link == "softmax" else self.link
-        self.feature_decay, self.seed = feature_decay, seed
+        check_real(feature_decay, "feature_decay", 0)
+        self.feature_decay, self.seed = feature_decay, check_integer(seed, "seed", 0)
+        if feature_dim is not None:
+            check_integer(feature_dim, "feature_dim")
         # A single label needs no direction: its softmax is 1 for any features.
         feature_dim = 1 if n_labels == 1 else feature_dim
         self.feature_dim = feature_dim or n_features

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
@@ -62,7 +63,7 @@ class FlatHead(ChunkedHead):
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         self.low_precision = precision == "bfloat16"
-        n_inputs = width or n_features
+        n_inputs = n_features if width is None else check_integer(width, "width")
         self.projection = nn.Identity() if width is None else nn.Linear(n_features, width)
         self.weight = nn.Parameter(torch.empty(n_labels, n_inputs))
         self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None

@@ -10,6 +10,7 @@ import torch
 from scipy.fft import next_fast_len
 from torch import Tensor, nn
 
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.geometry import fourier_matrix
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead
@@ -91,7 +92,8 @@ class FourierHead(ChunkedHead):
         loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
-        if 2 * max_active + 1 > n_labels:
+        check_integer(n_slack, "n_slack", 0)
+        if 2 * check_integer(max_active, "max_active", 0) + 1 > n_labels:
             raise ValueError(
                 f"max_active={max_active} needs {2 * max_active + 1} Fourier columns, more than "
                 f"n_labels={n_labels}; use a flat layer, which represents every label set"

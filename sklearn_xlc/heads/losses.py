@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc._bounds import check_real
+
 #: Index of labels: a slice of positions, or the position of each logit.
 Labels = slice | Tensor
 
@@ -175,11 +177,10 @@ class AsymmetricLoss(PointwiseLoss):
 
     def __init__(self, gamma_neg: float = 4.0, gamma_pos: float = 0.0, clip: float = 0.05) -> None:
         super().__init__()
-        if not (gamma_neg >= 0 and gamma_pos >= 0 and 0 <= clip < 1):
-            raise ValueError(
-                "gamma_neg and gamma_pos must be at least 0 and clip in [0, 1), got "
-                f"gamma_neg={gamma_neg}, gamma_pos={gamma_pos}, clip={clip}"
-            )
+        check_real(gamma_neg, "gamma_neg", 0)
+        check_real(gamma_pos, "gamma_pos", 0)
+        if check_real(clip, "clip", 0, 1) == 1:
+            raise ValueError("clip must be below 1, where no negative would cost anything, got 1")
         self.gamma_neg, self.gamma_pos, self.clip = gamma_neg, gamma_pos, clip
 
     def negative(self, logits: Tensor) -> Tensor:
@@ -214,9 +215,9 @@ class FocalLoss(AsymmetricLoss):
     """
 
     def __init__(self, gamma: float = 2.0, alpha: float | None = 0.25) -> None:
-        super().__init__(gamma, gamma, 0.0)
-        if alpha is not None and not 0 <= alpha <= 1:
-            raise ValueError(f"alpha must be None or in [0, 1], got {alpha}")
+        super().__init__(check_real(gamma, "gamma", 0), gamma, 0.0)
+        if alpha is not None:
+            check_real(alpha, "alpha", 0, 1)
         self.gamma, self.alpha = gamma, alpha
 
     def negative(self, logits: Tensor) -> Tensor:
@@ -261,7 +262,7 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 
     def __init__(self, a: float = 0.55, b: float = 1.5) -> None:
         super().__init__()
-        if not (a > 0 and b > 0):
+        if not (check_real(a, "a", 0) > 0 and check_real(b, "b", 0) > 0):
             raise ValueError(f"a and b must be above 0, got a={a} and b={b}")
         self.a, self.b = a, b
         self.register_buffer("inverse", torch.empty(0))  # inverse propensities
@@ -391,8 +392,7 @@ class PickAllLabels(RowwiseLoss):
 
     def __init__(self, competition: float = 1.0, reduction: str = "sum") -> None:
         super().__init__()
-        if not 0 <= competition <= 1:
-            raise ValueError(f"competition must be in [0, 1], got {competition}")
+        check_real(competition, "competition", 0, 1)
         if reduction not in ("sum", "mean"):
             raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
         self.competition, self.reduction = competition, reduction

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets
 from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import positives_by_chunk
@@ -97,8 +98,12 @@ class MIMLHead(Head):
         super().__init__(n_features, n_labels, multilabel)
         self.criterion = self.resolve_loss(loss, multilabel)
         self.link = self.criterion.link
-        self.temperature, self.mask, self.counts = temperature, mask, counts
-        self.memory_limit = memory_limit
+        check_integer(n_concepts, "n_concepts")
+        self.temperature = check_real(temperature, "temperature", 0)
+        if not self.temperature:
+            raise ValueError("temperature must be above 0, got 0")
+        self.mask, self.counts = mask, counts
+        self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.weight = nn.Parameter(torch.empty(n_labels, n_concepts, n_features))
         self.concept_bias = nn.Parameter(torch.zeros(n_labels, n_concepts))
         self.bias = nn.Parameter(torch.zeros(n_labels)) if mask == "multiply" else None

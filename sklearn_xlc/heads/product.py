@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
 from sklearn_xlc.heads._base import Head, Update, row_weights
@@ -72,7 +73,8 @@ class ProductHead(Head):
         n_groups: int = 1,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.code, self.n_groups = MixedRadix(n_labels, lengths), n_groups
+        self.code = MixedRadix(n_labels, lengths)
+        self.n_groups = check_integer(n_groups, "n_groups")
         self.criterion = self.resolve_loss(loss, multilabel)
         self.joint = isinstance(loss, str) and loss == "joint_ce"
         self.link = "exp" if self.criterion.needs_normaliser and not self.joint else None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import CHUNK
@@ -68,8 +69,11 @@ class SamplingHead(Head):
         self.criterion = self.resolve_loss(loss, multilabel)
         self.arcface = isinstance(loss, str) and loss == "arcface"
         self.link = None if self.arcface else self.criterion.link
-        self.length, self.n_heads = length, -(-n_labels // length)
-        self.n_sampled_heads = n_sampled_heads
+        self.length = check_integer(length, "length")
+        self.n_heads = -(-n_labels // length)
+        self.n_sampled_heads = check_integer(n_sampled_heads, "n_sampled_heads", 0)
+        check_real(margin, "margin", 0, math.pi)
+        check_real(scale, "scale", 0)
         self.margin, self.scale, self.correction = margin, scale, correction
         # One row per sub-head, so that a step gathers and updates whole sub-heads.
         self.weight = nn.Parameter(torch.empty(self.n_heads, length * n_features))

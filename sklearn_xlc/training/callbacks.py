@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from skorch.callbacks import Callback
 
+from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import BatchIterator, Rows
 from sklearn_xlc.encoders import accepted_forms
 from sklearn_xlc.metrics import neural_collapse
@@ -57,7 +58,8 @@ class CosineSchedule(Callback):
     """
 
     def __init__(self, n_steps: int, warmup: float = 0.05) -> None:
-        self.n_steps, self.warmup = n_steps, warmup
+        self.n_steps = check_integer(n_steps, "n_steps")
+        self.warmup = check_real(warmup, "warmup", 0, 1)
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Start at step 0."""
@@ -100,7 +102,10 @@ class WeightAveraging(Callback):
     """
 
     def __init__(self, method: str, max_epochs: int, decay: float = 0.99) -> None:
-        self.method, self.max_epochs, self.decay = method, max_epochs, decay
+        if method not in ("swa", "ema"):
+            raise ValueError(f"method must be 'swa' or 'ema', got {method!r}")
+        self.method, self.max_epochs = method, check_integer(max_epochs, "max_epochs")
+        self.decay = check_real(decay, "decay", 0, 1)
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Start a new average."""

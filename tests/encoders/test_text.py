@@ -99,9 +99,15 @@ def test_a_tokenizer_of_the_user():
     assert len(encoder._buckets("abc")) == 3
 
 
-@pytest.mark.parametrize("ngram_range", [(0, 1), (2, 1)])
-def test_ngram_range_is_checked(ngram_range):
-    with pytest.raises(ValueError, match="ngram_range must be two numbers of tokens.*got"):
+@pytest.mark.parametrize(
+    "ngram_range, message",
+    [
+        ((0, 1), "ngram_range must be an integer >= 1, got 0"),
+        ((2, 1), r"ngram_range must be two numbers of tokens.*got \(2, 1\)"),
+    ],
+)
+def test_ngram_range_is_checked(ngram_range, message):
+    with pytest.raises(ValueError, match=message):
         TextEncoder(10, (4,), ngram_range=ngram_range)
 
 

@@ -433,11 +433,14 @@ def test_propensities_need_counts():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: AsymmetricLoss(gamma_neg=-1), "gamma_neg=-1, gamma_pos=0.0, clip=0.05"),
-        (lambda: AsymmetricLoss(clip=1.0), r"clip in \[0, 1\)"),
-        (lambda: FocalLoss(alpha=2.0), r"alpha must be None or in \[0, 1\], got 2.0"),
+        (lambda: AsymmetricLoss(gamma_neg=-1), "gamma_neg must be finite and at least 0, got -1"),
+        (lambda: AsymmetricLoss(clip=1.0), "clip must be below 1, where no negative would cost"),
+        (lambda: FocalLoss(alpha=2.0), r"alpha must be finite and in \[0, 1\], got 2.0"),
         (lambda: PropensityBinaryCrossEntropy(a=0), "a and b must be above 0, got a=0"),
-        (lambda: PickAllLabels(competition=1.5), r"competition must be in \[0, 1\], got 1.5"),
+        (
+            lambda: PickAllLabels(competition=1.5),
+            r"competition must be finite and in \[0, 1\], got 1.5",
+        ),
         (lambda: PickAllLabels(reduction="max"), "reduction must be 'sum' or 'mean', got 'max'"),
     ],
 )
