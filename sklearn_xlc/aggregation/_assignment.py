@@ -11,7 +11,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 
 
@@ -72,6 +72,7 @@ def assign_labels(
     >>> assign_labels(X, data, embeddings).toarray().ravel()
     array([1, 0, 1, 0], dtype=int8)
     """
+    X = check_samples(X, data)
     n_extra = 4
     blocks = split_labels(data, X, n_extra, max(1, memory_limit // effective_n_jobs(n_jobs)))
     parts = Parallel(n_jobs=n_jobs, prefer="threads")(

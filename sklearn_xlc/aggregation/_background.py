@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
+from sklearn_xlc._checks import check_sparse
 from sklearn_xlc.aggregation._pairs import FloatArray
 
 
@@ -78,6 +80,7 @@ def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Ba
     Background
         Mean, directions, and the products of the samples with them.
     """
+    X = check_sparse(X, "X") if sp.issparse(X) else X
     mean = np.asarray(X.mean(axis=0), dtype=X.dtype).ravel()
     n_components = min(n_components, *X.shape)
     if n_components:

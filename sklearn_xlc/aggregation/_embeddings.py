@@ -11,7 +11,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._background import Background
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 from sklearn_xlc.aggregation._start import start_pairs
 
@@ -138,6 +138,7 @@ def learn_embeddings(
     >>> learn_embeddings(X, data, n_iter=1, step_size=None).block(0, 1).round(3)
     array([[0.894, 0.447]])
     """
+    X = check_samples(X, data)
     n_extra = 4 if background is None else 4 + len(background.directions)
     blocks = split_labels(data, X, n_extra, max(1, memory_limit // effective_n_jobs(n_jobs)))
     settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)

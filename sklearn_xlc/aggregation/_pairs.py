@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_csr
+from sklearn_xlc._checks import check_csr, check_sparse
 from sklearn_xlc._csr import IntArray, canonical, row_numbers
 from sklearn_xlc.groups import Groups, check_groups
 
@@ -116,6 +116,22 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
         )
     data = Aggregation(groups, canonical(labels).astype(np.float64))
     return data if groups.sizes.all() else data.of_groups(groups.sizes > 0)
+
+
+def check_samples(X: Any, data: Aggregation) -> Any:
+    """Samples that a kernel can read: a sparse matrix is valid, and there is a row for each.
+
+    Raises
+    ------
+    ValueError
+        If X is a corrupt sparse matrix, or has another number of rows than `data` has samples.
+    """
+    if X.shape[0] != data.groups.n_samples:
+        raise ValueError(
+            f"X must have a row for each of the {data.groups.n_samples} samples of the groups, got "
+            f"shape {X.shape}"
+        )
+    return check_sparse(X, "X") if sp.issparse(X) else X
 
 
 @dataclass(frozen=True)

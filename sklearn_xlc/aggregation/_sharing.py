@@ -13,7 +13,7 @@ from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._assignment import best_of_segments
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings, learn_embeddings
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, make_pairs
+from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, check_samples, make_pairs
 from sklearn_xlc.aggregation._products import Gathered, split_labels
 
 #: Number of samples without a label that set its bound, and the share of these above it.
@@ -80,6 +80,7 @@ def sharing_rates(
     >>> sharing_rates(X, data)
     array([1., 1., 1.])
     """
+    X = check_samples(X, data)
     if data.groups.sizes.max(initial=0) < 2:
         return np.zeros(data.n_labels)
     rng = np.random.default_rng(seed)

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _factories import make_groups
-from sklearn_xlc.aggregation import aggregation
+from sklearn_xlc.aggregation import (
+    aggregation,
+    assign_labels,
+    learn_embeddings,
+    make_background,
+    sharing_rates,
+)
 from sklearn_xlc.aggregation._pairs import make_pairs
 from sklearn_xlc.groups import check_groups
 
@@ -115,3 +121,29 @@ def test_identical_labels_have_the_same_groups():
 def test_as_many_rows_of_labels_as_groups():
     with pytest.raises(ValueError, match="a row for each of the 2 groups, got shape"):
         aggregation(np.eye(2), np.ones((3, 1)))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda X, data: learn_embeddings(X, data),
+        lambda X, data: sharing_rates(X, data),
+        lambda X, data: assign_labels(X, data, learn_embeddings(np.eye(6), data)),
+    ],
+    ids=["learn_embeddings", "sharing_rates", "assign_labels"],
+)
+def test_kernels_refuse_corrupt_samples(kernel):
+    data = aggregation(np.kron(np.eye(3), [[1], [1]]), np.eye(3))
+    broken = sp.csr_array(np.eye(6))
+    broken.indices[1] = 10**6
+    with pytest.raises(ValueError, match="X is not a valid CSR matrix"):
+        kernel(broken, data)
+    with pytest.raises(ValueError, match="X must have a row for each of the 6 samples"):
+        kernel(np.eye(6)[:4], data)
+
+
+def test_the_background_refuses_corrupt_samples():
+    broken = sp.csr_array(np.eye(6))
+    broken.indptr[3] = 10**6
+    with pytest.raises(ValueError, match="X is not a valid CSR matrix"):
+        make_background(broken, 2, 0.1, np.random.RandomState(0))
