@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,24 +21,69 @@ def largest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max ** 0.5
 
 
-def running_statistics(module: nn.Module) -> list[Tensor]:
-    """Finite buffers that a forward pass may move, such as those of batch normalisation."""
-    small = [buffer for buffer in module.buffers() if 0 < buffer.numel() <= STATISTICS_SIZE]
-    return [buffer for buffer in small if buffer.isfinite().all()]
+class Statistic(NamedTuple):
+    """Place of a buffer: a module may move its buffer, or put another one there."""
+
+    buffers: dict[str, Tensor | None]
+    name: str
+
+    @property
+    def buffer(self) -> Tensor:
+        """The buffer that is there now, apart from gradients."""
+        buffer = self.buffers[self.name]
+        assert buffer is not None
+        return buffer.detach()
+
+    def kept(self) -> Kept:
+        """The buffer as it is now."""
+        return Kept(self, self.buffers[self.name], self.buffer.clone())
 
 
-def check_forward(features: Any, statistics: Sequence[Tensor]) -> None:
+class Kept(NamedTuple):
+    """A statistic as it was before a step."""
+
+    statistic: Statistic
+    buffer: Tensor | None
+    values: Tensor
+
+    def put_back(self) -> None:
+        """Undo what a step has moved."""
+        self.statistic.buffers[self.statistic.name] = self.buffer
+        self.statistic.buffer.copy_(self.values)
+
+
+def running_statistics(module: nn.Module) -> list[Statistic]:
+    """Buffers that a forward pass may move, such as those of batch normalisation.
+
+    Buffers that are too large from the start are constants, such as the mask of an attention, which
+    holds infinities or the least number there is.
+    """
+    return [
+        Statistic(part._buffers, name)
+        for part in module.modules()
+        for name, buffer in part._buffers.items()
+        if buffer is not None and 0 < buffer.numel() <= STATISTICS_SIZE and _is_moderate(buffer)
+    ]
+
+
+def _is_moderate(buffer: Tensor) -> bool:
+    if not buffer.is_floating_point():
+        return True
+    return float(torch.linalg.vector_norm(buffer)) < largest(buffer.dtype)
+
+
+def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
     """Raise FloatingPointError if features, or statistics that they have moved, are too large."""
-    _check_norm(getattr(features, "features", features), "features")  # bags hold instances'
-    for buffer in statistics:
-        if buffer.is_floating_point():
-            _check_norm(buffer, "running statistics of the encoder")
-
-
-def _check_norm(values: Tensor, what: str) -> None:
-    norm = float(torch.linalg.vector_norm(values.detach()))
-    if not norm < largest(values.dtype):
-        raise FloatingPointError(f"the norm of the {what} became {norm:.2g}")
+    moved = [statistic.buffer for statistic in statistics]
+    checked = [
+        getattr(features, "features", features).detach(),  # bags hold instances'
+        *(buffer for buffer in moved if buffer.is_floating_point()),
+    ]
+    norms = torch.stack(torch._foreach_norm(checked)).tolist()  # at once: a GPU is waited for
+    for number, (values, norm) in enumerate(zip(checked, norms)):
+        if not norm < largest(values.dtype):
+            what = "running statistics of the encoder" if number else "features"
+            raise FloatingPointError(f"the norm of the {what} became {norm:.2g}")
 
 
 def check_weights(module: nn.Module) -> None:

@@ -20,7 +20,7 @@ from sklearn_xlc.heads import Head, check_finite
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork
 from sklearn_xlc.training.errors import failure_of
-from sklearn_xlc.training.finite import check_forward, running_statistics
+from sklearn_xlc.training.finite import Statistic, check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
@@ -109,7 +109,7 @@ class XLCNet(NeuralNet):
     """
 
     _callbacks_may_draw = False
-    _statistics: Sequence[Tensor] = ()
+    _statistics: Sequence[Statistic] = ()
 
     def __init__(
         self,
@@ -222,12 +222,12 @@ class XLCNet(NeuralNet):
         """Take a step, or raise ValueError before anything that is not finite is kept."""
         self._set_training(True)
         self.optimizer_.zero_grad(set_to_none=True)
-        before = [buffer.clone() for buffer in self._statistics]
+        before = [statistic.kept() for statistic in self._statistics]
         try:
             loss = self._take_step(batch)
         except FloatingPointError as error:
-            for buffer, values in zip(self._statistics, before):
-                buffer.copy_(values)
+            for kept in before:
+                kept.put_back()
             self.optimizer_.zero_grad(set_to_none=True)
             raise self._refusal(str(error)) from error
         return {"loss": loss, "y_pred": None}

@@ -67,12 +67,14 @@ class RowOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         self._index_groups()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_safe": []}
-
     def _index_groups(self) -> None:
-        self._safe: list[Tensor] = []  # of updates on a GPU, until the next step
+        self._safe: list[Tensor] = []  # whether updates on a GPU were safe: read in `step`
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, and the updates of a step that was not finished."""
+        self._safe.clear()
+        super().zero_grad(set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -110,24 +112,28 @@ class RowOptimizer(torch.optim.Optimizer):
             chunk of labels waits for the one before; here the gradient is then left out.)
         """
         group = self._group_of[parameter]
-        norm = torch.linalg.vector_norm(gradient)
-        if norm.device.type == "cpu":
-            _raise_unless(_is_safe(group, norm))
-        else:
-            safe = _is_safe(group, norm)
-            gradient = gradient.where(safe, 0.0)
-            self._safe.append(safe)
+        self._check_norm(group, torch.linalg.vector_norm(gradient))
+        if gradient.device.type != "cpu":
+            gradient = gradient.where(self._safe[-1], 0.0)
         self._update_rows(group, parameter, rows, gradient)
 
     def _check_gradients(self) -> None:
-        safe, self._safe = self._safe, []
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    values = p.grad._values() if p.grad.is_sparse else p.grad
-                    safe.append(_is_safe(group, torch.linalg.vector_norm(values)))
-        if safe:
+            of_group = [p.grad for p in group["params"] if p.grad is not None]
+            values = [grad._values() if grad.is_sparse else grad for grad in of_group]
+            if values:
+                self._check_norm(group, torch.stack(torch._foreach_norm(values)).max())
+        safe, self._safe = self._safe, []
+        if safe:  # one number is read, which waits for all
             _raise_unless(torch.stack(safe).all())
+
+    def _check_norm(self, group: dict[str, Any], norm: Tensor) -> None:
+        """Raise unless steps by gradients of this norm are safe; on a GPU leave that to `step`."""
+        limit = largest(norm.dtype)
+        if norm.device.type == "cpu":
+            _raise_unless(_is_safe(group, float(norm), limit))
+        else:
+            self._safe.append(_is_safe(group, norm, limit))
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         state = self.state[parameter]
@@ -205,15 +211,14 @@ class RowOptimizer(torch.optim.Optimizer):
             table[rows].add_(gradient, alpha=-group["lr"])
 
 
-def _is_safe(group: dict[str, Any], norm: Tensor) -> Tensor:
+def _is_safe(group: dict[str, Any], norm: Any, limit: float) -> Any:
     """Whether a step by a gradient of this norm keeps weights and moments finite."""
-    limit = largest(norm.dtype)
     # Adam and Adagrad divide by the norm; decay by more than 2 makes weights grow without end.
     move = norm * group["lr"] if group["rule"] == "sgd" else group["lr"]
     return (norm < limit) & (move < limit) & (group["lr"] * group["weight_decay"] <= 2)
 
 
-def _raise_unless(safe: Tensor) -> None:
+def _raise_unless(safe: bool | Tensor) -> None:
     if not safe:
         raise FloatingPointError("a step of the optimizer became too large, or not a number,")
 

@@ -5,7 +5,12 @@ import torch
 from torch import nn
 
 from sklearn_xlc.batches import Bags
-from sklearn_xlc.training.finite import check_forward, check_weights, running_statistics
+from sklearn_xlc.training.finite import (
+    Statistic,
+    check_forward,
+    check_weights,
+    running_statistics,
+)
 
 
 def with_buffer(values):
@@ -26,10 +31,10 @@ def test_features_that_would_overflow_are_refused(value):
 
 def test_running_statistics_are_small_finite_buffers():
     module = with_buffer([0.0, 1.0])
-    names = {id(buffer): name for name, buffer in module.named_buffers()}
-    found = {names[id(b)] for b in running_statistics(module)}
+    found = {statistic.name for statistic in running_statistics(nn.Sequential(module))}
     assert found == {"running_mean", "running_var", "num_batches_tracked", "own"}
-    for constant in ([0.0, float("-inf")], torch.zeros(2**16 + 1)):
+    least = torch.finfo(torch.float32).min  # as masks of an attention have it
+    for constant in ([0.0, float("-inf")], [0.0, least], torch.zeros(2**16 + 1)):
         assert len(running_statistics(with_buffer(constant))) == 3
 
 
@@ -37,7 +42,18 @@ def test_a_moved_statistic_is_refused():
     module = with_buffer([0.0])
     module.running_var[0] = float("inf")
     with pytest.raises(FloatingPointError, match="running statistics of the encoder became inf"):
-        check_forward(torch.ones(3, 2), [module.running_var])
+        check_forward(torch.ones(3, 2), [Statistic(module._buffers, "running_var")])
+
+
+def test_a_statistic_is_put_back_where_it_was():
+    module = with_buffer([1.0, 2.0])
+    buffer, kept = module.own, [statistic.kept() for statistic in running_statistics(module)]
+    module.own.add_(1.0)
+    module.own = 0.9 * module.own + module.weight  # as averages of features are kept, too
+    for each in kept:
+        each.put_back()
+    assert module.own is buffer
+    assert buffer.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

@@ -282,3 +282,25 @@ def test_the_largest_steps_keep_weights_and_state_finite(rule):
         optimizer.step()
     state = optimizer.state[weight].values()
     assert all(values.isfinite().all() for values in (weight, *state))
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_one_gradient_that_is_not_finite_is_enough(wrong):
+    ps = [parameter(), parameter((2, 3))]
+    before = [p.detach().clone() for p in ps]
+    opt = RowOptimizer([{"params": ps, "rule": "adam"}])
+    for p in ps:
+        p.grad = torch.ones_like(p)
+    ps[wrong].grad[0, 0] = float("nan")
+    with pytest.raises(FloatingPointError, match="too large, or not a number"):
+        opt.step()
+    assert all(map(torch.equal, ps, before))
+
+
+def test_updates_of_an_unfinished_step_are_forgotten():
+    p = parameter()
+    opt = optimizer(p, "sgd")
+    opt._safe.append(torch.tensor(False))  # as on a GPU, where only `step` raises
+    opt.zero_grad()
+    p.grad = torch.ones_like(p)
+    opt.step()
