@@ -109,8 +109,8 @@ def _in_place_of_global(generator: torch.Generator) -> Iterator[None]:
         get = partial(of_device.get_rng_state, generator.device)
         put = partial(of_device.set_rng_state, device=generator.device)
     callers = get()
-    put(generator.get_state())
-    try:
+    try:  # at once: an interrupt in the next line must not leave the caller with our state
+        put(generator.get_state())
         yield
     finally:
         generator.set_state(get())

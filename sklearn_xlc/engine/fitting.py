@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -51,6 +52,7 @@ from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X,
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
+from sklearn_xlc.training.foreign import is_ours
 
 
 class BaseXLCClassifier(
@@ -345,9 +347,7 @@ class BaseXLCClassifier(
             width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
         self._code = code = code.reordered(self._order_labels(data, rng))
         with as_global(generators):
-            planned = without_weights(lambda: self._build_head(width, code))
-            self._check_memory(encoder, planned, rows, code.n_labels)
-            head = self._build_head(width, code)
+            head = self._checked_head(encoder, rows, width)
             module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
             known = rows if train is None else train
             counts, n_samples = label_counts(code.to_positions(known.Y), known.sample_weight)
@@ -364,6 +364,19 @@ class BaseXLCClassifier(
                 "requires a gradient; pass another encoder, or a head with weights or biases"
             )
         return module
+
+    def _checked_head(self, encoder: nn.Module, rows: Rows, width: int) -> Head:
+        """Build the head, if it fits into memory."""
+        code = self._code
+        build = functools.partial(self._build_head, width, code)
+        # Code of the user is called once, and not to make tensors without values.
+        is_planned = getattr(self, "head", None) is None and is_ours(type(self)._build_head)
+        planned = without_weights(build) if is_planned else None
+        self._check_memory(encoder, planned, rows, code.n_labels)
+        head = build()
+        if planned is None:
+            self._check_memory(encoder, head, rows, code.n_labels)
+        return head
 
     def _build_encoder(self, rows: Rows) -> nn.Module:
         X = rows.X

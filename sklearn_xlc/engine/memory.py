@@ -38,11 +38,11 @@ def available_memory(device: Any = "cpu") -> float:
 
 
 def _physical_memory(root: Path = Path("/")) -> float:
-    """Memory that the machine can still give without swapping."""
-    with contextlib.suppress(OSError, StopIteration):
+    """Memory that the machine can still give: free, held by caches, or in swap space."""
+    with contextlib.suppress(OSError, KeyError):
         lines = (root / "proc/meminfo").read_text().splitlines()
-        line = next(line for line in lines if line.startswith("MemAvailable:"))
-        return int(line.split()[1]) * 1024
+        kib = {line.split()[0]: int(line.split()[1]) for line in lines}
+        return (kib["MemAvailable:"] + kib.get("SwapFree:", 0)) * 1024
     with contextlib.suppress(AttributeError, OSError, ValueError):  # no such call on Windows
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return math.inf
@@ -73,10 +73,10 @@ def _control_groups(root: Path = Path("/")) -> float:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            mount, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+            mount, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "")
         elif "memory" in controllers.split(","):
             mount = root / "sys/fs/cgroup/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
         else:
             continue
         # A parent's limit holds too; inside a container only the mount itself may be visible.
@@ -88,8 +88,8 @@ def _control_groups(root: Path = Path("/")) -> float:
     return left
 
 
-def _left_in_group(folder: Path, limit: str, usage: str, reclaimable: str) -> float:
-    """Memory left in one control group; its file cache can be taken back."""
+def _left_in_group(folder: Path, limit: str, usage: str, prefix: str) -> float:
+    """Memory left in one control group; its cache of files can be taken back, whichever its age."""
     try:
         most, used = (folder / limit).read_text().strip(), int((folder / usage).read_text())
         if most == "max":
@@ -97,7 +97,8 @@ def _left_in_group(folder: Path, limit: str, usage: str, reclaimable: str) -> fl
         stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):
         return math.inf
-    return max(0, int(most) - used + int(stat.get(reclaimable, 0)))
+    cached = sum(int(stat.get(f"{prefix}{age}_file", 0)) for age in ("inactive", "active"))
+    return max(0, int(most) - used + cached)
 
 
 # --- needed -----------------------------------------------------------------------------------
@@ -224,9 +225,11 @@ def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Metho
             except (MemoryError, RuntimeError) as error:
                 if not is_of_an_allocator(error):
                     raise
+                left = f": {int(available_memory()):,} bytes are left"
+                if isinstance(error, torch.OutOfMemoryError):  # whose own text says what is left
+                    left = " on the GPU"
                 raise MemoryError(
-                    f"there is not enough memory for {what}: "
-                    f"{int(available_memory()):,} bytes are left; use {remedy(self)}"
+                    f"there is not enough memory for {what}{left}; use {remedy(self)}"
                 ) from error
 
         return cast(Method, explained)

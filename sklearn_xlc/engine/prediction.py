@@ -83,9 +83,10 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         check_dense_size(shape, dtype, remedy, least * row_bytes)
         left = get_config()["dense_limit"] - size
         n_rows = max(least, min(most, left // max(1, row_bytes)))
-        needed = size + n_rows * row_bytes
-        if needed > SMALL:
-            refuse_beyond(needed, available_memory(), f"a dense result of shape {shape}", remedy)
+        if size + n_rows * row_bytes > SMALL:
+            left, what = available_memory(), f"a dense result of shape {shape}"
+            refuse_beyond(size + least * row_bytes, left, what, remedy)
+            n_rows = max(least, int(min(n_rows, (left - size) / max(1, row_bytes))))
         return n_rows
 
     def _topk(

@@ -114,12 +114,14 @@ class WeightAveraging(Callback):
 
     @torch.no_grad()
     def _include(self, net: Any, share: float) -> None:
+        parameters = {name for name, _ in net.module_.named_parameters()}
         for name, value in net.module_.state_dict().items():
-            if name in self.average_:
-                if value.is_floating_point():
-                    self.average_[name].lerp_(value, share)
-            else:
+            if name not in self.average_:
                 self.average_[name] = value.clone()
+            elif value.is_floating_point():
+                average = self.average_[name].lerp_(value, share)
+                if name not in parameters:  # the mean of infinities, as in a mask, would be NaN
+                    average.copy_(average.where(value.isfinite(), value))
 
     def on_batch_end(
         self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any

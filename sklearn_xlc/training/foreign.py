@@ -1,4 +1,4 @@
-"""Which modules and callbacks may draw from torch's global generator."""
+"""Code that is not of this package: which modules and callbacks may draw random numbers."""
 
 from __future__ import annotations
 
@@ -56,14 +56,15 @@ def _is_known(part: nn.Module) -> bool:
     if "forward" in vars(part):
         return False
     is_deterministic = kind.__module__ in DETERMINISTIC and kind.__name__ not in DRAWING
-    return is_deterministic or _is_ours(kind)
+    return is_deterministic or is_ours(kind)
 
 
 def callback_may_draw(callback: Any) -> bool:
     """Whether a callback is neither skorch's nor this package's."""
     kind = type(callback)
-    return not (kind.__module__.startswith("skorch.") or _is_ours(kind))
+    return not (kind.__module__.startswith("skorch.") or is_ours(kind))
 
 
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("sklearn_xlc.")
+def is_ours(code: Any) -> bool:
+    """Whether a class or function is of this package."""
+    return code.__module__.startswith("sklearn_xlc.")

@@ -96,6 +96,20 @@ def test_an_exception_leaves_nothing_behind():
     assert torch.equal(generators[0].get_state(), drawn.get_state())
 
 
+def test_an_interrupt_at_the_door_leaves_nothing_behind(monkeypatch):
+    before, put = torch.get_rng_state(), torch.set_rng_state
+
+    def interrupted(state):
+        put(state)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "set_rng_state", interrupted)
+    with pytest.raises(KeyboardInterrupt), as_global(new_generators(3)):
+        pass
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_one_thread_at_a_time():
     free = []
     with as_global(new_generators(0)):

@@ -354,6 +354,38 @@ def make_encoder(n_features):
     return nn.Sequential(nn.ReLU(inplace=True), nn.Linear(n_features, 7), nn.Tanh())
 
 
+class Masked(nn.Linear):
+    """A linear layer with masks such as attentions have them, and a mean that it replaces."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features, 7)
+        self.register_buffer("infinite", torch.full((3,), float("-inf")))
+        self.register_buffer("least", torch.full((3,), torch.finfo(torch.float32).min))
+        self.register_buffer("mean", torch.zeros(n_features))
+
+    def forward(self, rows):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * rows.mean(0)
+        return super().forward(rows) / (rows[:, :1] < 1e6)
+
+
+@pytest.mark.parametrize("average", [None, "ema", "swa"])
+def test_encoders_with_masks_and_means_of_their_own(average):
+    X, y = make_X(0.5).astype(np.float32), make_y(False)
+    clf = quick(encoder=Masked(X.shape[1]), average_weights=average).fit(X, y)
+    encoder = clf.net_.module_.encoder
+    assert encoder.infinite.isneginf().all()
+    assert encoder.least.isfinite().all()
+    before = {name: value.clone() for name, value in encoder.named_buffers()}
+    X[:, 0] = 1e9
+    with pytest.raises(ValueError, match="norm of the features became"):
+        clf.partial_fit(X, y)
+    assert before.pop("mean").any()
+    for name, value in before.items():
+        assert torch.equal(value, getattr(encoder, name))
+    assert float(encoder.mean.abs().max()) < 1e6
+
+
 class Recorder(nn.Linear):
     """A linear layer on sparse rows that remembers what it was given."""
 

@@ -72,6 +72,8 @@ def tree(root, files):
 def test_memory_of_the_machine(tmp_path):
     root = tree(tmp_path, {"proc/meminfo": "MemTotal:  9 kB\nMemAvailable:    7 kB\n"})
     assert memory._physical_memory(root) == 7 * 1024
+    with_swap = "MemAvailable:    7 kB\nSwapTotal:  9 kB\nSwapFree:   5 kB\n"
+    assert memory._physical_memory(tree(tmp_path, {"proc/meminfo": with_swap})) == 12 * 1024
     assert memory._physical_memory(tmp_path / "none") > 2**20
     assert available_memory() > 2**20
 
@@ -83,7 +85,7 @@ def test_control_groups_and_their_parents(tmp_path, inner, left):
         "proc/self/cgroup": "0::/slice/job\n",
         f"{group}/memory.max": "1000\n",
         f"{group}/memory.current": "60\n",
-        f"{group}/memory.stat": "anon 5\ninactive_file 10\n",
+        f"{group}/memory.stat": "anon 5\ninactive_file 3\nactive_file 7\n",
         f"{group}/job/memory.max": f"{inner}\n",
         f"{group}/job/memory.current": "80\n",
         f"{group}/job/memory.stat": "inactive_file 0\n",
@@ -97,7 +99,7 @@ def test_control_groups_of_the_first_version(tmp_path):
         "proc/self/cgroup": "9:cpu,cpuacct:/\n4:memory:/docker/abc\n",
         f"{mount}/memory.limit_in_bytes": "1000\n",
         f"{mount}/memory.usage_in_bytes": "400\n",
-        f"{mount}/memory.stat": "total_inactive_file 100\n",
+        f"{mount}/memory.stat": "inactive_file 1\ntotal_inactive_file 60\ntotal_active_file 40\n",
     }
     assert memory._control_groups(tree(tmp_path, files)) == 700
     assert memory._control_groups(tmp_path / "none") == float("inf")
@@ -218,6 +220,43 @@ def test_a_head_that_needs_values_is_built_without_an_estimate(data):
     MultiHeadClassifier(head=Head, **QUICK).fit(data[0], data[1])
 
 
+class Cached(FlatHead):
+    """A user's head with a table that all its copies share."""
+
+    table = None
+    n_built = 0
+
+    def __init__(self, *size):
+        super().__init__(*size)
+        Cached.n_built += 1
+        if Cached.table is None:
+            Cached.table = torch.ones(1)
+
+    def logits(self, inputs, chunk):
+        return super().logits(inputs, chunk) * Cached.table
+
+
+class OwnClassifier(MultiHeadClassifier):
+    def _build_head(self, n_features, code):
+        return Cached(n_features, code.n_labels, code.multilabel)
+
+
+@pytest.mark.parametrize(
+    "clf", [MultiHeadClassifier(head=Cached, **QUICK), OwnClassifier(**QUICK)]
+)
+def test_a_head_of_the_user_is_built_once_and_then_estimated(data, clf, monkeypatch):
+    monkeypatch.setattr(Cached, "n_built", 0)
+    monkeypatch.setattr(Cached, "table", None)
+    clf.fit(data[0], data[1])
+    assert Cached.n_built == 1
+    monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
+    # Encoder, encoder and unknown head, encoder and head.
+    left = iter([10**9, 10**9, 999])
+    monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: next(left))
+    with pytest.raises(MemoryError, match="training with 20 labels takes about"):
+        clf.fit(data[0], data[1])
+
+
 class Failing(torch.nn.Module):
     def __init__(self, message):
         super().__init__()
@@ -244,6 +283,15 @@ def test_errors_of_allocators_become_memory_errors(data, text):
     clf.net_.module_.encoder.message = "another"
     with pytest.raises(ValueError, match="the encoder Failing failed: another"):
         clf.predict(X)
+
+
+def test_errors_of_a_gpu_do_not_name_the_memory_of_the_host():
+    @memory.memory_explained("training", lambda self: "a smaller batch_size")
+    def fit(self):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(MemoryError, match="for training on the GPU; use a smaller batch_size"):
+        fit(None)
 
 
 # --- under a limit ----------------------------------------------------------------------------

@@ -132,6 +132,19 @@ def test_label_sets_beyond_the_memory_are_refused(monkeypatch):
         clf.decision_function(X)
 
 
+def test_batches_shrink_to_the_memory_that_is_left(monkeypatch):
+    X = make_X(0.5)
+    clf = quick().fit(X, make_y(False))
+    expected, sizes = clf.decision_function(X), []
+    features = clf._features
+    monkeypatch.setattr(prediction, "SMALL", 0)
+    for left in (2 * expected.nbytes, float("inf")):
+        monkeypatch.setattr(prediction, "available_memory", lambda left=left: left)
+        monkeypatch.setattr(clf, "_features", lambda X, n: sizes.append(n) or features(X, n))
+        np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-12)
+    assert sizes[0] < len(X) == sizes[1]
+
+
 @pytest.mark.parametrize("multilabel", [False, True])
 @pytest.mark.parametrize("algorithm", ["flat", "cascade", "product", "sampling"])
 def test_batches_shrink_to_the_memory_limit(monkeypatch, algorithm, multilabel):

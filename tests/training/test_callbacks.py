@@ -112,6 +112,19 @@ def test_ema_is_a_moving_average_that_starts_as_a_mean():
 
 
 @pytest.mark.parametrize("method", ["swa", "ema"])
+def test_the_average_of_a_mask_is_the_mask(method):
+    net, average = FakeNet(), WeightAveraging(method, max_epochs=1)
+    mask = [0.5, float("-inf"), torch.finfo(torch.float32).min]
+    net.module_.register_buffer("mask", torch.tensor(mask))
+    average.on_train_begin(net)
+    for _ in range(3):
+        average.on_batch_end(net, training=True)
+        average.on_epoch_end(net)
+    average.on_train_end(net)
+    assert net.module_.mask.tolist() == mask
+
+
+@pytest.mark.parametrize("method", ["swa", "ema"])
 def test_a_training_without_steps_keeps_its_weights(method):
     net, average = FakeNet(), WeightAveraging(method, max_epochs=4)
     net.set_weight(5.0)
