@@ -241,9 +241,7 @@ class OwnClassifier(MultiHeadClassifier):
         return Cached(n_features, code.n_labels, code.multilabel)
 
 
-@pytest.mark.parametrize(
-    "clf", [MultiHeadClassifier(head=Cached, **QUICK), OwnClassifier(**QUICK)]
-)
+@pytest.mark.parametrize("clf", [MultiHeadClassifier(head=Cached, **QUICK), OwnClassifier(**QUICK)])
 def test_a_head_of_the_user_is_built_once_and_then_estimated(data, clf, monkeypatch):
     monkeypatch.setattr(Cached, "n_built", 0)
     monkeypatch.setattr(Cached, "table", None)
