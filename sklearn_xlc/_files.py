@@ -250,7 +250,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.nda
         head, content = _read_container(name, kind)
         document = json.loads(content.pop(_DOCUMENT).tobytes())
         stored = dict(json.loads(head["versions"]))
-    except (ValueError, KeyError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"cannot read {name}: {error}") from error
     warn_of_versions(name, stored)
     return document, content

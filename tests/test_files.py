@@ -197,6 +197,13 @@ def test_a_later_format_and_another_kind_are_refused(path, monkeypatch):
         read(path, kind="model")
 
 
+def test_versions_that_are_none_are_refused(path, monkeypatch):
+    monkeypatch.setattr(_files, "versions", lambda: 5)
+    write(path, None, {}, "model")
+    with pytest.raises(ValueError, match="cannot read"):
+        read(path, "model")
+
+
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none", kind="model")

@@ -94,7 +94,7 @@ def rebuild(document: Any, arrays: dict[str, np.ndarray], trusted: Iterable[Any]
     try:
         find = Finder(document["names"], trusted).find
         return Reader(_KINDS, arrays, find).value(document["root"])
-    except (ValueError, Warning):
+    except (ValueError, MemoryError, Warning):
         raise
     except Exception as error:  # a wrong description fails anywhere
         raise ValueError(f"its description is not valid ({error!r})") from error
@@ -170,7 +170,7 @@ def _rebuild_array(reader: Reader, node: dict[str, Any]) -> np.ndarray:
         made = np.empty(len(node["objects"]), dtype=object)
         made[:] = reader.values(node["objects"])
         return made.reshape(node["shape"])
-    made = reader.arrays[node["array"]]
+    made = reader.array(node["array"])
     if "dtype" in node:
         made = _array_of_bytes(made.tobytes(), node["dtype"], node["shape"])
     return made.T if node.get("order") == "F" else made
@@ -178,7 +178,8 @@ def _rebuild_array(reader: Reader, node: dict[str, Any]) -> np.ndarray:
 
 def _array_of_bytes(content: bytes, dtype: str, shape: list[int]) -> np.ndarray:
     checked = np.dtype(dtype)
-    if checked.hasobject:  # bytes would be taken for addresses
+    # Bytes would be taken for addresses; without bytes there would be any number of items.
+    if checked.hasobject or not checked.itemsize:
         raise ValueError(f"an array of bytes cannot have the type {dtype}")
     return np.ndarray(tuple(shape), checked, bytearray(content))
 
@@ -204,8 +205,16 @@ def _describe_masked(writer: Writer, value: np.ma.MaskedArray, where: str) -> di
 
 
 def _rebuild_masked(reader: Reader, node: dict[str, Any]) -> np.ma.MaskedArray:
-    parts = {key: reader.value(node[key]) for key in ("data", "mask", "fill_value")}
-    return np.ma.MaskedArray(**parts)
+    mask, fill_value = reader.value(node["mask"]), reader.value(node["fill_value"])
+    return np.ma.MaskedArray(_plain_array(reader, node["data"]), mask, fill_value=fill_value)
+
+
+def _plain_array(reader: Reader, node: Any) -> np.ndarray:
+    """Array of a description; what else could be converted to one might become too large."""
+    made = reader.value(node)
+    if not isinstance(made, np.ndarray):
+        raise ValueError(f"an array is described as a {type(made).__name__}")
+    return made
 
 
 def _describe_sparse(writer: Writer, value: Any, where: str) -> dict[str, Any]:
@@ -219,7 +228,7 @@ def _describe_sparse(writer: Writer, value: Any, where: str) -> dict[str, Any]:
 def _rebuild_sparse(reader: Reader, node: dict[str, Any]) -> Any:
     kinds = {kind.__name__: kind for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array)}
     kind = (kinds | {"csc_matrix": sp.csc_matrix})[node["class"]]
-    parts = tuple(reader.value(node[key]) for key in ("data", "indices", "indptr"))
+    parts = tuple(_plain_array(reader, node[key]) for key in ("data", "indices", "indptr"))
     made = kind(parts, shape=tuple(node["shape"]))
     made.check_format(full_check=True)  # a wrong index would read memory of others
     return made
@@ -231,7 +240,7 @@ def _describe_random_state(writer: Writer, value: Any, where: str) -> dict[str, 
 
 def _rebuild_random_state(reader: Reader, node: dict[str, Any]) -> np.random.RandomState:
     made = np.random.RandomState()
-    made.set_state(reader.value(node["state"]))
+    made.set_state(_state_of_bits(reader, node))
     return made
 
 
@@ -242,10 +251,18 @@ def _describe_generator(writer: Writer, value: Any, where: str) -> dict[str, Any
     return {"state": writer.node(state, where)}
 
 
-def _rebuild_generator(reader: Reader, node: dict[str, Any]) -> np.random.Generator:
+def _state_of_bits(reader: Reader, node: dict[str, Any]) -> dict[str, Any]:
+    """State of a generator; NumPy does not check its position in its buffer."""
     state = reader.value(node["state"])
     if state["bit_generator"] not in _BIT_GENERATORS:
         raise ValueError(f"there is no generator {state['bit_generator']}")
+    if not (0 <= state["state"].get("pos", 0) <= 624 and 0 <= state.get("buffer_pos", 0) <= 4):
+        raise ValueError("the state of a random generator is not valid")
+    return state
+
+
+def _rebuild_generator(reader: Reader, node: dict[str, Any]) -> np.random.Generator:
+    state = _state_of_bits(reader, node)
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     return np.random.Generator(bits)
@@ -278,8 +295,10 @@ def _rebuild_tensor(reader: Reader, node: dict[str, Any]) -> torch.Tensor:
     if "shape" in node:
         made = torch.empty(node["shape"], dtype=dtype, device="meta")
     else:
-        made = torch.from_numpy(reader.value(node["values"]))
-        made = made.view(dtype) if dtype == torch.bfloat16 else made.to(dtype)
+        made = torch.from_numpy(_plain_array(reader, node["values"]))
+        made = made.view(dtype) if dtype == torch.bfloat16 else made
+        if made.dtype != dtype:
+            raise ValueError(f"a tensor of type {dtype} has values of type {made.dtype}")
     if node["parameter"]:
         return nn.Parameter(made, node["requires_grad"])
     return made.requires_grad_(node["requires_grad"])

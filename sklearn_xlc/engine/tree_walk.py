@@ -14,6 +14,9 @@ from sklearn_xlc.engine.names import name_of
 
 #: Types that JSON gives back as they were.
 PLAIN = frozenset({type(None), bool, int, float, str})
+#: Items and characters that objects may have in all, where one that is held twice counts twice:
+#: these many, and so many for each that is written.
+_FREE, _FACTOR = 10**8, 100
 
 
 class Kind(NamedTuple):
@@ -118,7 +121,12 @@ def refusal(where: str, reason: str) -> TypeError:
 
 
 class Reader:
-    """Rebuilds objects from their descriptions."""
+    """Rebuilds objects from their descriptions.
+
+    A list may hold another one twice, which holds a third one twice, and so on: 50 of them are
+    written in a line, but whoever hashes, prints or converts the first one never comes to an end.
+    Hence sizes are counted. An array belongs to one object, so that no copy costs more than a file.
+    """
 
     def __init__(
         self,
@@ -126,20 +134,43 @@ class Reader:
         arrays: dict[str, np.ndarray],
         find: Callable[[str], Any],
     ) -> None:
-        self.kinds, self.arrays, self.find = kinds, arrays, find
+        self.kinds, self.arrays, self.find = kinds, dict(arrays), find
         self._made: dict[int, Any] = {}
+        #: Sizes of the objects that occur again, and of all so far with and without these.
+        self._sizes: dict[int, int] = {}
+        self._n_items = self._n_written = 0
 
     def value(self, node: Any) -> Any:
         """Object of a description."""
         if type(node) in PLAIN:
+            self._count([node])
             return node
         if node["is"] == "same":
+            self._n_items += self._sizes.get(node["id"], 1)
+            if self._n_items > _FREE + _FACTOR * self._n_written:
+                raise ValueError("what it describes is too large for its size")
             return self._made[node["id"]]
-        return self.made(node, self.kinds[node["is"]].rebuild(self, node))
+        before = self._n_items
+        value = self.made(node, self.kinds[node["is"]].rebuild(self, node))
+        if "id" in node:
+            self._sizes[node["id"]] = self._n_items - before + 1
+        return value
 
     def values(self, nodes: list[Any]) -> list[Any]:
         """Objects of descriptions."""
-        return [self.value(node) if isinstance(node, dict) else node for node in nodes]
+        if PLAIN.issuperset(map(type, nodes)):
+            self._count(nodes)
+            return list(nodes)
+        return [self.value(node) for node in nodes]
+
+    def _count(self, plain: list[Any]) -> None:
+        n_items = len(plain) + sum(len(item) for item in plain if type(item) is str)
+        self._n_items += n_items
+        self._n_written += n_items
+
+    def array(self, name: str) -> np.ndarray:
+        """Array of a name; nothing else can have it."""
+        return self.arrays.pop(name)
 
     def made(self, node: dict[str, Any], value: Any) -> Any:
         """Remember an object that occurs again; if it can hold itself, before it is filled."""

@@ -260,3 +260,76 @@ def test_a_description_that_is_none_or_endless_is_refused():
     for document in (None, [], {"root": 1}, {"root": deep, "names": []}, {"names": [3], "root": 1}):
         with pytest.raises(ValueError, match="its description is not valid"):
             rebuild(document, {})
+
+
+# --- descriptions made on purpose -------------------------------------------------------------
+
+
+def doubled(kind, n_times):
+    """A list of containers, each of which holds the one before it twice."""
+    items = [{"is": kind, "id": 0, "items": ["x"]}]
+    for i in range(n_times):
+        items.append({"is": kind, "id": i + 1, "items": [{"is": "same", "id": i}] * 2})
+    return {"is": "list", "items": items}
+
+
+LAST = {"is": "same", "id": 60}
+EMPTY = {"is": "array", "array": "empty", "dtype": "<U0", "shape": [10**12]}
+
+
+@pytest.mark.parametrize(
+    "kind, node",
+    [
+        ("tuple", {"is": "set", "items": [LAST]}),  # hashed
+        ("list", {"is": "generator", "state": {"is": "dict", "items": {"bit_generator": LAST}}}),
+        ("list", {"is": "masked", "data": LAST, "mask": False, "fill_value": None}),  # converted
+    ],
+    ids=["hash", "message", "array"],
+)
+def test_a_small_file_describes_nothing_huge(kind, node):
+    root = {"is": "list", "items": [doubled(kind, 60), node]}
+    with pytest.raises(ValueError, match="too large for its size"):
+        rebuild({"root": root, "names": []}, {})
+
+
+def test_what_is_shared_often_is_not_too_large():
+    words = [f"word {i}" for i in range(2000)]
+    made = again([words] * 2000)
+    assert made[0] == words
+    assert all(item is made[0] for item in made)
+
+
+@pytest.mark.parametrize(
+    "node, match",
+    [
+        ({"is": "masked", "data": EMPTY, "mask": True, "fill_value": None}, "bytes .* type <U0"),
+        ({"is": "list", "items": [{"is": "array", "array": "empty"}] * 2}, "KeyError"),
+        ({"is": "masked", "data": 3, "mask": True, "fill_value": 3}, "described as a int"),
+        (
+            {
+                "is": "tensor",
+                "dtype": "complex128",
+                "parameter": False,
+                "requires_grad": False,
+                "values": {"is": "array", "array": "empty"},
+            },
+            "complex128 has values of type torch.uint8",
+        ),
+    ],
+    ids=["no bytes", "an array twice", "no array", "a wider type"],
+)
+def test_no_copy_is_larger_than_what_is_written(node, match):
+    with pytest.raises(ValueError, match=match):
+        rebuild({"root": node, "names": []}, {"empty": np.zeros(0, np.uint8)})
+
+
+@pytest.mark.parametrize("position", [-1, 625, 10**8])
+def test_generators_read_nothing_beyond_their_state(position):
+    document, arrays = describe(np.random.RandomState(0))
+    document["root"]["state"]["items"]["state"]["items"]["pos"] = position
+    with pytest.raises(ValueError, match="state of a random generator"):
+        rebuild(document, arrays)
+    document, arrays = describe(np.random.Generator(np.random.Philox(0)))
+    document["root"]["state"]["items"]["buffer_pos"] = position
+    with pytest.raises(ValueError, match="state of a random generator"):
+        rebuild(document, arrays)
