@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -62,7 +63,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike[str], fit: str) -> None:
-        self.folder, self.fit = Path(folder), fit
+        self.folder, self.fit = Path(folder).absolute(), fit  # a callback may change directory
         self.seed = 0
         self._prepare(os.fspath(folder))
         self._start = ""
@@ -178,8 +179,9 @@ class Checkpoints:
                 f"{error.strerror}",
             ) from error
         for path in self.folder.glob(".sklearn_xlc-*.tmp"):
-            if time.time() - path.stat().st_mtime > ABANDONED:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # renamed or removed by another process
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    path.unlink()
 
     def _files(self) -> list[Path]:
         """Checkpoints of the fit, oldest first."""
@@ -195,6 +197,8 @@ class Checkpoints:
         for path in reversed(self._old):
             try:
                 return path, *read(path, kind="checkpoint")
+            except FileNotFoundError:  # another process runs the same fit, and is further on
+                continue
             except (OSError, ValueError) as error:
                 is_first = path == self._old[0]
                 instead = "training begins anew" if is_first else "the one before it is tried"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ _CONTAINERS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 _MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict}
 #: Integers of the same size in place of tensor types that NumPy lacks.
 _BITS = {1: torch.uint8, 2: torch.int16}
+#: Packages whose classes count by name.
+_KNOWN = {"sklearn_xlc", "sklearn", "skorch", "torch", "numpy", "scipy"} | sys.stdlib_module_names
 
 
 class Encoder:
@@ -177,8 +180,9 @@ def identity(value: Any) -> str:
     """Digest that equal values share, in this process and in others, and different ones do not.
 
     Numbers, arrays, tensors and containers count by value; functions by name, code, defaults and
-    closure; other objects by class and by what they would pickle. An object that cannot be pickled
-    (it holds a file, a lock, a thread) counts by its class alone.
+    closure; classes by name and, unless they are Python's or of a package whose version counts, by
+    their methods, constants and base classes; other objects by class and by what they would pickle,
+    or by their attributes if they cannot be pickled (a file, a lock).
 
     Parameters
     ----------
@@ -202,7 +206,6 @@ class _Describer(Encoder):
         super().__init__()
         #: Numbers of objects by id; the objects are kept, so that no other one gets their id.
         self._seen: dict[int, tuple[int, Any]] = {}
-        self._depth = 0
 
     def _container(self, value: Any, where: str) -> Any:
         if isinstance(value, set | frozenset):
@@ -226,38 +229,61 @@ class _Describer(Encoder):
         return {"objects": self.encode([items, value.shape])}
 
     def _other(self, value: Any, where: str) -> Any:
-        if isinstance(value, type | types.BuiltinFunctionType | types.ModuleType):
+        if isinstance(value, types.BuiltinFunctionType | types.ModuleType):
+            return {"name": _name(value)}
+        if isinstance(value, type) and _root(value) in _KNOWN:
             return {"name": _name(value)}
         if isinstance(value, bytes | bytearray | complex | types.EllipsisType):
             return {"constant": repr(value)}
         if id(value) in self._seen:
             return {"seen": self._seen[id(value)][0]}
         self._seen[id(value)] = (len(self._seen), value)
+        if isinstance(value, type):
+            return {"class": [_name(value), self.encode([value.__bases__, _code_of(value)])]}
         if isinstance(value, types.FunctionType):
-            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            cells = [_content(cell) for cell in value.__closure__ or ()]
             parts = [value.__code__, value.__defaults__, value.__kwdefaults__, cells]
             return {"function": [_name(value), self.encode(parts)]}
         if isinstance(value, types.CodeType):
             return {"code": self.encode([value.co_code, value.co_names, value.co_consts])}
-        return self._object(value)
+        return {"object": [self.encode(type(value)), self.encode(_state(value))]}
 
-    def _object(self, value: Any) -> Any:
-        n_seen, n_arrays = len(self._seen), len(self.arrays)
-        self._depth += 1
-        try:
-            reduced = value.__reduce_ex__(4)
-            if not isinstance(reduced, str):
-                # The last two are iterators over the items of lists and dicts.
-                reduced = [*reduced[:3], *(list(items or ()) for items in reduced[3:5])]
-            return {"object": [_name(type(value)), self.encode(reduced)]}
-        except Exception:  # not only TypeError: what cannot be pickled raises what it likes
-            if self._depth > 1:
-                raise
-            self._seen = dict(list(self._seen.items())[:n_seen])
-            self.arrays = dict(list(self.arrays.items())[:n_arrays])
-            return {"object": [_name(type(value))]}
-        finally:
-            self._depth -= 1
+
+def _state(value: Any) -> Any:
+    """What an object would pickle, or else its attributes."""
+    try:
+        reduced = value.__reduce_ex__(4)
+        if isinstance(reduced, str):
+            return reduced
+        # The last two are iterators over the items of lists and dicts.
+        return [*reduced[:3], *(list(items or ()) for items in reduced[3:5])]
+    except Exception:  # not only TypeError: what cannot be pickled raises what it likes
+        return dict(getattr(value, "__dict__", {}))
+
+
+def _code_of(kind: type) -> dict[str, Any]:
+    """Methods and constants of a class, without what Python adds."""
+    code: dict[str, Any] = {}
+    for name, part in vars(kind).items():
+        if isinstance(part, staticmethod | classmethod):
+            part = part.__func__
+        is_constant = type(part) in (*_PLAIN, list, tuple, dict) and not name.startswith("__")
+        if is_constant or isinstance(part, types.FunctionType):
+            code[name] = part
+        elif isinstance(part, property):
+            code[name] = [part.fget, part.fset]
+    return code
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return ...
+
+
+def _root(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
 
 
 def _name(value: Any) -> str:

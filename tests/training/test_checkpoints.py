@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import time
+import types
 import warnings
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Killed(BaseException):
 class Die(Callback):
     """Die at a moment: the n-th call of a method. All instances are one, as parameters go."""
 
-    moment = None
+    plan = types.SimpleNamespace(moment=None)  # a constant would be part of the class's code
 
     def on_train_begin(self, net, **kwargs):
         self.count("on_train_begin")
@@ -59,9 +60,9 @@ class Die(Callback):
 
     @classmethod
     def count(cls, method):
-        if cls.moment is not None and cls.moment[0] == method:
-            cls.moment = (method, cls.moment[1] - 1)
-            if cls.moment[1] == 0:
+        if cls.plan.moment is not None and cls.plan.moment[0] == method:
+            cls.plan.moment = (method, cls.plan.moment[1] - 1)
+            if cls.plan.moment[1] == 0:
                 raise Killed
 
 
@@ -69,7 +70,7 @@ class Die(Callback):
 def every_epoch(monkeypatch):
     """A checkpoint after every epoch, however long it takes to write; nobody dies."""
     monkeypatch.setattr("sklearn_xlc.training.checkpoints.PAUSE", 0)
-    monkeypatch.setattr(Die, "moment", None)
+    monkeypatch.setattr(Die.plan, "moment", None)
 
 
 def state_of(clf):
@@ -93,11 +94,11 @@ def assert_same(clf, other):
 def fit_killed(clf, fit, *moments):
     """Fit, dying at each of the moments in turn."""
     for moment in moments:
-        Die.moment = moment
+        Die.plan.moment = moment
         with pytest.raises(Killed):
             fit(clf)
         assert not hasattr(clf, "net_") or clf.warm_start
-    Die.moment = None
+    Die.plan.moment = None
     return fit(clf)
 
 
@@ -259,12 +260,12 @@ def test_without_a_seed_the_killed_fit_gives_it(tmp_path):
     X, y = make_learnable(True)
     clf = quick("cascade", max_epochs=4, batch_size=40, random_state=None, label_order="random")
     clf.set_params(checkpoint=tmp_path, callbacks=[Die()], early_stopping=True)
-    Die.moment = ("on_batch_end", 7)
+    Die.plan.moment = ("on_batch_end", 7)
     with pytest.raises(Killed):
         clf.fit(X, y)
     (path,) = tmp_path.iterdir()
     seed = read(path, "checkpoint")[0]["seed"]
-    Die.moment = None
+    Die.plan.moment = None
     resumed = clf.fit(X, y)
     whole = type(clf)(**{**clf.get_params(deep=False), "checkpoint": None})
     whole.set_params(random_state=np.random.RandomState(seed)).fit(X, y)
@@ -326,7 +327,7 @@ class Holding(Callback):
 def test_a_callback_whose_state_no_file_can_hold(tmp_path):
     X, y = make_learnable(False)
     clf = quick("flat", checkpoint=tmp_path, callbacks=[Holding({"a": [object()]}), Die()])
-    Die.moment = ("on_batch_begin", 1)  # it is refused before that
+    Die.plan.moment = ("on_batch_begin", 1)  # it is refused before that
     with pytest.raises(
         TypeError, match=r"callbacks\.Holding\.held_\.a\[0\] .* type object, .* does not end in"
     ):
@@ -352,10 +353,10 @@ def small(folder, **params):
 
 def kill(clf, X, y, n_epochs=4):
     """Die in the epoch after `n_epochs`; return the two checkpoints, oldest first."""
-    Die.moment = ("on_batch_end", 4 * n_epochs + 1)
+    Die.plan.moment = ("on_batch_end", 4 * n_epochs + 1)
     with pytest.raises(Killed):
         clf.fit(X, y)
-    Die.moment = None
+    Die.plan.moment = None
     return sorted(Path(clf.checkpoint).iterdir())
 
 
@@ -372,7 +373,7 @@ def test_two_files_while_training_and_one_after_it(tmp_path):
     assert only.name == last.name.replace("-4", "-6")
     assert read(only, "checkpoint")[0]["finished"]
     before = only.stat().st_mtime_ns
-    Die.moment = ("on_batch_begin", 1)
+    Die.plan.moment = ("on_batch_begin", 1)
     small(tmp_path).fit(X, y)  # takes no step
     assert only.stat().st_mtime_ns == before
 
@@ -406,13 +407,13 @@ def test_a_damaged_file_falls_back_to_the_one_before(n_damaged, how, tmp_path):
     if n_damaged == 2:
         damaged(older, how)
         expected += [rf"checkpoint: cannot read {older}.*; training begins anew"]
-    Die.moment = ("on_batch_begin", 4 * (3 if n_damaged == 1 else 6))  # the last step
+    Die.plan.moment = ("on_batch_begin", 4 * (3 if n_damaged == 1 else 6))  # the last step
     with pytest.warns(UserWarning, match="training begins|tried") as found, pytest.raises(Killed):
         small(tmp_path).fit(X, y)
     assert len(found) == n_damaged
     for warning, message in zip(found, expected):
         assert re.fullmatch(message, str(warning.message))
-    Die.moment = None
+    Die.plan.moment = None
     assert_same(small(None).fit(X, y), small(tmp_path).fit(X, y))
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -460,7 +461,7 @@ def test_a_folder_that_cannot_be_written(folder, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     X, y = make_learnable(False)
     folder = str(tmp_path / folder) if folder.startswith("file") else folder
-    Die.moment = ("on_train_begin", 1)
+    Die.plan.moment = ("on_train_begin", 1)
     with pytest.raises((OSError, ValueError), match=rf"checkpoint='{folder}'.* folder"):
         small(folder).fit(X, y)
 
@@ -486,6 +487,40 @@ def test_rests_of_killed_writes_are_removed(tmp_path):
     assert other.exists()
 
 
+def test_files_that_another_process_removes_meanwhile(tmp_path, recwarn):
+    X, y = make_learnable(False)
+    older, newer = kill(small(tmp_path), X, y)
+    newer.unlink()
+    for path in (newer, tmp_path / ".sklearn_xlc-1.tmp"):
+        path.symlink_to(tmp_path / "nowhere")  # listed, but gone when it is looked at
+    Die.plan.moment = ("on_batch_begin", 4 * 3)  # the last step of three epochs
+    with pytest.raises(Killed):
+        small(tmp_path).fit(X, y)
+    assert not recwarn.list
+
+
+def test_files_of_a_fit_that_another_process_has_finished(tmp_path):
+    X, y = make_learnable(False)
+    files = {path.name: path.read_bytes() for path in kill(small(tmp_path), X, y)}
+    small(tmp_path).fit(X, y)
+    (finished,) = tmp_path.iterdir()
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    small(tmp_path).fit(X, y)
+    assert list(tmp_path.iterdir()) == [finished]
+
+
+class Moving(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        os.chdir("/")
+
+
+def test_the_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick("flat", checkpoint="below", callbacks=[Moving()]).fit(*make_learnable(False))
+    assert len(list((tmp_path / "below").iterdir())) == 1
+
+
 # --- which fit a file belongs to --------------------------------------------------------------
 
 
@@ -505,10 +540,10 @@ def test_fits_share_a_folder(tmp_path):
         lambda clf: clf.set_params(encoder=normed).fit(X.toarray(), y),
     ]
     for fit in fits:  # all are killed before the first goes on
-        Die.moment = ("on_batch_end", 6)
+        Die.plan.moment = ("on_batch_end", 6)
         with pytest.raises(Killed):
             fit(small(tmp_path))
-    Die.moment = None
+    Die.plan.moment = None
     assert len(list(tmp_path.iterdir())) == len(fits)
     for fit in fits:
         assert_same(fit(small(None)), fit(small(tmp_path)))
@@ -518,22 +553,22 @@ def test_fits_share_a_folder(tmp_path):
 def test_parameters_that_may_differ(tmp_path):
     X, y = make_learnable(False)
     kill(small(tmp_path), X, y)
-    Die.moment = ("on_batch_begin", 9)  # two epochs are left
+    Die.plan.moment = ("on_batch_begin", 9)  # two epochs are left
     changed = small(str(tmp_path), device="cpu", memory_limit=2**25, verbose=1, warm_start=True)
     changed.fit(X, y)
-    Die.moment = None
+    Die.plan.moment = None
     assert_same(changed, small(None, warm_start=True).fit(X, y))
 
 
 class Drifting:
     """An encoder whose first weights are drawn without a seed."""
 
-    scale = 1.0
+    drawn = types.SimpleNamespace(scale=1.0)
 
     def __call__(self, n_features):
         layer = nn.Linear(n_features, 8)
         with torch.no_grad():
-            layer.weight.mul_(Drifting.scale)
+            layer.weight.mul_(Drifting.drawn.scale)
         return layer
 
 
@@ -541,7 +576,7 @@ def test_other_first_weights_begin_anew(tmp_path, monkeypatch):
     X, y = make_learnable(False)
     X = X.toarray()
     kill(small(tmp_path, encoder=Drifting()), X, y)
-    monkeypatch.setattr(Drifting, "scale", 2.0)
+    monkeypatch.setattr(Drifting.drawn, "scale", 2.0)
     with pytest.warns(UserWarning, match="began with other weights"):
         resumed = small(tmp_path, encoder=Drifting()).fit(X, y)
     assert_same(small(None, encoder=Drifting()).fit(X, y), resumed)
@@ -556,13 +591,13 @@ def test_a_search_goes_on(tmp_path):
             small(tmp_path), grid, cv=2, error_score="raise", scoring="f1_micro"
         ).fit(X, y)
 
-    Die.moment = ("on_train_end", 4)  # the fourth of eight fits has trained
+    Die.plan.moment = ("on_train_end", 4)  # the fourth of eight fits has trained
     with pytest.raises(Killed):
         search()
-    Die.moment = ("on_batch_begin", 4 * 6 * 2 + 6 * 4 + 1)  # four are left, and the refit
+    Die.plan.moment = ("on_batch_begin", 4 * 6 * 2 + 6 * 4 + 1)  # four are left, and the refit
     found = search()
-    assert Die.moment[1] == 1
-    Die.moment = None
+    assert Die.plan.moment[1] == 1
+    Die.plan.moment = None
     assert_same(found.best_estimator_, small(None, **found.best_params_).fit(X, y))
 
 

@@ -198,10 +198,59 @@ def test_equal_values_have_equal_identities():
     assert identity(np.arange(6).reshape(2, 3).T) == identity(np.arange(6).reshape(2, 3).T.copy())
 
 
-def test_what_holds_a_resource_counts_by_its_class():
-    held = [Thing(time, lock=True) for time in (1, 2)]
+def test_what_holds_a_resource_counts_by_all_else():
+    held = [Thing(rate, lock=True) for rate in (1, 1, 2)]
     assert identity(held[0]) == identity(held[1]) != identity(Thing())
-    assert identity([held[0], 1]) != identity([held[1], 2])
+    assert identity(held[0]) != identity(held[2])
+
+
+class Refusing:
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __reduce_ex__(self, protocol):
+        raise RuntimeError("never pickled")
+
+
+def test_what_refuses_to_be_pickled_counts_by_its_attributes():
+    assert identity(Refusing(1)) == identity(Refusing(1)) != identity(Refusing(2))
+
+
+def edited(source):
+    """Class whose source somebody has edited, as in a notebook."""
+    namespace = {"nn": nn, "__name__": "__main__"}
+    exec(f"class Mine(nn.Module):\n    {source}", namespace)
+    return namespace["Mine"]
+
+
+def test_classes_count_by_their_code():
+    sources = [
+        "def forward(self, x): return x + 1",
+        "def forward(self, x): return x - 1",
+        "def forward(self, x): return super().forward(x)",
+        "rate = 1",
+        "rate = 2",
+        "@staticmethod\n    def forward(x): return x",
+        "@classmethod\n    def forward(cls, x): return -x",
+        "@property\n    def forward(self): return 3",
+        "@property\n    def forward(self): return 4",
+    ]
+    for make in (lambda kind: kind, lambda kind: kind(), lambda kind: type("Of", (kind,), {})):
+        found = [{identity(make(edited(source))) for _ in range(2)} for source in sources]
+        assert all(len(same) == 1 for same in found)
+        assert len(set.union(*found)) == len(sources)
+
+
+def test_a_function_that_calls_itself():
+    def one(n):
+        return two(n)
+
+    before = identity(one)
+
+    def two(n):
+        return one(n - 1)
+
+    assert identity(one) != before
 
 
 @pytest.mark.slow
