@@ -499,17 +499,6 @@ def test_files_that_another_process_removes_meanwhile(tmp_path, recwarn):
     assert not recwarn.list
 
 
-def test_files_of_a_fit_that_another_process_has_finished(tmp_path):
-    X, y = make_learnable(False)
-    files = {path.name: path.read_bytes() for path in kill(small(tmp_path), X, y)}
-    small(tmp_path).fit(X, y)
-    (finished,) = tmp_path.iterdir()
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    small(tmp_path).fit(X, y)
-    assert list(tmp_path.iterdir()) == [finished]
-
-
 class Moving(Callback):
     def on_epoch_end(self, net, **kwargs):
         os.chdir("/")
@@ -517,7 +506,7 @@ class Moving(Callback):
 
 def test_the_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    quick("flat", checkpoint="below", callbacks=[Moving()]).fit(*make_learnable(False))
+    quick("flat", max_epochs=2, checkpoint="below", callbacks=[Moving()]).fit(*make_learnable(False))
     assert len(list((tmp_path / "below").iterdir())) == 1
 
 
@@ -530,6 +519,10 @@ def test_fits_share_a_folder(tmp_path):
     weight[3] = 2
     other_X = X.copy()
     other_X.data[5] += 1
+
+    def shorter(folder):
+        return small(folder).set_params(max_epochs=3)
+
     fits = [
         lambda clf: clf.fit(X, y),
         lambda clf: clf.set_params(learning_rate=0.01).fit(X, y),
@@ -542,11 +535,11 @@ def test_fits_share_a_folder(tmp_path):
     for fit in fits:  # all are killed before the first goes on
         Die.plan.moment = ("on_batch_end", 6)
         with pytest.raises(Killed):
-            fit(small(tmp_path))
+            fit(shorter(tmp_path))
     Die.plan.moment = None
     assert len(list(tmp_path.iterdir())) == len(fits)
     for fit in fits:
-        assert_same(fit(small(None)), fit(small(tmp_path)))
+        assert_same(fit(shorter(None)), fit(shorter(tmp_path)))
     assert len(list(tmp_path.iterdir())) == len(fits)
 
 
