@@ -506,7 +506,9 @@ class Moving(Callback):
 
 def test_the_folder_is_that_of_the_beginning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    quick("flat", max_epochs=2, checkpoint="below", callbacks=[Moving()]).fit(*make_learnable(False))
+    quick("flat", max_epochs=2, checkpoint="below", callbacks=[Moving()]).fit(
+        *make_learnable(False)
+    )
     assert len(list((tmp_path / "below").iterdir())) == 1
 
 
