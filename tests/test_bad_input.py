@@ -26,6 +26,7 @@ from sklearn_xlc.geometry import verify_argmaxable
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.heads import FlatHead, FocalLoss
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.training.devices import numpy_dtype
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 4))
@@ -186,6 +187,11 @@ SET = [
         Y,
         "max_active=2 has no effect with output='bottleneck'",
     ),
+    (quick(decision="topk"), y, "decision='topk' has no effect with one class per sample"),
+    (EAGLETransformer(contrast=None, shrinkage=0.1), Y, "shrinkage=0.1 .* contrast=None"),
+    (EAGLETransformer(n_iter=0, temperature=1.0), Y, "temperature=1.0 has no effect with n_iter=0"),
+    (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5 has no effect with n_iter=0"),
+    (EAGLETransformer(multiplicity="top", sharing=0.5), Y, "sharing=0.5 .* multiplicity='top'"),
     (
         AggregatedLabelClassifier(quick(), n_folds=3),
         Y,
@@ -571,3 +577,18 @@ def test_a_missing_gpu_is_warned_of(monkeypatch):
     with pytest.warns(UserWarning, match="device='cuda' needs a GPU, but there is none; using"):
         clf = quick(device="cuda").fit(X, y)
     assert clf.net_.device == "cpu"
+
+
+def test_float32_of_other_libraries_is_float32():
+    import polars as pl
+
+    numbers = X.astype(np.float32)
+    expected = clone(quick()).fit(numbers, y)
+    assert numpy_dtype(expected.net_.module_) == np.float32
+    frame = pl.DataFrame(numbers, schema=[f"x{i}" for i in range(numbers.shape[1])])
+    tensor = torch.from_numpy(numbers)
+    for given in (frame, tensor, tensor.clone().requires_grad_()):
+        fitted = clone(quick()).fit(given, y)
+        scores = fitted.decision_function(given)
+        assert scores.dtype == np.float32, type(given)
+        np.testing.assert_array_equal(scores, expected.decision_function(numbers))

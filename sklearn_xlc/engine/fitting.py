@@ -19,7 +19,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from sklearn_xlc._checks import check_y, is_indicator, unchanged_on_error
+from sklearn_xlc._checks import check_y, is_indicator, unchanged_on_error, warn_unread
 from sklearn_xlc._compat import (
     RANDOM_STATE,
     Interval,
@@ -48,7 +48,7 @@ from sklearn_xlc.engine.memory import memory_explained, without_weights
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.engine.persistence import PersistenceMixin
 from sklearn_xlc.engine.prediction import PredictionMixin
-from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X, warn_unread
+from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
@@ -190,7 +190,9 @@ class BaseXLCClassifier(
             self._check_decision(data.code, data.rows.Y)
             rng, checkpoints = self._begin(data, going_on)
             if not going_on:
-                warn_unread(self, self._unread(data.code) | self._unread_of_holdout(data.code))
+                warn_unread(
+                    self, self._unread_by_all(data.code) | self._unread_by_holdout(data.code)
+                )
             train, validation = self._split(data, rng)
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
@@ -251,7 +253,7 @@ class BaseXLCClassifier(
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             generators = new_generators(rng.randint(2**31 - 1))
             if first:
-                warn_unread(self, self._unread(data.code))
+                warn_unread(self, self._unread_by_all(data.code))
             borrowed = getattr(self, "_weights_borrowed", False)
             module = self._start(data, None, rng, generators) if first else self.net_.module_
             module = copy.deepcopy(module) if borrowed else module
@@ -320,7 +322,11 @@ class BaseXLCClassifier(
         )
         return data.rows.take(np.sort(train)), data.rows.take(np.sort(held))
 
-    def _unread_of_holdout(self, code: LabelCode) -> dict[str, str]:
+    def _unread_by_all(self, code: LabelCode) -> dict[str, str]:
+        decision = {} if code.multilabel else {"decision": "with one class per sample"}
+        return decision | self._unread(code)
+
+    def _unread_by_holdout(self, code: LabelCode) -> dict[str, str]:
         if self.early_stopping:
             return {}
         unread = {"n_iter_no_change": "without early_stopping=True"}

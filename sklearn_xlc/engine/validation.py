@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -130,39 +128,6 @@ def check_features(features: Tensor | Bags, start: int) -> None:
         f"the encoder returned NaN or infinity for {what} {start + row} of X: scale X, or mend the "
         "encoder"
     )
-
-
-def warn_unread(estimator: Any, reasons: dict[str, str]) -> None:
-    """Warn of parameters that have been set and have no effect.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator whose parameters are compared with the defaults of its constructor.
-    reasons : dict of str
-        Why each parameter has no effect, as the end of a sentence.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from sklearn_xlc import EAGLETransformer
-    >>> from sklearn_xlc.engine.validation import warn_unread
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_unread(EAGLETransformer(shrinkage=0.1), {"shrinkage": "without a contrast"})
-    >>> print(caught[0].message)
-    shrinkage=0.1 has no effect without a contrast; leave it at its default, 'auto'
-    """
-    defaults = inspect.signature(type(estimator)).parameters
-    for name in filter(defaults.__contains__, reasons):  # a subclass may lack a parameter
-        value, default = getattr(estimator, name), defaults[name].default
-        if value is default or (default is not None and np.ndim(value) == 0 and value == default):
-            continue
-        warnings.warn(
-            f"{name}={value!r} has no effect {reasons[name]}; leave it at its default, {default!r}",
-            UserWarning,
-            stacklevel=5,
-        )
 
 
 def check_numbers(X: Any, what: str) -> None:

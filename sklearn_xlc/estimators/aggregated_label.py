@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import is_indicator
+from sklearn_xlc._checks import is_indicator, warn_unread
 from sklearn_xlc._compat import (
     HasMethods,
     Interval,
@@ -26,7 +26,6 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._csr import canonical, joined_ranges, one_per_row, row_blocks, row_numbers
 from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
-from sklearn_xlc.engine.validation import warn_unread
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.metrics._scorer import all_scores

@@ -18,6 +18,7 @@ from sklearn_xlc._checks import (
     check_X,
     refuse_continuous,
     unchanged_on_error,
+    warn_unread,
 )
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
@@ -249,9 +250,21 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If an argument is not valid; the message names the row.
         """
         with unchanged_on_error(self):
+            warn_unread(self, self._unread())
             X = self._unit_samples(X, reset=True)
             self._learn(X, *self._aggregation(X.shape[0], y, groups))
         return self
+
+    def _unread(self) -> dict[str, str]:
+        """Why parameters have no effect, for each that has none."""
+        unread: dict[str, str] = {}
+        if self.contrast is None:  # scikit-learn's checks set `n_components` of any estimator
+            unread["shrinkage"] = "with contrast=None"
+        if self._resolve_auto("n_iter") == 0:
+            unread |= dict.fromkeys(("step_size", "temperature"), "with n_iter=0")
+        if self.multiplicity == "top":
+            unread["sharing"] = "with multiplicity='top'"
+        return unread
 
     def _unit_samples(self, X: Any, reset: bool = False) -> Any:
         """Samples of norm one, sparse if the X of `fit` holds many zeros, however it is stored."""
