@@ -187,7 +187,6 @@ SET = [
         Y,
         "max_active=2 has no effect with output='bottleneck'",
     ),
-    (quick(decision="topk"), y, "decision='topk' has no effect with one class per sample"),
     (EAGLETransformer(contrast=None, shrinkage=0.1), Y, "shrinkage=0.1 .* contrast=None"),
     (EAGLETransformer(n_iter=0, temperature=1.0), Y, "temperature=1.0 has no effect with n_iter=0"),
     (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5 has no effect with n_iter=0"),

@@ -190,9 +190,7 @@ class BaseXLCClassifier(
             self._check_decision(data.code, data.rows.Y)
             rng, checkpoints = self._begin(data, going_on)
             if not going_on:
-                warn_unread(
-                    self, self._unread_by_all(data.code) | self._unread_by_holdout(data.code)
-                )
+                warn_unread(self, self._unread(data.code) | self._unread_by_holdout(data.code))
             train, validation = self._split(data, rng)
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
@@ -253,7 +251,7 @@ class BaseXLCClassifier(
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             generators = new_generators(rng.randint(2**31 - 1))
             if first:
-                warn_unread(self, self._unread_by_all(data.code))
+                warn_unread(self, self._unread(data.code))
             borrowed = getattr(self, "_weights_borrowed", False)
             module = self._start(data, None, rng, generators) if first else self.net_.module_
             module = copy.deepcopy(module) if borrowed else module
@@ -321,10 +319,6 @@ class BaseXLCClassifier(
             index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)
         )
         return data.rows.take(np.sort(train)), data.rows.take(np.sort(held))
-
-    def _unread_by_all(self, code: LabelCode) -> dict[str, str]:
-        decision = {} if code.multilabel else {"decision": "with one class per sample"}
-        return decision | self._unread(code)
 
     def _unread_by_holdout(self, code: LabelCode) -> dict[str, str]:
         if self.early_stopping:

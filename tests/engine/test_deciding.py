@@ -320,7 +320,6 @@ def test_partial_fit_may_change_the_decision(data):
     assert clf.decision_.sets_.shape[1] == N_LABELS
 
 
-@pytest.mark.filterwarnings("ignore:decision=.* has no effect with one class per sample")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_the_best_class_is_predicted_whatever_the_decision(data, name):
     X, y = data[0], np.arange(240) % 5

@@ -1,5 +1,6 @@
 """Checkpoints: a fit that was killed goes on, and ends in the same bytes."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -418,41 +419,37 @@ def test_a_damaged_file_falls_back_to_the_one_before(n_damaged, how, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def full_disk():
-    """No file may grow beyond a few kilobytes from now on."""
+    """No file may grow beyond a few kilobytes; not even the report of the tests."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
-        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk(tmp_path, full_disk):
+def test_a_full_disk(tmp_path):
     X, y = make_learnable(False)
     clf = quick("flat", max_epochs=2, batch_size=40).fit(X, y)
     before = vars(clf).copy()
     files = kill(small(tmp_path), X, y)
     contents = [path.read_bytes() for path in files]
-    full_disk()
     clf.set_params(**small(tmp_path).get_params(deep=False))
-    with pytest.raises(
-        OSError, match=rf"checkpoint='{tmp_path}': nothing .* epoch 5: .*; make room"
-    ):
+    message = rf"checkpoint='{tmp_path}': nothing .* epoch 5: .*; make room"
+    with full_disk(), pytest.raises(OSError, match=message):
         clf.fit(X, y)
     assert clf.net_ is before["net_"]  # as after any error
     assert sorted(tmp_path.iterdir()) == files
     assert [path.read_bytes() for path in files] == contents
 
 
-def test_after_a_full_disk_it_goes_on(tmp_path, full_disk):
+def test_after_a_full_disk_it_goes_on(tmp_path):
     X, y = make_learnable(False)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     kill(small(tmp_path), X, y)
-    full_disk()
-    with pytest.raises(OSError, match="make room"):
+    with full_disk(), pytest.raises(OSError, match="make room"):
         small(tmp_path).fit(X, y)
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert_same(small(None).fit(X, y), small(tmp_path).fit(X, y))
 
 
