@@ -262,7 +262,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             unread["shrinkage"] = "with contrast=None"
         if self._resolve_auto("n_iter") == 0:
             unread |= dict.fromkeys(("step_size", "temperature"), "with n_iter=0")
-        if self.multiplicity == "top":
+        if self.multiplicity == "top" and self.sharing is not None:
             unread["sharing"] = "with multiplicity='top'"
         return unread
 

@@ -182,16 +182,15 @@ class RowOptimizer(torch.optim.Optimizer):
         table, gradient = torch.atleast_1d(parameter.data), torch.atleast_1d(gradient).contiguous()
         if group["rule"] == "adam":
             # The count rises once per step, not once per chunk: work on a copy.
-            part = {key: state[key][rows] for key in ("exp_avg", "exp_avg_sq")}
+            moments = ("exp_avg", "exp_avg_sq")
+            part = {key: _take(state[key], rows) for key in moments}
             part["step"] = state["step"].clone()
-            values = table[rows]
+            values = _take(table, rows)
             self._adam(group, [values], [gradient], [part])
-            if isinstance(rows, Tensor):  # advanced indexing made copies
-                state["exp_avg"][rows], state["exp_avg_sq"][rows] = (
-                    part["exp_avg"],
-                    part["exp_avg_sq"],
-                )
-                table[rows] = values
+            if isinstance(rows, Tensor):  # these rows are copies
+                table.index_copy_(0, rows, values)
+                for key in moments:
+                    state[key].index_copy_(0, rows, part[key])
             return
         if group["rule"] == "adagrad":
             width = gradient.numel() // len(gradient)
@@ -221,6 +220,12 @@ def _is_safe(group: dict[str, Any], norm: Any, limit: float) -> Any:
 def _raise_unless(safe: bool | Tensor) -> None:
     if not safe:
         raise FloatingPointError("a step of the optimizer became too large, or not a number,")
+
+
+def _take(table: Tensor, rows: slice | Tensor) -> Tensor:
+    """Rows of a table: a view for a slice, a copy for a tensor of row numbers."""
+    # `index_select` and `index_copy_` take two thirds of the time of indexing with brackets.
+    return table[rows] if isinstance(rows, slice) else table.index_select(0, rows)
 
 
 def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -143,7 +143,8 @@ def test_at_most_k_labels():
     [
         ({"threshold": 0.0}, r"threshold=0.0 must be between 0 and 1, both excluded"),
         ({"threshold": 1.0}, r"threshold=1.0 must be between 0 and 1"),
-        ({"threshold": np.nan, "scale": "score"}, "must be between -inf and inf"),
+        ({"threshold": np.nan, "scale": "score"}, r"a float in the range \(-inf, inf\)"),
+        ({"threshold": [np.nan] * 3, "scale": "score"}, "must be between -inf and inf"),
         ({"threshold": [0.5, 0.5]}, "one for each of the 3 labels of y, got shape"),
         ({"threshold": "best"}, "'threshold' parameter of Threshold must be"),
         ({"criterion": "auc"}, "'criterion' parameter of Threshold must be"),
