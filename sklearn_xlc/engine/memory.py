@@ -129,7 +129,8 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
     Random numbers are drawn again by the true build, which also gives its warnings and errors.
     """
     quiet, kept = warnings.catch_warnings(), torch.random.fork_rng(devices=[])
-    with quiet, kept, torch.device("meta"), _NoDraws():
+    # Gradient mode as before, even where an error interrupts `no_grad` while it is put back.
+    with quiet, kept, torch.enable_grad(), torch.device("meta"), _NoDraws():
         warnings.simplefilter("ignore")
         try:
             return build()

@@ -350,3 +350,12 @@ def test_under_a_limit_of_one_gibibyte_each_call_fits_or_is_refused(pairs):
     assert run.returncode == 0, run.stdout + run.stderr[-3000:]
     assert run.stdout.count("pair") == len(pairs)
     assert run.stdout.count(" partial_fit") == len(pairs)
+
+
+def test_a_plan_that_fails_leaves_gradients_on():
+    def build():
+        torch.set_grad_enabled(False)  # as where an error interrupts the end of `no_grad`
+        raise RuntimeError
+
+    assert without_weights(build) is None
+    assert torch.is_grad_enabled()
