@@ -28,24 +28,71 @@ ESTIMATORS = [
     "MultiHeadClassifier",
 ]
 
-#: One process for all: each takes seconds to load scikit-learn.
+#: Packages that load neither torch nor skorch.
+WITHOUT_TORCH = ["aggregation", "codes", "datasets", "decisions", "geometry", "groups", "metrics"]
+#: Torch's compiler and what it loads in turn: a second of work, for nothing that we need.
+COMPILER = ("sympy", "torch._dynamo", "torch._inductor", "torch.distributed", "torch.export")
+#: One process for all, as each takes seconds to load scikit-learn and torch: the packages, then
+#: fits on every way through the package. A line for each step: what it was, and what it loaded.
 LOADING = """
-import importlib, sys
+import importlib, pickle, sys, tempfile
+def report(step):
+    print(step, *sorted(set(sys.modules) - loaded))
+    loaded.update(sys.modules)
+loaded = set(sys.modules)
 for name in sys.argv[1:]:
     importlib.import_module(f"sklearn_xlc.{name}")
-    print(name, *{"torch", "skorch"} & set(sys.modules))
-import sklearn_xlc
-sklearn_xlc.MultiHeadClassifier
-print("torch" in sys.modules)
+    report(name)
+import numpy as np
+import sklearn_xlc as xlc
+xlc.MultiHeadClassifier
+report("estimators")
+X = np.random.default_rng(0).random((110, 6))
+y = np.arange(110) % 11
+Y = ((y[:, None] + np.arange(11)) % 5 == 0).astype(int)
+quick = {"max_epochs": 1, "batch_size": 60, "hidden_layer_sizes": (4,)}
+kept = {"early_stopping": True, "average_weights": "ema", "precision": "bfloat16"}
+for clf, target in [
+    (xlc.MultiHeadClassifier("flat", **quick, **kept), Y),
+    (xlc.MultiHeadClassifier("cascade", optimizer="mixed", **quick), Y),
+    (xlc.MultiHeadClassifier("product", optimizer="sgd", **quick), y),
+    (xlc.MultiHeadClassifier("sampling", **quick), y),
+    (xlc.DFTSigmoidClassifier(**quick), Y),
+    (xlc.ETFNeuralCollapseClassifier(**quick), Y),
+]:
+    clf.fit(X, target).predict(X)
+    clf.partial_fit(X, target).predict_topk(X[:1])
+    pickle.loads(pickle.dumps(clf)).predict(X)
+with tempfile.TemporaryDirectory() as folder:
+    xlc.save(clf, folder + "/model")
+    xlc.load(folder + "/model").predict(X)
+bags = np.arange(110) // 10
+xlc.MIMLClassifier(**quick).fit(X, Y[::10], bags).predict(X, bags)
+base = xlc.MultiHeadClassifier(**quick)
+xlc.AggregatedLabelClassifier(base).fit(X, Y[::10], groups=bags).predict(X)
+xlc.EAGLETransformer().fit(X, Y[::10], bags)
+report("fits")
 """
 
 
-def test_rooms_without_a_network_leave_torch_alone():
-    rooms = ["aggregation", "codes", "datasets", "decisions", "geometry", "groups", "metrics"]
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, *rooms], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines() == [*rooms, "True"]  # the estimators load it when asked for
+@pytest.fixture(scope="module")
+def loaded():
+    """Modules that each step of `LOADING` loads in a fresh process."""
+    command = [sys.executable, "-W", "ignore", "-c", LOADING, *WITHOUT_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {step: names for step, *names in map(str.split, done.stdout.splitlines())}
+
+
+def test_rooms_without_a_network_leave_torch_alone(loaded):
+    assert list(loaded) == [*WITHOUT_TORCH, "estimators", "fits"]
+    for room in WITHOUT_TORCH:
+        assert not {"torch", "skorch"} & set(loaded[room])
+    assert {"torch", "skorch"} <= set(loaded["estimators"])  # when asked for
+
+
+def test_a_first_fit_leaves_the_compiler_of_torch_alone(loaded):
+    assert "sklearn_xlc.training.optimizer" in loaded["estimators"]
+    assert [name for name in loaded["fits"] if name.startswith(COMPILER)] == []
 
 
 def test_the_ground_floor():

@@ -120,7 +120,7 @@ class FourierHead(ChunkedHead):
         half = max(0, (self.n_slack - 1) // 2)
         own, twin = slice(1, 1 + half), slice(1 + half, 1 + 2 * half)
         self.slack[:, own].normal_(std=0.7 * max(1, self.n_slack) ** -0.5)
-        self.slack[:, twin] = -self.slack[:, own]
+        self.slack[:, twin].copy_(self.slack[:, own]).mul_(-1)
         for part in (weight[self.width :], bias[self.width :]):
             part[twin] = part[own]
 

@@ -60,6 +60,12 @@ class RowOptimizer(torch.optim.Optimizer):
             "fused": False,
         }
         super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, with the settings that they do not share with the others."""
+        # Not torch's own, nor its `zero_grad`: they load its compiler, which takes a second.
+        parameters = list(param_group["params"])
+        self.param_groups.append({**self.defaults, **param_group, "params": parameters})
         self._index_groups()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -74,7 +80,10 @@ class RowOptimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and the updates of a step that was not finished."""
         self._safe.clear()
-        super().zero_grad(set_to_none)
+        for group in self.param_groups:
+            for p in group["params"]:
+                drop = set_to_none or p.grad is None
+                p.grad = None if drop else torch.zeros_like(p.grad)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

@@ -41,6 +41,33 @@ def sparse(gradient, rows):
     )
 
 
+# --- groups of parameters ---------------------------------------------------------------------
+
+
+def test_a_group_may_be_added_later():
+    first, late = parameter(), parameter(seed=2)
+    opt = optimizer(first, "sgd")
+    opt.add_param_group({"params": iter([late]), "rule": "adagrad"})
+    expected = late.detach().clone()
+    late.grad = gradients()[0]
+    opt.update(first, slice(0, 2), gradients()[1][:2].clone())
+    take_steps(expected.requires_grad_(), "adagrad", gradients()[:1])
+    opt.step()
+    assert torch.equal(late, expected)
+    assert opt.param_groups[1]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_are_forgotten(set_to_none):
+    p, without = parameter(), parameter()
+    opt = RowOptimizer([{"params": [p, without], "rule": "sgd"}])
+    p.grad = kept = gradients()[0].clone()
+    opt.zero_grad(set_to_none)
+    assert p.grad is None if set_to_none else not p.grad.any()
+    assert without.grad is None
+    assert torch.equal(kept, gradients()[0])
+
+
 # --- whole parameters -------------------------------------------------------------------------
 
 
