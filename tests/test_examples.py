@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from skorch import NeuralNet
 
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.training import XLCNet
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -32,12 +32,13 @@ def no_matplotlib(monkeypatch):
 @pytest.fixture
 def two_epochs(monkeypatch):
     """Every fit of a network ends after two epochs."""
-    loop = NeuralNet.fit_loop
+    loop = XLCNet.fit_loop
 
-    def short_loop(net, *args, epochs=None, **kwargs):
-        return loop(net, *args, epochs=min(epochs, 2), **kwargs)
+    def short_loop(net, *args, **kwargs):
+        net.set_params(max_epochs=min(net.max_epochs, 2))
+        return loop(net, *args, **kwargs)
 
-    monkeypatch.setattr(NeuralNet, "fit_loop", short_loop)
+    monkeypatch.setattr(XLCNet, "fit_loop", short_loop)
 
 
 def precisions_of_quick_start(shown):
@@ -57,6 +58,7 @@ def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, capsys):
     shown = run("plot_quick_start")
     learnt, constant = precisions_of_quick_start(shown)
     assert learnt > 0.2 > constant
+    assert len(shown["classifier"].loss_curve_) == 2
     assert shown["n_different"] == 0
     printed = capsys.readouterr().out
     assert f"{learnt:.3f}" in printed
