@@ -131,7 +131,8 @@ def check_sparse(matrix: Any, name: str) -> Any:
     -------
     sparse matrix
         A new object for CSR and CSC, without what SciPy remembers of the order of the entries: it
-        does not notice that a caller has changed them. Otherwise the argument.
+        does not notice that a caller has changed them. Its arrays are plain ndarrays that share the
+        memory of the given ones, mapped files too. Otherwise the argument.
 
     Raises
     ------
@@ -171,7 +172,13 @@ def check_sparse(matrix: Any, name: str) -> Any:
         return matrix
     n_entries = matrix.indptr[-1]
     parts = (matrix.data[:n_entries], matrix.indices[:n_entries], matrix.indptr)
-    return type(matrix)(parts, shape=matrix.shape)
+    if {part.dtype for part in parts[1:]} != {np.dtype(np.int64)}:
+        return type(matrix)(parts, shape=matrix.shape)
+    # The constructor would copy 64-bit indices wherever 32 bits would do.
+    shared = type(matrix)(matrix.shape, dtype=matrix.dtype)
+    shared.data, shared.indices, shared.indptr = map(np.asarray, parts)
+    shared.check_format(full_check=False)
+    return shared
 
 
 def _compressed_fault(matrix: Any) -> str:

@@ -265,6 +265,14 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
             content = file.get_tensors()
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc ({error})") from error
+    _check_format(head)
+    if head.pop("digest") != _digest_of(head, content):
+        raise ValueError("it is damaged: its content does not match its digest")
+    _check_kind(head, kind)
+    return head, content
+
+
+def _check_format(head: dict[str, str]) -> None:
     if "format" not in head or "digest" not in head:
         raise ValueError("it is no file of sklearn_xlc: it has no format and digest")
     if head["format"] != str(FORMAT):
@@ -272,11 +280,77 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
             f"it has format {head['format']}, and this version of sklearn_xlc reads {FORMAT}; "
             "install the version that wrote it, or a later one"
         )
-    if head.pop("digest") != _digest_of(head, content):
-        raise ValueError("it is damaged: its content does not match its digest")
+
+
+def _check_kind(head: dict[str, str], kind: str) -> None:
     if head.get("kind") != kind:
         raise ValueError(f"it is a {head.get('kind')} of sklearn_xlc, not a {kind}")
-    return head, content
+
+
+def read_mapped(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+    """Map the arrays of a file of :func:`write` into memory.
+
+    They are read when they are used, so that they may be larger than the memory; the digest, for
+    which all would have to be read, is not checked. A truncated file is noticed.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. It must stay as it is while the arrays are used; :func:`write` may replace it.
+    kind : str
+        What the file must be.
+
+    Returns
+    -------
+    document : object
+        The document.
+    arrays : dict of str to ndarray
+        The arrays, read-only.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or it cannot be opened.
+    ValueError
+        As :func:`read`, but for damage within arrays.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn_xlc._files import read_mapped, write
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "three.xlc")
+    ...     write(path, {"n": 3}, {"numbers": np.arange(3)}, kind="model")
+    ...     document, arrays = read_mapped(path, kind="model")
+    >>> arrays["numbers"].sum(), arrays["numbers"].flags.writeable
+    (np.int64(3), False)
+    """
+    name = os.fsdecode(path)
+    with open(name, "rb") as file:
+        if os.fstat(file.fileno()).st_size < 8:
+            raise ValueError(f"cannot read {name}: it is too short for a file of sklearn_xlc")
+        content: np.ndarray = np.memmap(file, np.uint8, mode="r")
+    try:
+        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        header = json.loads(content[8:start].tobytes())
+        head = header.pop("__metadata__", {})
+        _check_format(head)
+        _check_kind(head, kind)
+        arrays = {name: _part(content[start:], entry) for name, entry in header.items()}
+        document = json.loads(arrays.pop(_DOCUMENT).tobytes())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"cannot read {name}: {error}") from error
+    return document, arrays
+
+
+def _part(content: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
+    """One array of a container, from the bytes behind the header."""
+    start, end = entry["data_offsets"]
+    if not 0 <= start <= end <= len(content):
+        raise ValueError("it is truncated")
+    dtype = next(name for name, of_file in DTYPES.items() if of_file == entry["dtype"])
+    return content[start:end].view(np.dtype(dtype).newbyteorder("<")).reshape(entry["shape"])
 
 
 def _digest_of(head: dict[str, str], content: dict[str, np.ndarray]) -> str:

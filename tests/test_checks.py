@@ -280,3 +280,22 @@ def test_classes_of_few_samples_need_no_filter_of_warnings(monkeypatch):
 def test_values_that_are_no_classes(y, message):
     with pytest.raises(ValueError, match=message):
         check_y(y)
+
+
+def test_wide_indices_of_a_sparse_matrix_are_shared():
+    X = sp.csr_matrix(np.eye(4))
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    X.data = np.append(X.data, 7)  # beyond the last pointer
+    X.indices = np.append(X.indices, 99)
+    assert X.has_canonical_format
+    checked = check_sparse(X, "X")
+    assert checked.indices.dtype == checked.indptr.dtype == np.int64
+    assert all(
+        np.shares_memory(getattr(checked, name), getattr(X, name))
+        for name in ("data", "indices", "indptr")
+    )
+    X.indices[:2] = [1, 0]
+    assert checked.nnz == 4
+    np.testing.assert_array_equal(checked.toarray(), np.eye(4)[[1, 0, 2, 3]])
+    X.indptr = X.indptr.astype(np.int32)  # types that SciPy has to make equal
+    assert check_sparse(X, "X").indices.dtype == check_sparse(X, "X").indptr.dtype

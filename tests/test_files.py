@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from sklearn_xlc import _files
-from sklearn_xlc._files import digest, read, write
+from sklearn_xlc._files import digest, read, read_mapped, write
 
 DOCUMENT = {"n": 3, "names": ["a", "é", "\ud800"], "x": [0.1, -0.0, 1e-320, 2**70], "none": None}
 ARRAYS = {
@@ -315,3 +315,35 @@ def test_a_folder_that_cannot_be_synced_is_no_failure(path, monkeypatch):
     monkeypatch.setattr("os.open", fails)
     write(path, math.pi, {}, kind="model")
     assert read(path, kind="model") == (math.pi, {})
+
+
+# --- arrays that stay in the file ----------------------------------------------------------------
+
+
+def test_mapped_arrays_are_those_that_are_read(path):
+    document, content = read_mapped(path, kind="model")
+    again, expected = read(path, kind="model")
+    assert document == again
+    assert_same(content, expected)
+    assert not any(array.flags.writeable for array in content.values())
+    before = content["weights"].copy()
+    write(path, None, {"weights": np.zeros(3)}, kind="model")  # a mapped file may be replaced
+    np.testing.assert_array_equal(content["weights"], before)
+
+
+def test_a_file_that_cannot_be_mapped_is_refused(path, monkeypatch):
+    content = path.read_bytes()
+    size = 8 + int.from_bytes(content[:8], "little")
+    for cut in (0, 7, 8, size - 1, size, len(content) - 1):
+        path.write_bytes(content[:cut])
+        with pytest.raises(ValueError, match=f"cannot read {path}"):
+            read_mapped(path, kind="model")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="it is a model of sklearn_xlc, not a checkpoint"):
+        read_mapped(path, kind="checkpoint")
+    monkeypatch.setattr(_files, "FORMAT", 2)
+    with pytest.raises(ValueError, match="it has format 1"):
+        read_mapped(path, kind="model")
+    save_file({"a": np.zeros(2)}, path)
+    with pytest.raises(ValueError, match="no file of sklearn_xlc"):
+        read_mapped(path, kind="model")

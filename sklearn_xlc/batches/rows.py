@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sklearn_xlc._csr import joined_ranges
+from sklearn_xlc._csr import SPARSE_SHARE, is_mostly_zeros, joined_ranges
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.targets import Targets
@@ -37,6 +37,8 @@ class Rows:
     collate : callable, default=None
         Function that converts the samples of a batch to the encoder's inputs. None:
         :func:`~sklearn_xlc.batches.collate`.
+    members : ndarray of shape (n_samples,), default=None
+        Sample i is row ``members[i]`` of X. None: its row i.
     """
 
     X: Any
@@ -45,26 +47,53 @@ class Rows:
     sparse: bool = False
     bags: np.ndarray | None = None
     collate: Callable[[Any], Any] | None = None
+    members: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.sparse and not (sp.issparse(self.X) and self.X.format == "csr"):
             self.X = sp.csr_matrix(self.X) if sp.issparse(self.X) else _csr_of_dense(self.X)
 
     def __len__(self) -> int:
-        return self.X.shape[0] if self.bags is None else len(self.bags) - 1
+        return self.n_instances if self.bags is None else len(self.bags) - 1
+
+    @property
+    def n_instances(self) -> int:
+        """Number of rows of X that belong to the samples."""
+        return self.X.shape[0] if self.members is None else len(self.members)
 
     def take(self, index: np.ndarray | slice) -> Rows:
-        """Select the samples of `index`."""
+        """Copy the samples of `index`."""
         instances, bags = index, None
         if self.bags is not None:
             instances, bags = _instances_of_bags(self.bags, index)
+        elif self.members is not None:
+            instances = self.members[index]
+        return replace(self._beside(index), X=self.X[instances], bags=bags, members=None)
+
+    def select(self, index: np.ndarray) -> Rows:
+        """Select the samples of `index`; the rows of a CSR matrix are not copied.
+
+        A matrix mapped from a file may be larger than the memory.
+        """
+        if self.bags is not None or getattr(self.X, "format", None) != "csr":
+            return self.take(index)
+        members = index if self.members is None else self.members[index]
+        return replace(self._beside(index), members=members)
+
+    def _beside(self, index: np.ndarray | slice) -> Rows:
+        """The same X, with labels and weights of the samples of `index`."""
         return replace(
             self,
-            X=self.X[instances],
             Y=None if self.Y is None else self.Y[index],
             sample_weight=None if self.sample_weight is None else self.sample_weight[index],
-            bags=bags,
         )
+
+    def is_mostly_zeros(self) -> bool:
+        """Whether the rows of X that belong to the samples are mostly zeros."""
+        if self.members is None:
+            return is_mostly_zeros(self.X)
+        n_stored = np.diff(self.X.indptr)[self.members].sum()  # validation has dropped zeros
+        return bool(n_stored < SPARSE_SHARE * self.n_instances * self.X.shape[1])
 
     def samples(self) -> Any:
         """X in the form that `collate` reads: CSR, ndarray, list of str or dict of arrays."""

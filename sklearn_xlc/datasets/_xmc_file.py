@@ -5,7 +5,7 @@ import os
 import secrets
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr, check_indicator, raise_for_entries
 from sklearn_xlc._csr import canonical, row_blocks
+from sklearn_xlc.datasets._xmc_cache import GrowingCSR, cache_of, load_mapped
 
 # Number of rows that the writer formats at a time, to bound the memory for strings.
 _BLOCK_ROWS = 4096
@@ -23,11 +24,16 @@ _BLOCK_ROWS = 4096
 # a small compressed file could fill the memory.
 _MAX_LINE = 2**24
 _GZIP_MAGIC = b"\x1f\x8b"
+# Entries that the parser collects in memory before it moves them to disk: tens of megabytes.
+_BLOCK_ENTRIES = 2**21
 _INT32_MAX = np.iinfo(np.int32).max
 
 
 def load_xmc_file(
-    path: str | os.PathLike[str], *, dtype: Any = np.float32
+    path: str | os.PathLike[str],
+    *,
+    dtype: Any = np.float32,
+    mmap: bool | str | os.PathLike[str] = False,
 ) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     r"""Read features and labels from a file of the Extreme Classification Repository.
 
@@ -44,6 +50,14 @@ def load_xmc_file(
         gzip file.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Type of the feature values.
+    mmap : bool, str or os.PathLike, default=False
+        Whether to map the arrays of both matrices from a file, for data that is larger than the
+        memory or is loaded often. The first call parses the text, with little memory, and writes
+        the arrays to ``<name>.<dtype>.xlc`` beside it; later calls take a moment. A path names
+        another folder for this file; it is made if there is none. The arrays are written anew if
+        size or modification time of the text have changed, and while they are written they take
+        twice their place. They are read-only. Classifiers train on them batch by batch, without a
+        copy of the whole.
 
     Returns
     -------
@@ -59,6 +73,8 @@ def load_xmc_file(
         or is out of the range of the header; a value is not a finite number; a sample has a label
         or feature twice; a line is longer than 16 MiB; there are more or fewer samples than the
         header announces. The message names the file, the line (the header is line 1) and the error.
+    OSError
+        If the file cannot be read, or the arrays cannot be written.
 
     See Also
     --------
@@ -84,13 +100,35 @@ def load_xmc_file(
     >>> Y.toarray()
     array([[1, 0, 1],
            [0, 0, 0]], dtype=int32)
+
+    With arrays mapped from a file:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "train.txt"
+    ...     _ = path.write_text("2 4 3\n0,2 1:0.5 3:2\n 0:1\n")
+    ...     X, Y = load_xmc_file(path, mmap=True)
+    ...     sorted(file.name for file in Path(folder).iterdir())
+    ['train.txt', 'train.txt.float32.xlc']
+    >>> X.data.flags.writeable
+    False
     """
     path = _check_path(path)
     dtype = _check_dtype(dtype)
+    cache = cache_of(path, dtype, mmap)
+    if cache is None:
+        return _parse(path, dtype).matrices()
+    X, Y = load_mapped(path, cache, lambda new_file: _parse(path, dtype, new_file).on_disk())
+    return X, Y
+
+
+def _parse(
+    path: Path, dtype: np.dtype[Any], new_file: Callable[[], Any] | None = None
+) -> "_RowParser":
+    """Parser that has read all of a file; with `new_file` it keeps the rows on disk."""
     line_number = 1
     try:
         with _open_to_read(path) as file:
-            parser = _RowParser(*_parse_header(_read_line(file)), dtype)
+            parser = _RowParser(*_parse_header(_read_line(file)), dtype, new_file)
             line_number += 1
             while line := _read_line(file):
                 parser.add(line)
@@ -98,7 +136,7 @@ def load_xmc_file(
             parser.check_complete()
     except (_FormatError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}, line {line_number}: {error}") from error
-    return parser.matrices()
+    return parser
 
 
 def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
@@ -174,14 +212,27 @@ class _RowParser:
     """Appends one line at a time to the arrays of both matrices; raises for malformed lines."""
 
     def __init__(
-        self, n_samples: int, n_features: int, n_labels: int, dtype: np.dtype[Any]
+        self,
+        n_samples: int,
+        n_features: int,
+        n_labels: int,
+        dtype: np.dtype[Any],
+        new_file: Callable[[], Any] | None,
     ) -> None:
         self.shape = (n_samples, n_features, n_labels)
         self.dtype = dtype
         self.n_rows = 0
         # Values from this limit on round to infinity: the midpoint above the largest float32.
         self.limit = inf if dtype == np.float64 else float(np.finfo(dtype).max) * (1 + 2.0**-25)
-        self.values: array[float] = array(dtype.char)
+        self._start_block()
+        self.disk: list[GrowingCSR] = []
+        if new_file is not None:
+            self.disk = [GrowingCSR(new_file, n_features, dtype)]
+            self.disk += [GrowingCSR(new_file, n_labels, np.int32)]
+
+    def _start_block(self) -> None:
+        _, n_features, n_labels = self.shape
+        self.values: array[float] = array(self.dtype.char)
         self.features = array("i" if n_features <= _INT32_MAX else "q")
         self.labels = array("i" if n_labels <= _INT32_MAX else "q")
         self.feature_indptr = array("q", [0])
@@ -210,6 +261,8 @@ class _RowParser:
         self.label_indptr.append(len(self.labels))
         self.feature_indptr.append(len(self.features))
         self.n_rows += 1
+        if self.disk and len(self.features) + len(self.labels) >= _BLOCK_ENTRIES:
+            self._move_to_disk()
 
     def _parse_values(self, texts: Sequence[bytes]) -> list[float]:
         """Feature values as numbers; raises for values that are not finite in the dtype."""
@@ -233,23 +286,31 @@ class _RowParser:
             )
 
     def matrices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        """Both matrices, canonical."""
-        n_samples, n_features, n_labels = self.shape
-        labels = _csr(
-            np.ones(len(self.labels), dtype=np.int32),
-            self.labels,
-            self.label_indptr,
-            (n_samples, n_labels),
-        )
+        """Both matrices, canonical: of all rows, or of those that are not on disk yet."""
+        _, n_features, n_labels = self.shape
         values = np.frombuffer(self.values, dtype=self.dtype)
-        shape = (n_samples, n_features)
-        return _csr(values, self.features, self.feature_indptr, shape), labels
+        ones = np.ones(len(self.labels), dtype=np.int32)
+        return (
+            _csr(values, self.features, self.feature_indptr, n_features),
+            _csr(ones, self.labels, self.label_indptr, n_labels),
+        )
+
+    def _move_to_disk(self) -> None:
+        for matrix, block in zip(self.disk, self.matrices()):
+            matrix.append(block)
+        self._start_block()
+
+    def on_disk(self) -> list[GrowingCSR]:
+        """Both matrices, canonical, of a parser that keeps them on disk."""
+        self._move_to_disk()
+        return self.disk
 
 
 def _csr(
-    data: npt.NDArray[Any], indices: "array[int]", indptr: "array[int]", shape: tuple[int, int]
+    data: npt.NDArray[Any], indices: "array[int]", indptr: "array[int]", n_columns: int
 ) -> sp.csr_matrix:
     """CSR with sorted indices, from the arrays of the parser."""
+    shape = (len(indptr) - 1, n_columns)
     ids = np.frombuffer(indices, dtype=indices.typecode)
     matrix = sp.csr_matrix((data, ids, np.frombuffer(indptr, dtype=np.int64)), shape=shape)
     matrix.sort_indices()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.engine.validation import model_dtype
@@ -68,18 +68,18 @@ def user_head(head: Any, n_features: int, n_labels: int, multilabel: bool) -> He
     return made
 
 
-def reads_sparse(encoder: Any, X: Any) -> bool:
+def reads_sparse(encoder: Any, rows: Rows) -> bool:
     """Whether an encoder, or the encoders of a class, read X as CSR: only the zeros of X decide."""
     accepts = accepted_forms(encoder)
-    if "csr" not in accepts or X.dtype == object:
+    if "csr" not in accepts or rows.X.dtype == object:
         return False
-    return "dense" not in accepts or is_mostly_zeros(X)
+    return "dense" not in accepts or rows.is_mostly_zeros()
 
 
 def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
     """Samples without labels, in the form from which batches for an encoder are cut."""
     collate = getattr(encoder, "collate", None)
-    return Rows(rows.X, sparse=sparse, bags=rows.bags, collate=collate)
+    return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:

@@ -152,7 +152,7 @@ class DecisionMixin:
         if labelled and samples.Y.nnz:
             pool = np.flatnonzero(np.diff(samples.Y.indptr))
         n_rows = min(n_rows, len(pool))
-        return samples.take(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
+        return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
 
     def _n_candidates(self, decision: Decision) -> int:
         """Number of labels of a sample that a decision is given, at first."""

@@ -299,7 +299,7 @@ class BaseXLCClassifier(
                         "maximum"
                     )
             if not weight.all():
-                rows = rows.take(np.flatnonzero(weight))
+                rows = rows.select(np.flatnonzero(weight))
         if code is not getattr(self, "_code", None) and rows.Y.nnz == 0:
             raise ValueError(
                 "no row of y has a label: at least one row of an indicator must hold a one"
@@ -318,7 +318,7 @@ class BaseXLCClassifier(
         train, held = train_test_split(
             index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)
         )
-        return data.rows.take(np.sort(train)), data.rows.take(np.sort(held))
+        return data.rows.select(np.sort(train)), data.rows.select(np.sort(held))
 
     def _unread_by_holdout(self, code: LabelCode) -> dict[str, str]:
         if self.early_stopping:
@@ -381,14 +381,14 @@ class BaseXLCClassifier(
     def _build_encoder(self, rows: Rows) -> nn.Module:
         X = rows.X
         if self.encoder is None:
-            self._sparse_inputs = reads_sparse(MLPEncoder, X)
-            dropout = self._dropout(X.shape[0], self._sparse_inputs)
+            self._sparse_inputs = reads_sparse(MLPEncoder, rows)
+            dropout = self._dropout(rows.n_instances, self._sparse_inputs)
             layers = (X.shape[1], self.hidden_layer_sizes, dropout, self._sparse_inputs)
             planned = without_weights(lambda: default_encoder(*layers))
             self._check_memory(planned, None, rows, self._code.n_labels)
             return default_encoder(*layers)
         encoder = user_encoder(self.encoder, X)
-        self._sparse_inputs = reads_sparse(encoder, X)
+        self._sparse_inputs = reads_sparse(encoder, rows)
         return encoder
 
     def _for_training(self, rows: Rows, module: EncoderHead) -> Rows:

@@ -104,7 +104,8 @@ class TrainingMixin:
                 [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
                 type(self),
                 {name: value for name, value in params if name not in _OF_NO_EFFECT},
-                [rows.X, rows.Y, rows.sample_weight, rows.bags, code.classes, code.multilabel],
+                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
+                [code.classes, code.multilabel],
                 rng.get_state() if is_seeded else None,
                 module_state(self.net_.module_) if going_on else None,
             ]

@@ -50,7 +50,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         rows = X if isinstance(X, Rows) else Rows(X)
         if rows.X.dtype != object:
             rows = replace(rows, X=rows.X.astype(numpy_dtype(net.module_), copy=False))
-        n_instances = max(1, rows.X.shape[0])
+        n_instances = max(1, rows.n_instances)
         rows = inputs_for(net.module_.encoder, rows, self._sparse_inputs)
         batch_size = max(1, min(n_rows, PREDICT_BATCH * len(rows) // n_instances))
         start = 0

@@ -443,6 +443,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return None
         X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
         if isinstance(self.label_order, str) and self.label_order == "clustered":
+            X = X if data.rows.members is None else X[data.rows.members]
             check_numbers(X, "label_order='clustered'")
         lengths = self._lengths(data.code)
         try:

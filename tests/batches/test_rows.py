@@ -170,3 +170,32 @@ def test_no_sample_is_left_over_alone(n_rows, batch_size):
     assert set(sizes[:-1]) <= {batch_size}
     assert sizes[-1] <= batch_size + (batch_size > 1)
     assert 1 not in sizes or 1 in (n_rows, batch_size)
+
+
+def test_selected_rows_are_those_taken_without_a_copy_of_X():
+    rows = make_rows(sparse=True)
+    first, second = np.arange(20, 3, -1), np.array([4, 0, 9])
+    chosen = rows.select(first).select(second)
+    assert chosen.X is rows.X
+    taken = rows.take(first).take(second)
+    assert len(chosen) == chosen.n_instances == len(taken) == 3
+    for index in (slice(0, 2), slice(0, 3), np.array([2, 0])):
+        one, two = (part.take(index) for part in (chosen, taken))
+        assert one.members is None
+        np.testing.assert_array_equal(one.X.toarray(), two.X.toarray())
+        np.testing.assert_array_equal(one.Y.toarray(), two.Y.toarray())
+        np.testing.assert_array_equal(one.sample_weight, two.sample_weight)
+    for as_csr, bags in ((False, None), (True, np.arange(24))):  # these are copied
+        rows = make_rows(as_csr=as_csr)
+        rows.bags = bags
+        part = rows.select(first)
+        assert part.members is None
+        np.testing.assert_array_equal(part.Y.toarray(), rows.Y.toarray()[first])
+
+
+def test_zeros_are_counted_in_the_rows_of_the_samples():
+    X = sp.csr_matrix(np.where(np.arange(40)[:, None] < 4, 1.0, np.eye(40)))
+    rows = Rows(X)
+    assert not rows.is_mostly_zeros()
+    assert rows.select(np.arange(4, 40)).is_mostly_zeros()
+    assert not rows.select(np.arange(8)).is_mostly_zeros()

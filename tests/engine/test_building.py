@@ -60,7 +60,7 @@ def test_user_encoder():
     ],
 )
 def test_sparse_by_zeros_not_by_container(encoder, X, sparse):
-    assert reads_sparse(encoder, X) is sparse
+    assert reads_sparse(encoder, Rows(X)) is sparse
 
 
 def test_inputs_hold_samples_and_no_labels():

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+import tracemalloc
 from functools import partial
 
 import joblib
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.base import clone
 from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
@@ -482,3 +484,79 @@ def test_nothing_of_the_size_of_rows_times_labels_is_allocated():
     command = [sys.executable, "-c", MEASURE]
     grown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert int(grown) * 1024 < 200e6
+
+
+# --- X mapped from a file -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def arrays_on_disk(tmp_path_factory):
+    """Data, indices and indptr of a canonical CSR matrix of 20 000 rows of 64 entries, as files."""
+    rng, n_rows, width = np.random.default_rng(0), 20_000, 64
+    quick(max_epochs=1).fit(make_X(), make_y(False))  # a first fit loads parts of torch
+    folder = tmp_path_factory.mktemp("mapped")
+    columns = rng.integers(0, 15, (n_rows, width)) + 15 * np.arange(width)
+    np.save(folder / "data.npy", rng.random(n_rows * width, dtype=np.float32) + 0.5)
+    for size in (32, 64):
+        np.save(folder / f"indices{size}.npy", columns.ravel().astype(f"int{size}"))
+        np.save(folder / f"indptr{size}.npy", np.arange(n_rows + 1, dtype=f"int{size}") * width)
+    return folder
+
+
+def mapped(folder, size):
+    """Matrix of the files, with indices of that size: the constructor would make them smaller."""
+    X = sp.csr_matrix((20_000, 960), dtype=np.float32)
+    for name in ("data", f"indices{size}", f"indptr{size}"):
+        array = np.load(folder / f"{name}.npy", mmap_mode="r")
+        setattr(X, name.removesuffix(str(size)), array)
+    return X
+
+
+def allocated(call):
+    """Peak of the bytes that NumPy allocates during a call."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "size, multilabel, weighted, how",
+    [
+        (32, False, False, {}),
+        (64, False, True, {"early_stopping": True}),
+        (64, True, False, {"decision": "threshold"}),
+        (32, True, True, {"checkpoint": True}),
+    ],
+    ids=["plain", "early-stopping", "threshold", "checkpoint"],
+)
+def test_a_mapped_matrix_is_never_copied_whole(
+    arrays_on_disk, tmp_path, size, multilabel, weighted, how
+):
+    X, y = mapped(arrays_on_disk, size), np.arange(20_000) % 20
+    y = sp.csr_matrix(np.eye(20)[y]) if multilabel else y
+    weight = np.arange(20_000) % 7 > 0 if weighted else None
+    how = {name: tmp_path if name == "checkpoint" else value for name, value in how.items()}
+    clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, **how)
+    calls = [
+        lambda: clf.fit(X, y, sample_weight=weight),
+        lambda: clf.partial_fit(X, y),
+        lambda: clf.predict_topk(X, k=2),
+        lambda: clf.predict(X),
+    ]
+    for call in calls:
+        assert allocated(call) < X.data.nbytes / 2
+
+
+def test_a_mapped_matrix_gives_the_model_of_a_copy(arrays_on_disk):
+    y = np.arange(20_000) % 20
+    weight = (np.arange(20_000) % 3 == 0) * 1.0
+    clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, early_stopping=True)
+    one, two = clone(clf), clone(clf)
+    X = mapped(arrays_on_disk, 64)
+    kept = weight > 0
+    parts = one.fit(X, y, sample_weight=weight), two.fit(sp.csr_matrix(X.toarray()[kept]), y[kept])
+    assert parameters(parts[0]) == parameters(parts[1])
+    assert one.algorithm_ == two.algorithm_
