@@ -61,9 +61,11 @@ class BusemannHead(ChunkedHead):
 
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+#: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
+BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 
 
-@parametrize_with_checks([MultiHeadClassifier(head=BusemannHead, **QUICK)])
+@parametrize_with_checks([MultiHeadClassifier(head=BusemannHead, **BRIEF)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
