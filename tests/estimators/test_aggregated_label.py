@@ -50,8 +50,8 @@ MORE_CHECKS = [
             MultiHeadClassifier(
                 "flat",
                 hidden_layer_sizes=(16,),
-                max_epochs=20,
-                learning_rate=0.03,
+                max_epochs=8,
+                learning_rate=0.06,
                 random_state=0,
             )
         ),

@@ -50,7 +50,7 @@ def images():
 @pytest.mark.parametrize("output", ["etf", "learned"])
 def test_every_decision_recovers_sets_it_was_trained_on(data, decision, output):
     X, Y = data
-    clf = quick(decision=decision, output=output, max_epochs=200).fit(X, Y)
+    clf = quick(decision=decision, output=output, max_epochs=100).fit(X, Y)
     predicted = clf.predict(X)
     assert predicted.shape == Y.shape
     # Without feature decay features of training rows do not collapse: "nearest" takes too many.
@@ -212,7 +212,7 @@ def test_collapse_of_stacked_digits(images):
 
 def test_nearest_predicts_pairs_that_were_never_seen():
     held = [(0, 1), (2, 7), (3, 8)]
-    params = {"n_per_class": 80, "n_per_pair": 30}
+    params = {"n_per_class": 40, "n_per_pair": 20}
     pictures, Y = make_label_set_images(**params, held_out=held, random_state=0)
     X = pictures.reshape(len(pictures), -1).astype(np.float32) / 16
     test_pictures, test_Y = make_label_set_images(**params, random_state=1)
