@@ -105,6 +105,7 @@ def usage():
 def soak(seconds, n_threads, period):
     """Run server and writer for that long; returns counts, errors and growth."""
     X, models = make_models()
+    models = [sklearn_xlc.compress(model) for model in models]  # as `save` stores them
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.xlc"
         sklearn_xlc.save(models[0], path)

@@ -1,7 +1,7 @@
 """Extreme label classification for scikit-learn: thousands to millions of classes or labels.
 
 Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators,
-`save` and `load` come when they are first asked for.
+`save`, `load` and `compress` come when they are first asked for.
 """
 
 import importlib
@@ -18,6 +18,7 @@ _LAZY = {
     "ETFNeuralCollapseClassifier": "sklearn_xlc.estimators.neural_collapse",
     "MIMLClassifier": "sklearn_xlc.estimators.miml",
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
+    "compress": "sklearn_xlc.engine.files",
     "load": "sklearn_xlc.engine.files",
     "save": "sklearn_xlc.engine.files",
 }
@@ -30,6 +31,7 @@ __all__ = [
     "MIMLClassifier",
     "MultiHeadClassifier",
     "__version__",
+    "compress",
     "config_context",
     "get_config",
     "load",

@@ -10,13 +10,14 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import secrets
 import stat
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -49,8 +50,32 @@ _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn"} | {
 # --- writing ----------------------------------------------------------------------------------
 
 
+class Streamed(NamedTuple):
+    """An array that is made block by block when it is written, so that it is never held whole."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    #: Returns the blocks: arrays that are the whole one if put one after the other.
+    blocks: Callable[[], Iterable[np.ndarray]]
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def array(self) -> np.ndarray:
+        """The whole array."""
+        whole, done = np.empty(self.shape, self.dtype).reshape(-1), 0
+        for block in self.blocks():
+            whole[done : done + block.size] = block.reshape(-1)
+            done += block.size
+        return whole.reshape(self.shape)
+
+
 def write(
-    path: str | os.PathLike[str], document: Any, arrays: Mapping[str, np.ndarray], kind: str
+    path: str | os.PathLike[str],
+    document: Any,
+    arrays: Mapping[str, np.ndarray | Streamed],
+    kind: str,
 ) -> None:
     """Write a document and arrays to a file: whole, or not at all.
 
@@ -64,7 +89,7 @@ def write(
     document : object
         None, bool, int, float, str, and lists and dicts of these with str keys. Floats come back
         exactly, NaN and infinity too; tuples come back as lists.
-    arrays : mapping of str to ndarray
+    arrays : mapping of str to ndarray or Streamed
         Bool, integers, floats up to float64 and complex64, of any shape and order. They come back
         in C order and the byte order of the machine.
     kind : str
@@ -94,9 +119,9 @@ def write(
     if taken := {_DOCUMENT, "__metadata__"} & set(arrays):
         raise ValueError(f"an array must not have the name {taken.pop()!r}")
     head = {"format": str(FORMAT), "kind": kind, "versions": json.dumps(versions())}
+    content: dict[str, np.ndarray | Streamed]
     content = {_DOCUMENT: np.frombuffer(_encode(document), np.uint8)}
     content |= {name: _storable(name, array) for name, array in arrays.items()}
-    head["digest"] = _digest_of(head, content)
     with _replacing(os.fsdecode(path)) as file:
         _write_container(file, head, content)
 
@@ -124,29 +149,50 @@ def _check_document(value: Any, where: str) -> None:
         raise TypeError(f"{where} is a {type(value).__name__}, which JSON cannot hold")
 
 
-def _storable(name: str, array: np.ndarray) -> np.ndarray:
+def _storable(name: str, array: np.ndarray | Streamed) -> np.ndarray | Streamed:
     """Array in C order and little-endian, as safetensors has it."""
-    if not isinstance(array, np.ndarray) or array.dtype.name not in DTYPES:
-        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+    is_array = isinstance(array, np.ndarray | Streamed)
+    if not is_array or array.dtype.name not in DTYPES:
+        kind = array.dtype if is_array else type(array).__name__
         raise TypeError(f"array {name!r} is of type {kind}; a file holds {', '.join(DTYPES)}")
     name.encode()  # raises UnicodeEncodeError for what a header cannot hold
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    little = array.dtype.newbyteorder("<")
+    if isinstance(array, Streamed):
+        return array._replace(dtype=little)
+    return np.asarray(array, dtype=little, order="C")
 
 
-def _write_container(file: BinaryIO, head: dict[str, str], content: dict[str, np.ndarray]) -> None:
+def _write_container(
+    file: BinaryIO, head: dict[str, str], content: dict[str, np.ndarray | Streamed]
+) -> None:
     # By size of an item, largest first, so that each array starts at a multiple of it.
-    content = dict(sorted(content.items(), key=lambda item: -item[1].itemsize))
-    header: dict[str, Any] = {"__metadata__": head}
+    content = dict(sorted(content.items(), key=lambda item: -item[1].dtype.itemsize))
+    # The digest is known at the end, and written over this one of the same length.
+    header: dict[str, Any] = {"__metadata__": {**head, "digest": "0" * 64}}
     end = 0
     for name, array in content.items():
         offsets = [end, end := end + array.nbytes]
         dtype = DTYPES[array.dtype.name]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": offsets}
+    start = file.write(_header(header))
+    hashed = hashlib.sha256(_encode(sorted(head.items())))
+    for name in sorted(content):
+        file.seek(start + header[name]["data_offsets"][0])
+        hashed.update(_title(name, content[name]))
+        for block in _blocks(content[name]):
+            hashed.update(block)
+            file.write(block)
+        left = header[name]["data_offsets"][1] + start - file.tell()
+        assert not left, f"the blocks of {name} are {left} bytes short"
+    header["__metadata__"]["digest"] = hashed.hexdigest()
+    file.seek(0)
+    file.write(_header(header))
+
+
+def _header(header: dict[str, Any]) -> bytes:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for array in content.values():
-        file.write(_bytes(array))
+    return len(text).to_bytes(8, "little") + text
 
 
 @contextlib.contextmanager
@@ -381,15 +427,21 @@ def digest(document: Any, arrays: Mapping[str, np.ndarray]) -> str:
     """
     hashed = hashlib.sha256(_encode(document))
     for name in sorted(arrays):
-        array = np.asarray(arrays[name], order="C")
-        hashed.update(repr((name, array.dtype.str, array.shape)).encode())
-        hashed.update(_bytes(array))
+        hashed.update(_title(name, arrays[name]))
+        for block in _blocks(arrays[name]):
+            hashed.update(block)
     return hashed.hexdigest()
 
 
-def _bytes(array: np.ndarray) -> memoryview:
+def _title(name: str, array: np.ndarray | Streamed) -> bytes:
+    """What is hashed of an array in addition to its bytes."""
+    return repr((name, array.dtype.str, array.shape)).encode()
+
+
+def _blocks(array: np.ndarray | Streamed) -> Iterator[memoryview]:
     """Bytes of an array in C order, without a copy."""
-    return array.reshape(-1).view(np.uint8).data
+    for block in array.blocks() if isinstance(array, Streamed) else [array]:
+        yield np.asarray(block, dtype=array.dtype, order="C").reshape(-1).view(np.uint8).data
 
 
 def versions() -> dict[str, str]:

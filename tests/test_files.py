@@ -245,7 +245,7 @@ def test_a_full_disk_leaves_the_old_file(path):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left"), MemoryError])
-@pytest.mark.parametrize("function", ["os.fsync", "os.replace", "sklearn_xlc._files._bytes"])
+@pytest.mark.parametrize("function", ["os.fsync", "os.replace", "sklearn_xlc._files._blocks"])
 def test_an_interrupted_write_leaves_the_old_file(path, monkeypatch, error, function):
     def fails(*args):
         raise error

@@ -1,22 +1,30 @@
-"""Save an estimator to a file and load it, without pickle."""
+"""Save an estimator to a file and load it, without pickle; store its weights in fewer bits."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import _files
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.object_tree import describe, rebuild
+from sklearn_xlc.engine.packing import storing
 
 _KIND = "model"
 
 
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int8") -> None:
     """Save an estimator to a file, without pickle.
+
+    By default the weights of networks are rounded to 8 bits: the file takes a quarter of the exact
+    one, and precision stays the same within noise, but scores change in their third digit. The
+    loaded model predicts, to the last bit, as ``compress(estimator, storage)`` does; with
+    ``storage="float32"`` it predicts as `estimator` does.
 
     The file is a safetensors container, whose arrays other tools can read, with a description of
     the estimator in JSON. It holds the parameters once, versions of the packages, and a digest.
@@ -32,9 +40,24 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         module, and are stored by name: `load` asks whether you trust them.
     path : str or path-like
         File to write. An existing one is replaced.
+    storage : {"int8", "float32", "float16", "int4"}, default="int8"
+        How the weights of networks are stored.
+
+        - "int8": integers of 8 bits, with a scale for each 256 numbers of a row.
+        - "float32": exact, whatever the precision of the model: a float64 model stays float64.
+        - "float16": half precision.
+        - "int4": integers of 4 bits, with a scale for each 64 numbers of a row; an eighth of the
+          exact file, for about a tenth of a point of precision.
+
+        Only weight matrices of at least 4096 numbers are rounded; biases, norms, labels and
+        everything outside of networks are exact in any storage. Rows of zeros, such as those of
+        columns of X without an entry in training, take no room in rounded matrices. Weights that
+        are rounded to fewer bits already stay as they are.
 
     Raises
     ------
+    ValueError
+        If there is no such storage, or a weight is not finite or too large for it.
     TypeError
         If the estimator holds something that cannot be described, such as a lambda or a tree of
         scikit-learn; the message says where. Save such an estimator by joblib.
@@ -44,6 +67,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     See Also
     --------
     load : Loads the file.
+    compress : Rounds the weights in memory, for joblib or pickle.
 
     Examples
     --------
@@ -54,15 +78,80 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     >>> clf = sklearn_xlc.MultiHeadClassifier(max_epochs=2, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "model.xlc")
+    ...     sklearn_xlc.save(clf, path, storage="float32")
+    ...     exact, n_bytes = sklearn_xlc.load(path), os.path.getsize(path)
     ...     sklearn_xlc.save(clf, path)
-    ...     loaded = sklearn_xlc.load(path)
-    >>> bool((loaded.predict(X) == clf.predict(X)).all())
+    ...     loaded, n_fewer = sklearn_xlc.load(path), os.path.getsize(path)
+    >>> bool((exact.decision_function(X) == clf.decision_function(X)).all())
+    True
+    >>> n_fewer < n_bytes / 3, bool((loaded.predict(X) == clf.predict(X)).mean() > 0.9)
+    (True, True)
+    """
+    _check_estimator("save", estimator)
+    with storing(storage):
+        document, arrays = describe(estimator)
+    _files.write(path, document, arrays, _KIND)
+
+
+def compress(estimator: Any, storage: str = "int8") -> Any:
+    """Copy a fitted estimator with weights of fewer bits.
+
+    The copy predicts with rounded weights, and joblib, pickle and :func:`save` store these as
+    integers and scales: a plain ``joblib.dump`` of it is as small as a file of :func:`save`, and
+    what is loaded predicts as the copy does, to the last bit. In memory it takes the room of
+    `estimator`. It can be trained on by `partial_fit` and `warm_start`, after which its weights
+    are stored exactly again; :func:`~sklearn.base.clone` makes an ordinary unfitted estimator of
+    it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted classifier of this package, or an estimator that holds one: a
+        :class:`~sklearn.pipeline.Pipeline`, a search. It is left as it is.
+    storage : {"int8", "float32", "float16", "int4"}, default="int8"
+        What weights are rounded to, as in :func:`save`; "float32" copies them.
+
+    Returns
+    -------
+    compressed : estimator
+        Fitted copy.
+
+    Raises
+    ------
+    ValueError
+        If there is no such storage, or a weight is not finite or too large for it.
+    NotFittedError
+        If the estimator is not fitted.
+
+    See Also
+    --------
+    save : Rounds weights as they are written.
+
+    Notes
+    -----
+    Memory maps (``joblib.load(path, mmap_mode="r")``) share exact weights only: rounded ones are
+    expanded in each process.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> import sklearn_xlc
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
+    >>> clf = sklearn_xlc.MultiHeadClassifier(max_epochs=2, random_state=0).fit(X, y)
+    >>> small = sklearn_xlc.compress(clf)
+    >>> len(pickle.dumps(small)) < len(pickle.dumps(clf)) / 3
     True
     """
+    _check_estimator("compress", estimator)
+    check_is_fitted(estimator)
+    with storing(storage):
+        return copy.deepcopy(estimator)
+
+
+def _check_estimator(function: str, estimator: Any) -> None:
     if not isinstance(estimator, BaseEstimator) or isinstance(estimator, type):
-        raise TypeError(f"save takes an estimator, got {estimator!r}")
-    document, arrays = describe(estimator)
-    _files.write(path, document, arrays, _KIND)
+        raise TypeError(f"{function} takes an estimator, got {estimator!r}")
 
 
 def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
@@ -82,7 +171,8 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     Returns
     -------
     estimator : estimator
-        Estimator that predicts as the saved one, to the last bit on the same machine.
+        Estimator that predicts as the saved one, to the last bit on the same machine, with weights
+        rounded as :func:`save` was told.
 
     Raises
     ------

@@ -20,8 +20,9 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from sklearn_xlc._files import DTYPES
+from sklearn_xlc._files import DTYPES, Streamed
 from sklearn_xlc.engine.names import Finder, is_known, name_of
+from sklearn_xlc.engine.packing import PackedWeight
 from sklearn_xlc.engine.tree_walk import PLAIN, Kind, PickledOnly, Reader, Writer
 
 #: What every module has, in addition to the attributes of its class.
@@ -146,6 +147,10 @@ def _describe_slice(writer: Writer, value: slice, where: str) -> dict[str, Any]:
 
 
 # --- numpy and scipy --------------------------------------------------------------------------
+
+
+def _describe_streamed(writer: Writer, value: Streamed, where: str) -> dict[str, Any]:
+    return {"array": writer.array(value, where)}
 
 
 def _describe_array(writer: Writer, value: np.ndarray, where: str) -> dict[str, Any]:
@@ -416,6 +421,12 @@ _KINDS: dict[str, Kind] = {
     "frozenset": Kind((frozenset,), _describe_set, lambda r, n: frozenset(r.values(n["items"]))),
     "slice": Kind((slice,), _describe_slice, lambda r, n: slice(*r.values(n["items"]))),
     "masked": Kind((np.ma.MaskedArray,), _describe_masked, _rebuild_masked),
+    "packed": Kind(
+        (PackedWeight,),
+        lambda w, value, where: {"parts": w.node(value.parts(), where)},
+        lambda r, n: r.value(n["parts"]),
+    ),
+    "streamed": Kind((Streamed,), _describe_streamed, lambda r, n: r.array(n["array"])),
     "array": Kind((np.ndarray,), _describe_array, _rebuild_array, subclasses=True),
     "scalar": Kind((np.generic,), _describe_scalar, _rebuild_scalar, subclasses=True),
     "dtype": Kind((np.dtype,), _describe_dtype, lambda r, n: np.dtype(n["name"]), subclasses=True),

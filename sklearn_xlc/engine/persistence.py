@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc._files import digest, versions, warn_of_versions
+from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.object_tree import PickledOnly, describe
+from sklearn_xlc.engine.packing import PackedWeight, RowForm, prepared, shape_of, unpacked
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import shared_tensor
 
@@ -100,11 +101,20 @@ def _check_seal(seal: dict[str, Any], state: dict[str, Any]) -> None:
     warn_of_versions("the saved classifier", seal["versions"])
 
 
-def _checksum(array: np.ndarray) -> int:
-    """CRC-32 of the type, the shape and the bytes of an array."""
-    head = repr((array.dtype.str, array.shape)).encode()
-    content = np.asarray(array, order="C").reshape(-1)
-    return zlib.crc32(content.view(np.uint8).data, zlib.crc32(head))
+def _checksum(weight: Any) -> int:
+    """CRC-32 of the type, the shape and the bytes of an array, or of all parts of a packed one."""
+    if isinstance(weight, np.ndarray | Streamed):
+        sum_ = zlib.crc32(repr((weight.dtype.str, weight.shape)).encode())
+        for block in weight.blocks() if isinstance(weight, Streamed) else [weight]:
+            content = np.asarray(block, order="C").reshape(-1)
+            sum_ = zlib.crc32(content.view(np.uint8).data, sum_)
+        return sum_
+    parts = weight.parts() if isinstance(weight, PackedWeight) else weight
+    values = {
+        name: _checksum(part) if isinstance(part, np.ndarray | Streamed) else part
+        for name, part in parts.items()
+    }
+    return zlib.crc32(repr(sorted(values.items())).encode())
 
 
 def _digest_of_rest(state: dict[str, Any]) -> str:
@@ -117,7 +127,7 @@ def save_module(module: nn.Module) -> dict[str, Any]:
     """Return the state of a module, which pickles at the size of its parameters.
 
     joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
-    the CPU whatever device the module was trained on.
+    the CPU whatever device the module was trained on. Weights that are rounded are packed.
     """
     tensors = _tensors(module)
     # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
@@ -126,19 +136,30 @@ def save_module(module: nn.Module) -> dict[str, Any]:
         empty = torch.empty_like(tensor, device="meta")
         is_parameter = isinstance(tensor, nn.Parameter)
         memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
-    weights = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-    return {"version": 1, "skeleton": copy.deepcopy(module, memo), "weights": weights}
+    forms: dict[int, RowForm] = {
+        id(parameter): RowForm(length, bias)
+        for part in module.modules()
+        for parameter, length, bias in getattr(part, "bias_columns", list)()
+    }
+    weights: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        array = tensor.detach().cpu().numpy()
+        is_parameter = isinstance(tensor, nn.Parameter)
+        weights[name] = prepared(name, array, forms.get(id(tensor))) if is_parameter else array
+    version = 2 if any(type(weight) is PackedWeight for weight in weights.values()) else 1
+    return {"version": version, "skeleton": copy.deepcopy(module, memo), "weights": weights}
 
 
 def load_module(saved: dict[str, Any]) -> Any:
     """Restore a module saved by :func:`save_module`, in evaluation mode, on the CPU."""
-    if saved["version"] != 1:
+    if saved["version"] not in (1, 2):  # 2: some weights are packed
         raise ValueError(
-            f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1"
+            f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1 "
+            "and 2"
         )
     skeleton = saved["skeleton"]
     _check_shapes(skeleton, saved["weights"])
-    tensors = {name: shared_tensor(value) for name, value in saved["weights"].items()}
+    tensors = {name: shared_tensor(unpacked(value)) for name, value in saved["weights"].items()}
     # The reverse of `save_module`; shared tensors, and those outside a state_dict, are found too.
     memo: dict[int, Any] = {}
     for name, empty in _tensors(skeleton).items():
@@ -149,10 +170,10 @@ def load_module(saved: dict[str, Any]) -> Any:
     return copy.deepcopy(skeleton, memo).eval()
 
 
-def _check_shapes(skeleton: nn.Module, weights: dict[str, np.ndarray]) -> None:
+def _check_shapes(skeleton: nn.Module, weights: dict[str, Any]) -> None:
     """Raise ValueError unless there is an array of the right shape for each tensor."""
     expected = {name: tuple(tensor.shape) for name, tensor in _tensors(skeleton).items()}
-    given = {name: value.shape for name, value in weights.items()}
+    given = {name: shape_of(value) for name, value in weights.items()}
     if given != expected:
         name = next(name for name in {**expected, **given} if given.get(name) != expected.get(name))
         raise ValueError(
@@ -168,7 +189,5 @@ def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def is_borrowed(saved: dict[str, Any]) -> bool:
     """Whether weights are memory-mapped or read-only, so that training needs a copy."""
-    return any(
-        isinstance(value, np.memmap) or not value.flags.writeable
-        for value in saved["weights"].values()
-    )
+    arrays = [value for value in saved["weights"].values() if isinstance(value, np.ndarray)]
+    return any(isinstance(value, np.memmap) or not value.flags.writeable for value in arrays)

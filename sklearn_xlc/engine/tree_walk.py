@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklearn_xlc._files import Streamed
 from sklearn_xlc.engine.names import name_of
 
 #: Types that JSON gives back as they were.
@@ -38,7 +39,7 @@ class Writer:
 
     def __init__(self, kinds: dict[str, Kind], strict: bool) -> None:
         self.kinds, self.strict = kinds, strict
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, np.ndarray | Streamed] = {}
         self.names: set[str] = set()
         self._nodes: dict[int, dict[str, Any] | None] = {}
         self._alive: list[Any] = []  # no identity is used again while the walk goes on
@@ -87,7 +88,7 @@ class Writer:
             self._n_shared += 1
         return {"is": "same", "id": node["id"]}
 
-    def array(self, value: np.ndarray, where: str) -> str:
+    def array(self, value: np.ndarray | Streamed, where: str) -> str:
         """Name under which an array is stored."""
         name = where
         while name in self.arrays:

@@ -147,6 +147,17 @@ class Head(nn.Module, ABC):
         """Parameters of which :meth:`loss` has gradients for the rows of a batch only."""
         return []
 
+    def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
+        """Parameters that hold a bias beside the weights of a row: they round worse than others.
+
+        Returns
+        -------
+        list of (parameter, length, column)
+            The parameter, the number of numbers in a row of it, and the place of the bias in a row.
+            `save` and `compress` keep these biases exact.
+        """
+        return []
+
     def step_bytes(self, n_rows: int) -> int:
         """Estimate the temporaries of :meth:`loss` and of the optimiser's step, in bytes.
 

@@ -111,6 +111,9 @@ class CascadeHead(Head):
     def row_parameters(self) -> list[nn.Parameter]:
         return list(self.tables)
 
+    def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
+        return [(table, self.embedding_dim + 1, self.embedding_dim) for table in self.tables]
+
     def step_bytes(self, n_rows: int) -> int:
         first = 4 * n_rows * self.n_nodes[0] * self._itemsize
         # Embeddings of the kept parents, their gradient, and what Adam reads of their rows.

@@ -130,6 +130,9 @@ class FourierHead(ChunkedHead):
     def fused_parameters(self) -> list[nn.Parameter]:
         return [self.slack] if self.n_slack else []
 
+    def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
+        return [(self.slack, self.n_slack, 0)] if self.n_slack > 1 else []
+
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the mean number of labels per sample; with slack, at each label's frequency."""
         target = self.criterion.prior(frequency)

@@ -6,6 +6,7 @@ import tempfile
 import traceback
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import joblib
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, fitted
 from attack._processes import counted, forked
+from sklearn_xlc.engine import packing
 
 SOME = ["flat", "cascade", "dft", "etf", "bags"]
 #: Events of Python's audit that tell of code in a file, or of a process, being started.
@@ -29,12 +31,12 @@ def _save(model, form, path):
     if form == "save":
         sklearn_xlc.save(model, path)
     else:
-        joblib.dump(model, path)
+        joblib.dump(sklearn_xlc.compress(model) if form == "rounded" else model, path)
 
 
 def _load(form, path):
     """Model of the file; asserts that loading a file of `save` runs none of its content."""
-    if form == "joblib":
+    if form != "save":
         return joblib.load(path)
     EXECUTED.clear()
     try:
@@ -100,6 +102,7 @@ def _try(form, path, right, X):
     return "loads silently, and answers otherwise"
 
 
+@patch.object(packing, "SMALL", 1)  # so that models this small are rounded
 def damaged_files(form, names, n_trials, seed=0):
     """Failures among damaged files of that form; those of joblib may also load as they were.
 
@@ -135,5 +138,12 @@ test_damaged_files_of_joblib = counted(
     damaged_files,
     small=("joblib", ["flat"], 10),
     whole=("joblib", SOME, 400),
+    limit=3600,
+)
+test_damaged_files_of_compressed_models = counted(
+    "damaged files of joblib, rounded",
+    damaged_files,
+    small=("rounded", ["flat"], 10),
+    whole=("rounded", SOME, 400),
     limit=3600,
 )

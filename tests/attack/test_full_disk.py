@@ -24,7 +24,7 @@ def _save(model, path, size):
     """Message of the OSError that `save` raises for want of room, None if there is enough."""
     _limit(size)
     try:
-        sklearn_xlc.save(model, path)
+        sklearn_xlc.save(model, path, "float32")
     except OSError as error:
         return str(error)
     return None
@@ -56,9 +56,9 @@ def saves(names, n_trials, seed=0):
         old, new, X = models[name]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.xlc"
-            sklearn_xlc.save(new, path)
+            sklearn_xlc.save(new, path, "float32")
             needed = path.stat().st_size
-            sklearn_xlc.save(old, path)
+            sklearn_xlc.save(old, path, "float32")
             whole = path.read_bytes()
             size = {0: 0, 5: needed - 1}.get(trial % 10, int(rng.integers(needed)))
             outcome = forked(_save, new, path, size)

@@ -1,5 +1,6 @@
 """Saved without pickle: whatever fits comes back, to the last bit, and nothing else is loaded."""
 
+import copy
 import functools
 import json
 import os
@@ -11,9 +12,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import TruncatedSVD
-from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -31,11 +32,13 @@ from sklearn_xlc import (
     MIMLClassifier,
     MultiHeadClassifier,
     _files,
+    compress,
     load,
     save,
 )
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.engine import packing
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 from sklearn_xlc.metrics import topk_scorer
@@ -52,7 +55,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def again(path, monkeypatch):
-    """Save and load, in a process that has no pickle."""
+    """Save exactly and load, in a process that has no pickle."""
 
     def never(*args, **kwargs):
         raise AssertionError("pickle was used")
@@ -61,7 +64,7 @@ def again(path, monkeypatch):
         with monkeypatch.context() as patched:
             for name in ("Pickler", "Unpickler", "dump", "dumps", "load", "loads"):
                 patched.setattr(pickle, name, never)
-            save(estimator, path)
+            save(estimator, path, storage="float32")
             return load(path, **params)
 
     return save_and_load
@@ -185,7 +188,7 @@ def test_a_module_that_was_given_comes_back(again):
 def test_modes_of_the_caller_do_not_matter(path):
     X, y = make_learnable(False)
     clf = quick("flat", max_epochs=2).fit(X, y)
-    save(clf, path)
+    save(clf, path, storage="float32")
     with torch.inference_mode(), torch.device("meta"):
         loaded = load(path)
     assert_same(answers(loaded, X), answers(clf, X))
@@ -195,7 +198,7 @@ def test_modes_of_the_caller_do_not_matter(path):
 def test_a_file_holds_parameters_once(path):
     X = sp.random(50, 5000, 0.01, format="csr", dtype=np.float32, random_state=0)
     clf = MultiHeadClassifier(**QUICK).partial_fit(X, np.arange(50), classes=np.arange(20_000))
-    save(clf, path)
+    save(clf, path, storage="float32")
     bound = 1.1 * 4 * clf.n_parameters_ + clf.classes_.nbytes + 20_000
     assert 4 * clf.n_parameters_ < path.stat().st_size < bound
     assert not any(np.shares_memory(x, load(path).classes_) for x in [clf.classes_])
@@ -204,12 +207,149 @@ def test_a_file_holds_parameters_once(path):
 def test_save_replaces_and_leaves_what_is_mapped(path):
     X, y = make_learnable(False)
     first, second = (quick("flat", max_epochs=n).fit(X, y) for n in (1, 2))
-    save(first, path)
+    save(first, path, "float32")
     old = np.memmap(path, mode="r")
     before = old.tobytes()
-    save(second, path)
+    save(second, path, "float32")
     assert old.tobytes() == before
     assert_same(answers(load(path), X), answers(second, X))
+
+
+# --- rounded ----------------------------------------------------------------------------------
+
+
+#: The other classifiers are slow tests.
+SOME = [("flat", True), ("cascade", False), ("dft", True)]
+
+
+@pytest.fixture
+def rounds_small(monkeypatch):
+    """Round weights of any size, those of quick networks too."""
+    monkeypatch.setattr(packing, "SMALL", 1)
+
+
+def joblib_again(estimator, path):
+    joblib.dump(estimator, path)
+    return joblib.load(path)
+
+
+@pytest.mark.usefixtures("rounds_small")
+@pytest.mark.parametrize(
+    "name, multilabel",
+    [pytest.param(*case, marks=[] if case in SOME else pytest.mark.slow) for case in EVERY],
+)
+def test_every_compressed_classifier_answers_alike_wherever_it_is_stored(name, multilabel, path):
+    X, y = make_learnable(multilabel)
+    clf = quick(name, max_epochs=2, warm_start=True).fit(X, y)
+    before = answers(clf, X)
+    small = compress(clf, "int4")
+    expected = answers(small, X)
+    assert not np.array_equal(expected[1], before[1])
+    assert_same(answers(clf, X), before)
+    save(clf, path, "int4")
+    assert_same(answers(load(path), X), expected)
+    save(small, path)  # it stays at four bits
+    assert_same(answers(load(path), X), expected)
+    for copied in (joblib_again(small, path), copy.copy(small), copy.deepcopy(small)):
+        assert_same(answers(copied, X), expected)
+    assert vars(small).keys() == vars(clf).keys()
+    assert repr(clone(small)) == repr(clone(clf))
+    assert not hasattr(clone(small), "net_")
+    for going_on in (joblib_again(small, path), load_of(small, path), small):
+        trained = answers(going_on.partial_fit(X, y), X)
+        assert not np.array_equal(trained[1], expected[1])
+        assert_same(answers(joblib_again(going_on, path), X), trained)  # exact again
+    assert_same(answers(small.fit(X, y), X), answers(joblib_again(small, path), X))
+
+
+def load_of(estimator, path):
+    save(estimator, path)
+    return load(path)
+
+
+@pytest.mark.usefixtures("rounds_small")
+@pytest.mark.parametrize("name", ["pipeline", "search", "text-encoder"])
+def test_networks_within_other_estimators_are_compressed(name, path):
+    estimator = ESTIMATORS[name].fit(TEXTS, KINDS)
+    before = answers(estimator, TEXTS)
+    small = compress(estimator, "int4")
+    expected = answers(small, TEXTS)
+    assert not np.array_equal(expected[-1], before[-1])
+    assert_same(answers(estimator, TEXTS), before)
+    save(estimator, path, "int4")
+    assert_same(answers(load(path), TEXTS), expected)
+    assert_same(answers(joblib_again(small, path), TEXTS), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_compressed_model_is_as_small_in_every_file(dtype, path):
+    X = sp.random(500, 2000, 0.01, format="csr", dtype=dtype, random_state=0)
+    params = {"hidden_layer_sizes": (256,), "max_epochs": 1, "random_state": 0}
+    clf = MultiHeadClassifier("flat", **params).fit(X, np.arange(500))
+    exact = np.dtype(dtype).itemsize * clf.n_parameters_
+    for storage, n_bytes in {"float16": 2, "int8": 1, "int4": 0.5}.items():
+        small = compress(clf, storage)
+        assert small.decision_function(X).dtype == dtype
+        sizes = [len(pickle.dumps(small))]
+        for write in (joblib.dump, functools.partial(save, storage=storage)):
+            write(clf if write is not joblib.dump else small, path)
+            sizes.append(path.stat().st_size)
+        bound = 1.07 * n_bytes * clf.n_parameters_ + 40_000
+        assert n_bytes * clf.n_parameters_ < min(sizes) < max(sizes) < bound
+    for write in (joblib.dump, functools.partial(save, storage="float32")):
+        write(clf, path)
+        assert exact < path.stat().st_size < exact + 60_000
+
+
+@pytest.mark.usefixtures("rounds_small")
+@pytest.mark.parametrize("mode", [None, "r", "c"])
+def test_a_mapped_compressed_model_predicts_and_goes_on(mode, path):
+    X, y = make_learnable(False)
+    small = compress(quick("cascade", max_epochs=2).fit(X, y))
+    joblib.dump(small, path)
+    loaded = joblib.load(path, mmap_mode=mode)
+    assert_same(answers(loaded, X), answers(small, X))
+    assert_same(answers(loaded.partial_fit(X, y), X), answers(small.partial_fit(X, y), X))
+
+
+def test_models_that_are_not_rounded_are_pickled_as_ever():
+    """Version 1, which earlier versions read too."""
+    X, y = make_learnable(False)
+    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
+    saved = clf.__getstate__()["_saved_module"]
+    assert saved["version"] == 1
+    assert all(type(weight) is np.ndarray for weight in saved["weights"].values())
+    assert compress(clf).__getstate__()["_saved_module"]["version"] == 2
+
+
+def test_what_cannot_be_compressed_is_refused(path):
+    X, y = make_learnable(False)
+    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
+    for thing in (3, MultiHeadClassifier, [clf]):
+        with pytest.raises(TypeError, match="compress takes an estimator"):
+            compress(thing)
+    for unfitted in (MultiHeadClassifier(), clone(PIPELINE)):
+        with pytest.raises(NotFittedError):
+            compress(unfitted)
+    for call in (compress, functools.partial(save, path=path)):
+        with pytest.raises(ValueError, match="storage must be one of .*, got 'int2'"):
+            call(clf, storage="int2")
+    with torch.no_grad():
+        clf.net_.module_.encoder.input.weight[3, 4] = torch.nan
+    for call in (compress, functools.partial(save, path=path)):
+        with pytest.raises(ValueError, match=r"encoder\.input\.weight holds .* use storage='floa"):
+            call(clf)
+    assert not path.exists()
+    assert_same([weights_of(load_exactly(clf, path))], [weights_of(clf)])
+
+
+def load_exactly(estimator, path):
+    save(estimator, path, "float32")
+    return load(path)
+
+
+def weights_of(clf):
+    return clf.net_.module_.encoder.input.weight.detach().numpy()
 
 
 # --- trust ------------------------------------------------------------------------------------
@@ -239,7 +379,7 @@ class OwnTokenizer:
 def test_classes_of_the_user_need_trust(path):
     X, Y = make_learnable(True)
     clf = MultiHeadClassifier(encoder=OwnEncoder(), decision=OwnDecision(), **QUICK).fit(X, Y)
-    save(clf, path)
+    save(clf, path, storage="float32")
     names = [f"{__name__}.OwnDecision", f"{__name__}.OwnEncoder"]
     for trusted in ((), [OwnEncoder], ["another.OwnDecision"]):
         with pytest.raises(ValueError, match=r"cannot read .*model\.xlc: it uses .*OwnDecision"):
@@ -381,7 +521,8 @@ def attack(path, write, read, n_trials):
 
 @pytest.mark.parametrize("n_trials", [20, pytest.param(400, marks=pytest.mark.slow)])
 def test_no_damaged_file_loads(path, n_trials):
-    assert attack(path, save, load, n_trials) == (0, 0)
+    exact = functools.partial(save, storage="float32")
+    assert attack(path, exact, load, n_trials) == (0, 0)
 
 
 @pytest.mark.filterwarnings("ignore")

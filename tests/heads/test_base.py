@@ -9,6 +9,7 @@ from sklearn_xlc.batches import Bags
 from sklearn_xlc.heads import (
     CascadeHead,
     FlatHead,
+    FourierHead,
     Head,
     MIMLHead,
     SamplingHead,
@@ -148,3 +149,26 @@ def test_a_loss_that_is_not_finite_updates_nothing(value, loss):
     with pytest.raises(FloatingPointError, match="the training loss became"):
         head.loss(features, make_targets([[0], [2]]), None, lambda *given: updates.append(given))
     assert not updates
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        CascadeHead(6, 60, True, (5, 4, 3), embedding_dim=7),
+        FourierHead(6, 60, True, max_active=2, n_slack=5),
+        FlatHead(6, 60, True),
+    ],
+    ids=lambda head: type(head).__name__,
+)
+def test_bias_columns_are_where_the_prior_goes(head):
+    before = {name: p.detach().clone() for name, p in head.named_parameters()}
+    head.set_prior(torch.linspace(0.01, 0.4, 60))
+    columns = {id(p): (length, column) for p, length, column in head.bias_columns()}
+    for name, parameter in head.named_parameters():
+        changed = parameter.detach() != before[name]
+        if parameter.ndim == 1:
+            continue
+        length, column = columns.pop(id(parameter), (parameter.shape[1], None))
+        moved = changed.view(-1, length).any(0).nonzero().flatten().tolist()
+        assert moved == ([] if column is None else [column])
+    assert not columns

@@ -1,0 +1,146 @@
+"""Precision against bytes: files of `save` at every storage, for every head, on data set folders.
+
+    python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
+
+Writes ``storage.json`` with every measurement and ``storage.md`` with one table a data set. The
+networks are small and cheap, whatever the defaults of the package are. Fitted models are kept in a
+folder, so that a second run does not fit them again.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import joblib
+import numpy as np
+import torch
+from _measure import describe_machine, load_part
+from compare import CUTOFFS, _data_folder
+
+import sklearn_xlc
+from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
+from sklearn_xlc.engine.rounding import STORAGES
+from sklearn_xlc.metrics import precision_at_k
+
+#: Epochs, dropout and batch size; for other data the last.
+FITS = {
+    "bibtex": (10, 0.5, 128),
+    "delicious": (6, 0.5, 128),
+    "debtags": (5, 0.5, 256),
+    "wordnet_noun_closure": (4, 0.5, 256),
+    "eurlex57k": (4, 0.2, 256),
+    None: (4, 0.5, 256),
+}
+HEADS = {
+    "flat": (MultiHeadClassifier, {"algorithm": "flat"}),
+    "cascade": (MultiHeadClassifier, {"algorithm": "cascade"}),
+    "Fourier": (DFTSigmoidClassifier, {}),
+    "ETF": (ETFNeuralCollapseClassifier, {}),
+    "product": (MultiHeadClassifier, {"algorithm": "product"}),
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", type=_data_folder, nargs="+", metavar="DATA_FOLDER")
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--models", type=Path, help="folder of fitted models (OUT/models)")
+    return parser.parse_args()
+
+
+def rarest(X, Y):
+    """Samples that have labels, and the rarest label of each: "product" takes one class a sample.
+
+    The precision of its ranking is still counted over all labels of the test samples.
+    """
+    counts = np.asarray(Y.sum(axis=0)).ravel()
+    rows = np.flatnonzero(np.diff(Y.indptr))
+    labels = (Y.indices[Y.indptr[row] : Y.indptr[row + 1]] for row in rows)
+    return X[rows], np.array([own[np.argmin(counts[own])] for own in labels])
+
+
+def fitted(folder, head, models):
+    """Fitted model of a head, from the folder of models if it is there."""
+    path = models / f"{folder.resolve().name}-{head}.joblib"
+    if path.exists():
+        return joblib.load(path)
+    X, Y = load_part(folder, "trn")
+    if head == "product":
+        X, Y = rarest(X, Y)
+    epochs, dropout, batch_size = FITS.get(folder.resolve().name, FITS[None])
+    kind, parameters = HEADS[head]
+    model = kind(
+        **parameters,
+        hidden_layer_sizes=(512,),
+        precision="bfloat16",
+        max_epochs=epochs,
+        dropout=dropout,
+        batch_size=batch_size,
+        random_state=0,
+    ).fit(X, Y)
+    joblib.dump(model, path)
+    return model
+
+
+def measure(model, folder):
+    """Bytes of the file, P@k of what is loaded from it, and seconds, at every storage."""
+    X, Y = load_part(folder, "tst")
+    found = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "model.xlc")
+        for storage in STORAGES:
+            times = [time.perf_counter()]
+            sklearn_xlc.save(model, path, storage)
+            times.append(time.perf_counter())
+            loaded = sklearn_xlc.load(path)
+            times.append(time.perf_counter())
+            # The ranking of "product" holds classes, which are columns of Y.
+            topk = loaded.predict_topk(X, k=max(CUTOFFS))[0]
+            found[storage] = {
+                "bytes": path.stat().st_size,
+                "save_s": times[1] - times[0],
+                "load_s": times[2] - times[1],
+                **{f"P@{k}": 100 * precision_at_k(Y, topk, k=k) for k in CUTOFFS},
+            }
+    return found
+
+
+def markdown(name, heads):
+    """Table of a data set: a row for each head, a column for each storage."""
+    lines = [f"| {name} | " + " | ".join(STORAGES) + " |", "|---" * (1 + len(STORAGES)) + "|"]
+    for head, found in heads.items():
+        cells = [_cell(found[storage]) for storage in STORAGES]
+        lines.append(f"| {head} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(result):
+    precision = "/".join(f"{result[f'P@{k}']:.1f}" for k in CUTOFFS)
+    return f"{precision}, {result['bytes'] / 2**20:.1f}"
+
+
+def main():
+    options = parse_arguments()
+    torch.set_num_threads(options.threads)
+    models = options.models or options.out / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    results, tables = {}, []
+    report = {"environment": describe_machine(options.threads), "results": results}
+    for folder in options.folders:
+        name = folder.resolve().name
+        results[name] = {}
+        for head in options.heads:
+            results[name][head] = measure(fitted(folder, head, models), folder)
+            (options.out / "storage.json").write_text(json.dumps(report, indent=1) + "\n")
+        tables.append(markdown(name, results[name]))
+        print(tables[-1], flush=True)
+    (options.out / "storage.md").write_text("\n".join(tables))
+
+
+if __name__ == "__main__":
+    main()
