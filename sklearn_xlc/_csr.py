@@ -108,6 +108,26 @@ def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8)
     return sp.csr_array(parts, shape=(n_rows, n_columns))
 
 
+def occurring_columns(X: Any) -> BoolArray:
+    """Columns of X, dense or CSR, that hold an entry other than zero.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc._csr import occurring_columns
+    >>> occurring_columns(csr_array([[0, 5, 0], [7, 0, 0]]))
+    array([ True,  True, False])
+    """
+    found = np.zeros(X.shape[1], dtype=bool)
+    if sp.issparse(X):
+        for part in row_blocks(X.nnz, 1):
+            found[X.indices[part][X.data[part] != 0]] = True
+    else:
+        for part in row_blocks(*X.shape):
+            found |= (X[part] != 0).any(axis=0)
+    return found
+
+
 def find_entries(matrix: Any, rows: Any, columns: Any) -> IntArray:
     """Positions of the stored entries at pairs of a row and a column.
 

@@ -16,6 +16,7 @@ from sklearn_xlc._csr import (
     is_mostly_zeros,
     joined_ranges,
     mix_bits,
+    occurring_columns,
     one_per_row,
     row_blocks,
     row_numbers,
@@ -99,6 +100,19 @@ def test_entries_are_found(X):
     csc = sp.csc_array(X)
     by_column = find_entries(csc.T, columns, rows)
     np.testing.assert_array_equal(np.append(csc.data, 0)[by_column[:, 1:]], X)
+
+
+@pytest.mark.parametrize("block", [1, 7, 10**6])
+def test_occurring_columns(block, rng, monkeypatch):
+    monkeypatch.setattr("sklearn_xlc._csr.BLOCK_ENTRIES", block)
+    X = rng.normal(size=(9, 40)) * (rng.random((9, 40)) < 0.1)
+    expected = (X != 0).any(axis=0)
+    assert 0 < expected.sum() < 40
+    with_zeros = sp.csr_array(X)
+    with_zeros.data[::3] = 0
+    for matrix in (X, sp.csr_array(X), sp.csr_array((0, 40)), with_zeros):
+        dense = matrix.toarray() if sp.issparse(matrix) else matrix
+        np.testing.assert_array_equal(occurring_columns(matrix), (dense != 0).any(axis=0))
 
 
 @EXAMPLES

@@ -32,6 +32,13 @@ def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -
     return MLPEncoder(n_features, sizes, dropout, sparse)
 
 
+@torch.no_grad()
+def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
+    """Set rows of a weight to zero, given by a mask."""
+    if rows.any():
+        weight[torch.from_numpy(rows).to(weight.device)] = 0
+
+
 def user_encoder(encoder: Any, X: Any) -> nn.Module:
     """Copy the user's module, or call the user's function with the number of columns of X.
 

@@ -28,6 +28,7 @@ from sklearn_xlc._compat import (
     _check_sample_weight,
     _fit_context,
 )
+from sklearn_xlc._csr import occurring_columns
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, new_generators, usual_modes
 from sklearn_xlc.decisions import Decision
@@ -41,6 +42,7 @@ from sklearn_xlc.engine.building import (
     output_width,
     reads_sparse,
     user_encoder,
+    zero_rows,
 )
 from sklearn_xlc.engine.deciding import DECISIONS
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -345,6 +347,9 @@ class BaseXLCClassifier(
         with as_global(generators):  # one thread at a time, as briefly as can be
             encoder = self._build_encoder(rows)
             width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
+        if train is not None and self.encoder is None and isinstance(encoder, MLPEncoder):
+            # Training leaves their first weights as they are, and prediction would read these.
+            zero_rows(encoder.input.weight, ~occurring_columns(train.X))
         self._code = code = code.reordered(self._order_labels(data, rng))
         with as_global(generators):
             head = self._checked_head(encoder, rows, width)

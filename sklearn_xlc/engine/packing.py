@@ -99,7 +99,8 @@ def prepared(name: str, weight: np.ndarray, form: RowForm | None = None) -> Any:
     coarser = list(GRIDS)[: list(GRIDS).index(storage)] if storage in GRIDS else GRIDS
     rows = weight.reshape(-1, form.length)
     for found in coarser:
-        parts = (form.rounded_part(rows[part]) for part in chunks(*rows.shape))
+        # A few rows tell of almost every weight that it is not rounded.
+        parts = (form.rounded_part(rows[part]) for part in [slice(16), *chunks(*rows.shape)])
         if all(is_rounded(part, found) for part in parts):
             return PackedWeight(name, weight, found, form)
     return weight if storage == "float32" else PackedWeight(name, weight, storage, form)
@@ -131,7 +132,7 @@ class PackedWeight:
     def __init__(self, name: str, weight: np.ndarray, storage: str, form: RowForm) -> None:
         self.weight, self._storage, self._form = weight, storage, form
         self._rows = weight.reshape(-1, form.length)
-        self._chunks = list(chunks(*self._rows.shape))
+        self._chunks = chunks(*self._rows.shape)
         self._used = np.concatenate([self._rows[part].any(axis=1) for part in self._chunks])
         if not self._used.any():
             self._used[:] = True  # a file of few bytes must not stand for many

@@ -7,10 +7,11 @@ by rounding it again, so integers and scales are found again from the rounded nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+
+from sklearn_xlc._csr import row_blocks
 
 #: Numbers that are rounded at a time.
 _CHUNK = 2**18
@@ -67,13 +68,9 @@ def layout(
     return (of_numbers, np.dtype(grid.numbers)), (of_scales, grid.scales)
 
 
-def chunks(n_rows: int, length: int) -> Iterator[slice]:
-    """Rows that are rounded at a time; a few first, of which some computations need no more."""
-    size = max(1, _CHUNK // max(1, length))
-    first = min(16, size)
-    starts = [0, *range(first, n_rows, size)]
-    for start, stop in zip(starts, [*starts[1:], n_rows]):
-        yield slice(start, stop)
+def chunks(n_rows: int, length: int) -> list[slice]:
+    """Rows that are rounded at a time."""
+    return row_blocks(n_rows, length, _CHUNK)
 
 
 def scales_of(rows: np.ndarray, storage: str) -> np.ndarray:

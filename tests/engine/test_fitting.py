@@ -222,6 +222,37 @@ def test_partial_fit_after_fit(dump, tmp_path):
     assert np.abs(after - before).max() < 1.0
 
 
+@pytest.mark.parametrize("density", [0.05, 0.9])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_columns_without_an_entry_in_training_do_not_count(density, early_stopping):
+    X, y = make_X(density), make_y(False)
+    X[:, [3, 17]] = 0.0
+    clf = MultiHeadClassifier(**{**QUICK, "max_epochs": 3}, early_stopping=early_stopping)
+    clf.fit(X, y)
+    before = clf.decision_function(X)
+    X[:, 3] = 5.0
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+    X[:, 3] = 0.0
+    weight = clf.net_.module_.encoder.input.weight
+    assert not weight[[3, 17]].any()
+    assert early_stopping or weight[[2, 4, 16, 18]].any(dim=1).all()
+
+
+def test_columns_that_come_later_are_trained():
+    X, y = make_X(0.05), make_y(False)
+    later = X.copy()
+    later[:, 3] = 1.0
+    X[:, 3] = 0.0
+    params = {**QUICK, "max_epochs": 3, "warm_start": True}
+    for method in ("fit", "partial_fit"):
+        clf = MultiHeadClassifier(**params).fit(X, y)
+        getattr(clf, method)(later, y)
+        assert clf.net_.module_.encoder.input.weight[3].any()
+    # A part of the data does not say which columns will stay empty.
+    clf = MultiHeadClassifier(**params).partial_fit(X, y, classes=np.unique(y))
+    assert clf.net_.module_.encoder.input.weight[3].all()
+
+
 def test_warm_start_goes_on_where_fit_ended():
     X, y = make_X(0.5), make_y(False)
     clf = quick(warm_start=True, max_epochs=40)

@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_xlc.engine import rounding
 from sklearn_xlc.engine.rounding import (
     GRIDS,
     check_storage,
-    chunks,
     is_rounded,
     layout,
     numbers_of,
@@ -93,18 +91,7 @@ def test_what_is_not_rounded_is_seen(bad):
         assert is_rounded(rows, storage) == (storage == "float16" and bad == 0)
 
 
-@pytest.mark.parametrize("shape", [(1, 5), (16, 3), (17, 3), (100, 4), (5, 10**6), (70_000, 10)])
-def test_chunks_are_all_rows_in_turn(shape, monkeypatch):
-    parts = list(chunks(*shape))
-    np.testing.assert_array_equal(
-        np.concatenate([np.arange(shape[0])[part] for part in parts]), np.arange(shape[0])
-    )
-    bound = max(rounding._CHUNK, shape[1])
-    assert max((part.stop - part.start) * shape[1] for part in parts) <= bound
-
-
 def test_no_rows_are_rounded():
-    assert list(chunks(0, 4)) == [slice(0, 0)]
     for storage in STORAGES:
         assert rounded(np.zeros((0, 4)), storage).shape == (0, 4)
 
