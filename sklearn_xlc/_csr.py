@@ -17,6 +17,8 @@ IntArray = npt.NDArray[np.int64]
 SPARSE_SHARE = 0.1
 #: Number of entries of a block of temporaries: about 32 MB of float64.
 BLOCK_ENTRIES = 2**22
+#: The same where a pass over them costs little, in the cache of a processor.
+_FEW_ENTRIES = 2**16
 
 
 def is_mostly_zeros(X: Any, share: float = SPARSE_SHARE) -> bool:
@@ -120,10 +122,10 @@ def occurring_columns(X: Any) -> BoolArray:
     """
     found = np.zeros(X.shape[1], dtype=bool)
     if sp.issparse(X):
-        for part in row_blocks(X.nnz, 1):
+        for part in row_blocks(X.nnz, 1, _FEW_ENTRIES):
             found[X.indices[part][X.data[part] != 0]] = True
     else:
-        for part in row_blocks(*X.shape):
+        for part in row_blocks(*X.shape, _FEW_ENTRIES):
             found |= (X[part] != 0).any(axis=0)
     return found
 
