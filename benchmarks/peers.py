@@ -194,7 +194,10 @@ class MultiHead(Adapter):
         return np.asarray(labels)
 
     def save(self, path):
-        _dump(self.model, path)
+        import sklearn_xlc
+
+        path.mkdir(parents=True)
+        sklearn_xlc.save(self.model, path / "model.xlc")
 
 
 class MultiHeadFlat(MultiHead):

@@ -125,7 +125,7 @@ def occurring_columns(X: Any) -> BoolArray:
         for part in row_blocks(X.nnz, 1, _FEW_ENTRIES):
             found[X.indices[part][X.data[part] != 0]] = True
     else:
-        for part in row_blocks(*X.shape, _FEW_ENTRIES):
+        for part in row_blocks(len(X), X.shape[1], _FEW_ENTRIES):
             found |= (X[part] != 0).any(axis=0)
     return found
 

@@ -22,8 +22,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-#: Format of the container, and the oldest reader that understands it.
-FORMAT = 1
+#: Format of the container, and those that are read. Of 1, no weights of models were packed.
+FORMAT = 2
+READ = (1, 2)
 _DOCUMENT = "document.json"
 #: Types of arrays that a file can hold, and what safetensors calls them.
 DTYPES = {
@@ -321,9 +322,9 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
 def _check_format(head: dict[str, str]) -> None:
     if "format" not in head or "digest" not in head:
         raise ValueError("it is no file of sklearn_xlc: it has no format and digest")
-    if head["format"] != str(FORMAT):
+    if head["format"] not in map(str, READ):
         raise ValueError(
-            f"it has format {head['format']}, and this version of sklearn_xlc reads {FORMAT}; "
+            f"it has format {head['format']}, and this version of sklearn_xlc reads {READ}; "
             "install the version that wrote it, or a later one"
         )
 

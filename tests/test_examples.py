@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sklearn_xlc import compress
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.training import XLCNet
 
@@ -59,7 +60,10 @@ def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, capsys):
     learnt, constant = precisions_of_quick_start(shown)
     assert learnt > 0.2 > constant
     assert len(shown["classifier"].loss_curve_) == 2
-    assert shown["n_different"] == 0
+    expected = compress(shown["model"]).predict(shown["texts_test"])
+    assert (shown["loaded"].predict(shown["texts_test"]) != expected).nnz == 0
+    again = precision_at_k(shown["Y_test"], shown["again"], k=5)
+    assert again == pytest.approx(learnt, abs=0.003)
     printed = capsys.readouterr().out
     assert f"{learnt:.3f}" in printed
     assert "flywheel: regulator consisting of a heavy wheel" in printed

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from sklearn_xlc import _files
-from sklearn_xlc._files import digest, read, read_mapped, write
+from sklearn_xlc._files import Streamed, digest, read, read_mapped, write
 
 DOCUMENT = {"n": 3, "names": ["a", "é", "\ud800"], "x": [0.1, -0.0, 1e-320, 2**70], "none": None}
 ARRAYS = {
@@ -190,11 +190,32 @@ def test_a_file_of_another_program_is_refused(tmp_path):
 def test_a_later_format_and_another_kind_are_refused(path, monkeypatch):
     with pytest.raises(ValueError, match="it is a model of sklearn_xlc, not a checkpoint"):
         read(path, kind="checkpoint")
-    monkeypatch.setattr(_files, "FORMAT", 2)
+    monkeypatch.setattr(_files, "FORMAT", 3)
     write(path, {}, {}, kind="model")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="it has format 2, and this version .* reads 1"):
+    with pytest.raises(ValueError, match=r"it has format 3, and this version .* reads \(1, 2\)"):
         read(path, kind="model")
+
+
+def test_the_first_format_is_still_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "FORMAT", 1)
+    write(tmp_path / "old", DOCUMENT, ARRAYS, kind="model")
+    monkeypatch.undo()
+    document, arrays = read(tmp_path / "old", kind="model")
+    assert repr(document) == repr(DOCUMENT)
+    assert_same(ARRAYS, arrays)
+
+
+def test_an_array_that_is_made_as_it_is_written(path, tmp_path):
+    blocks = np.array_split(ARRAYS["weights"], 4)
+    streamed = Streamed((30, 7), np.dtype(np.float32), lambda: iter(blocks))
+    write(tmp_path / "streamed", DOCUMENT, {**ARRAYS, "weights": streamed}, kind="model")
+    assert (tmp_path / "streamed").read_bytes() == path.read_bytes()
+    np.testing.assert_array_equal(streamed.array(), ARRAYS["weights"])
+    short = streamed._replace(shape=(31, 7))
+    with pytest.raises(AssertionError, match="28 bytes short"):
+        write(tmp_path / "short", {}, {"weights": short}, kind="model")
+    assert not (tmp_path / "short").exists()
 
 
 def test_versions_that_are_none_are_refused(path, monkeypatch):
@@ -341,8 +362,8 @@ def test_a_file_that_cannot_be_mapped_is_refused(path, monkeypatch):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="it is a model of sklearn_xlc, not a checkpoint"):
         read_mapped(path, kind="checkpoint")
-    monkeypatch.setattr(_files, "FORMAT", 2)
-    with pytest.raises(ValueError, match="it has format 1"):
+    monkeypatch.setattr(_files, "READ", (1,))
+    with pytest.raises(ValueError, match="it has format 2"):
         read_mapped(path, kind="model")
     save_file({"a": np.zeros(2)}, path)
     with pytest.raises(ValueError, match="no file of sklearn_xlc"):

@@ -22,7 +22,7 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int8") ->
     """Save an estimator to a file, without pickle.
 
     By default the weights of networks are rounded to 8 bits: the file takes a quarter of the exact
-    one, and precision stays the same within noise, but scores change in their third digit. The
+    one, and precision stays the same within noise, but scores change by about a thousandth. The
     loaded model predicts, to the last bit, as ``compress(estimator, storage)`` does; with
     ``storage="float32"`` it predicts as `estimator` does.
 
