@@ -16,14 +16,14 @@ $(BIN)/.installed-test: $(BIN)/.installed
 	touch $@
 
 demo: $(BIN)/.installed  ## learn the embedded WordNet glosses and show what was learnt
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python examples/plot_quick_start.py
+	$(BIN)/python examples/plot_quick_start.py
 
 test: $(BIN)/.installed-test  ## the whole default suite: style, import contracts, types, tests, doctests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q
 
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

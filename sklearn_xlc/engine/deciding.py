@@ -139,7 +139,7 @@ class DecisionMixin:
     def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
         n_rows = self._rows_at_once(self._decision_bytes(decision, decision.reads))
         for _, features in self._features(samples, n_rows):
-            with self.net_.predicting():
+            with self.net_.predicting(features):
                 inputs = self._decision_inputs(decision, features, decision.reads)
             yield inputs
 
@@ -247,7 +247,7 @@ class DecisionMixin:
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Label sets of a batch: an indicator whose columns are label ids."""
         decision, rows, parts = self.decision_, [], []
-        with self.net_.predicting():
+        with self.net_.predicting(features):
             for part, inputs, beside in self._inputs_of_parts(decision, features, decision.reads):
                 rows.append(part)
                 parts.append(self._checked_sets(decision.decode(inputs, **beside), len(inputs)))
@@ -302,7 +302,7 @@ class DecisionMixin:
         n_rows = self._rows_at_once(self._decision_bytes(decision, reads))
         for _, features in self._features(X, n_rows):
             rows, parts = [], []
-            with self.net_.predicting():
+            with self.net_.predicting(features):
                 for part, inputs, beside in self._inputs_of_parts(decision, features, reads):
                     rows.append(part)
                     parts.append(decision.distances(inputs, **beside))

@@ -101,7 +101,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
         for rows, features in self._features(X, n_rows):
-            with self.net_.predicting():
+            with self.net_.predicting(features):
                 best, positions = head.topk(features, k)
             found, values = self._code.to_ids(positions.cpu().numpy()), best.cpu().numpy()
             if by_label:
@@ -321,7 +321,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         order = None if positions is None else shared_tensor(positions)
         out = np.empty((n_rows, n_labels), dtype=dtype)
         for rows, features in self._features(X, at_once):
-            with self.net_.predicting():
+            with self.net_.predicting(features):
                 scores = head.scores(features)
                 scores = scores if order is None else scores[:, order.to(scores.device)]
                 out[rows] = link(scores).cpu().numpy()

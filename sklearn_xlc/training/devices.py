@@ -1,10 +1,13 @@
-"""Types and devices of torch, and its threads after a fork."""
+"""Types and devices of torch, and its threads: for little work, and after a fork."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,9 @@ from torch import nn
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 
 DTYPES = (np.float64, np.float32)
+#: From so many multiply-adds on, more threads than one are worth their meetings: on a machine that
+#: does other work, each of a pass's many meetings may wait for a time slice (docs/performance.md).
+MANY = 2**28
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 
 
@@ -65,6 +71,50 @@ def shared_tensor(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.asarray(_AsIfWritable(array)))
 
 
+# --- threads ----------------------------------------------------------------------------------
+
+
+class _OfThread(threading.local):
+    is_known = False
+
+
+_THIS = _OfThread()
+#: Numbers of threads that those have who compute on one for the moment.
+_LIMITED: dict[object, int] = {}
+
+
+@contextlib.contextmanager
+def threads_for(work: int) -> Iterator[None]:
+    """Compute on one thread if there is little work; the caller's number of threads comes back.
+
+    The result depends on the work and on the number of threads alone, not on the clock, so that
+    equal fits stay equal to the last bit.
+
+    Parameters
+    ----------
+    work : int
+        Multiply-adds of a pass, roughly.
+    """
+    n_threads = torch.get_num_threads()
+    if _LIMITED and not _THIS.is_known:
+        # Torch gives a new thread of Python the number that was set last: here or by another.
+        n_threads = max(_LIMITED.values())
+        torch.set_num_threads(n_threads)
+    _THIS.is_known = True
+    if n_threads == 1 or work >= MANY:
+        yield
+        return
+    token = object()
+    try:
+        _LIMITED[token] = n_threads
+        torch.set_num_threads(1)
+        yield
+    finally:
+        if token in _LIMITED:  # not in a child that was forked meanwhile
+            torch.set_num_threads(n_threads)
+            del _LIMITED[token]
+
+
 @functools.cache
 def one_thread_after_fork() -> None:
     """Give every process forked from now on a single thread of torch.
@@ -82,4 +132,5 @@ def one_thread_after_fork() -> None:
 
 def _begin_child() -> None:
     GLOBAL_LOCK.release()
+    _LIMITED.clear()
     torch.set_num_threads(1)

@@ -18,7 +18,7 @@ from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
 from sklearn_xlc.heads import Head, check_finite
 from sklearn_xlc.training.checkpoints import Checkpoints
-from sklearn_xlc.training.devices import one_thread_after_fork
+from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
 from sklearn_xlc.training.errors import failure_of
 from sklearn_xlc.training.finite import Statistic, check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
@@ -224,7 +224,8 @@ class XLCNet(NeuralNet):
         self.optimizer_.zero_grad(set_to_none=True)
         before = [statistic.kept() for statistic in self._statistics]
         try:
-            loss = self._take_step(batch)
+            with threads_for(self._work(batch.inputs, len(batch))):
+                loss = self._take_step(batch)
         except FloatingPointError as error:
             for kept in before:
                 kept.put_back()
@@ -250,7 +251,7 @@ class XLCNet(NeuralNet):
 
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
-        with torch.no_grad():
+        with torch.no_grad(), threads_for(self._work(batch.inputs, len(batch))):
             loss = self._loss(batch)
         if not np.isfinite(float(loss)):
             raise self._refusal(f"the validation loss became {float(loss)}")
@@ -262,18 +263,30 @@ class XLCNet(NeuralNet):
 
     # --- what estimators ask for ----------------------------------------------------------
 
-    def predicting(self) -> contextlib.AbstractContextManager[None]:
-        """Context of predictions: no gradient, and torch's usual default device and type."""
-        modes = usual_modes(training=False)
-        if torch.get_default_dtype() == torch.float32 or not may_draw(self.module_):
-            return modes
-        return _together(as_global(()), modes)
+    def predicting(self, inputs: Any = None) -> contextlib.AbstractContextManager[None]:
+        """Context of predictions: no gradient, and torch's usual default device and type.
+
+        Given the inputs or features of a batch, also one thread where there is little to compute.
+        """
+        modes = [usual_modes(training=False)]
+        if inputs is not None:
+            modes.append(threads_for(self._work(inputs, len(inputs))))
+        if torch.get_default_dtype() != torch.float32 and may_draw(self.module_):
+            modes.insert(0, as_global(()))
+        return _together(*modes)
 
     def features(self, batch: Batch) -> Tensor:
         """Features of a batch, in evaluation mode and without gradient."""
         self._set_training(False)
-        with self.predicting():
+        with self.predicting(), threads_for(self._work(batch.inputs, len(batch))):
             return self.module_(batch.inputs).to(_dtype(self.module_))
+
+    def _work(self, inputs: Any, n_samples: int) -> int:
+        """Multiply-adds of a pass, roughly: those with weights that every row meets."""
+        n_rows = int(inputs.indptr[-1]) if isinstance(inputs, Bags) else n_samples
+        parts = (self.module_.encoder, self.module_.head)
+        few = {id(p) for part in parts for p in getattr(part, "row_parameters", list)()}
+        return n_rows * sum(p.numel() for p in self.module_.parameters() if id(p) not in few)
 
     def _refusal(self, what: str) -> ValueError:
         step = len(self.history[-1]["batches"]) if self.history else 0

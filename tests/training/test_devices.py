@@ -1,8 +1,9 @@
-"""Types, devices, and threads after a fork."""
+"""Types, devices, and threads: for little work, and after a fork."""
 
 import os
 import subprocess
 import sys
+import threading
 import warnings
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.training import devices
+from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor, threads_for
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -30,6 +33,89 @@ def test_devices(monkeypatch):
         with pytest.raises(ValueError, match=f"device='{wrong}' is neither 'auto' nor a torch dev"):
             resolve_device(wrong)
 
+
+# --- threads for little work --------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_little_work_has_one_thread_for_the_moment(two_threads):
+    def fail():
+        with threads_for(devices.MANY - 1):
+            assert torch.get_num_threads() == 1
+            with threads_for(0):
+                assert torch.get_num_threads() == 1
+            assert torch.get_num_threads() == 1
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert torch.get_num_threads() == 2
+    with threads_for(devices.MANY):
+        assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    with threads_for(0):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 1
+
+
+def test_a_thread_that_starts_meanwhile_has_the_number_of_the_caller(two_threads):
+    seen = []
+
+    def compute():
+        for work in (devices.MANY, 0, devices.MANY):
+            with threads_for(work):
+                seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())
+
+    with threads_for(0):
+        for _ in range(2):
+            thread = threading.Thread(target=compute)
+            thread.start()
+            thread.join()
+        assert torch.get_num_threads() == 1
+    assert seen == 2 * [2, 1, 2, 2]
+    assert torch.get_num_threads() == 2
+
+
+class Witness(nn.Module):
+    """Keeps the number of threads with which it computes."""
+
+    n_outputs = 5
+    seen: list = []
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer = nn.Linear(n_features, 5)
+
+    def forward(self, rows):
+        self.seen.append(torch.get_num_threads())
+        if len(self.seen) > 20:
+            raise RuntimeError("no more")
+        return self.layer(rows)
+
+
+@pytest.mark.parametrize("many, expected", [(devices.MANY, 1), (0, 2)])
+def test_steps_and_predictions_decide_by_their_work(monkeypatch, two_threads, many, expected):
+    monkeypatch.setattr(devices, "MANY", many)
+    monkeypatch.setattr(Witness, "seen", [])
+    X, y = np.eye(5, dtype=np.float32), np.arange(5)
+    clf = MultiHeadClassifier("flat", encoder=Witness, max_epochs=2).fit(X, y)
+    for predict in (clf.predict, clf.predict_topk, clf.predict_proba, clf.transform):
+        predict(X)
+    assert set(Witness.seen[-6:]) == {expected}
+    with pytest.raises(ValueError, match="no more"):
+        clf.set_params(max_epochs=30).fit(X, y)
+    assert torch.get_num_threads() == 2
+
+
+# --- threads after a fork -----------------------------------------------------------------------
 
 FORK = """
 import multiprocessing, os, signal

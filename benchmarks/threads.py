@@ -1,0 +1,110 @@
+"""What threads cost and save: training steps and predictions of one row, alone and beside others.
+
+    python benchmarks/threads.py
+
+Needs no data and, on purpose, no environment variable. The package computes little work on one
+thread (`sklearn_xlc.training.devices.MANY`); "one" and "all" are steps with that rule switched off.
+"""
+
+import contextlib
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.training import devices
+
+#: Algorithm, hidden units and labels.
+STEPS = [("flat", 64, 100), ("flat", 256, 200), ("flat", 512, 500), ("flat", 512, 1000)]
+STEPS += [("flat", 512, 4000), ("flat", 1024, 8000), ("cascade", 1024, 4000)]
+ROWS = [("flat", 512, 1000), ("flat", 512, 4000), ("cascade", 1024, 4000)]
+
+
+def fitted(algorithm, width, n_labels):
+    """A classifier after one epoch, its net and the samples."""
+    rng, n = np.random.default_rng(0), 1536
+    X = sp.random(n, 5000, 0.004, format="csr", dtype=np.float32, random_state=0)
+    ids = rng.integers(n_labels, size=3 * n)
+    Y = sp.csr_matrix((np.ones(3 * n, np.int8), (np.repeat(np.arange(n), 3), ids)), (n, n_labels))
+    Y.data[:] = 1
+    params = {"hidden_layer_sizes": (width,), "batch_size": 256, "max_epochs": 1}
+    clf = MultiHeadClassifier(algorithm, warm_start=True, random_state=0, **params)
+    return clf.fit(X, Y), X, Y
+
+
+def step_times(clf, X, Y, n_threads, least, seconds=1.0):
+    """Milliseconds of training steps with that number of threads, `least` work for which counts."""
+    net = clf.net_
+    rows = clf._for_training(Rows(X, Y), net.module_)
+    batches = list(net.get_iterator(rows, training=True))[:4]
+    before, times = torch.get_num_threads(), []
+    torch.set_num_threads(n_threads)
+    with mock.patch.object(devices, "MANY", least):
+        for batch in batches:
+            net.train_step(batch)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for batch in batches:
+                start = time.perf_counter()
+                net.train_step(batch)
+                times.append(1e3 * (time.perf_counter() - start))
+    torch.set_num_threads(before)
+    return np.array(times)
+
+
+def row_times(clf, X, n_calls=600):
+    """Milliseconds of predictions of one row."""
+    rows, times = [X[i] for i in range(200)], []
+    for i in range(n_calls + 20):
+        start = time.perf_counter()
+        clf.predict_topk(rows[i % 200], k=5)
+        times.append(1e3 * (time.perf_counter() - start))
+    return np.array(times[20:])
+
+
+@contextlib.contextmanager
+def busy(n_processes):
+    """So many other processes that compute without end."""
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(n_processes)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def main():
+    n_threads = torch.get_num_threads()
+    print(f"{n_threads} threads; milliseconds\n")
+    print("| step of 256 rows | multiply-adds | other processes | one | all | as decided |")
+    print("|---|---|---|---|---|---|")
+    for case in STEPS:
+        clf, X, Y = fitted(*case)
+        work = clf.net_._work(X[:256], 256) / 2**20
+        for n_others in (0, 1):
+            with busy(n_others):
+                settings = [(1, 0), (n_threads, 0), (n_threads, devices.MANY)]
+                found = [step_times(clf, X, Y, *setting) for setting in settings]
+            medians = " | ".join(f"{np.median(times):.1f}" for times in found)
+            print(f"| {case} | {work:.0f} Mi | {n_others} | {medians} |", flush=True)
+    print("\n| one row | other processes | p50 | p99 |\n|---|---|---|---|")
+    for case in ROWS:
+        clf, X, _ = fitted(*case)
+        for n_others in (0, 1):
+            with busy(n_others):
+                times = row_times(clf, X)
+            print(
+                f"| {case} | {n_others} | {np.median(times):.2f} | {np.quantile(times, 0.99):.2f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
