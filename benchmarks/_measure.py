@@ -5,6 +5,7 @@
 a JSON report and the predicted label ids behind.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -13,12 +14,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+#: Variable that hands the device to the processes of a benchmark.
+_DEVICE = "SKLEARN_XLC_BENCH_DEVICE"
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -92,6 +96,7 @@ class Clock:
         return self
 
     def __exit__(self, *error):
+        wait()
         self.wall = time.perf_counter() - self.start[0]
         self.cpu = _cpu_seconds() - self.start[1]
         self.peak = memory("VmHWM")
@@ -110,9 +115,83 @@ def memory(field):
     raise RuntimeError(f"/proc/self/status has no {field}: memory is measured on Linux only")
 
 
+class MemoryWatch:
+    """Peaks of memory in a block: all of it, and of what is not backed by files (sampled)."""
+
+    def __enter__(self):
+        reset_peak()
+        self.anonymous, self._stop = memory("RssAnon"), threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def _look(self):
+        while not self._stop.wait(0.02):
+            self.anonymous = max(self.anonymous, memory("RssAnon"))
+
+    def __exit__(self, *error):
+        self._stop.set()
+        self._thread.join()
+        self.total = memory("VmHWM")
+
+
+def add_device(parser):
+    """Give a script the option ``--device``, which :func:`device` then returns."""
+    parser.add_argument(
+        "--device",
+        type=_use_device,
+        default="cpu",
+        help="torch device that networks train and predict on, such as cuda; default: cpu",
+    )
+
+
+def _use_device(name):
+    """Set the device of this process and of those that it starts."""
+    if name != "cpu":
+        import torch
+
+        try:
+            torch.ones((), device=name).item()
+        except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+            found = "no CUDA device was found; " if not torch.cuda.is_available() else ""
+            raise argparse.ArgumentTypeError(f"{name!r}: {found}{error}") from error
+    os.environ[_DEVICE] = name
+    return name
+
+
+def device():
+    """Device that the user chose."""
+    return os.environ.get(_DEVICE, "cpu")
+
+
+def on_cuda():
+    return device().startswith("cuda")
+
+
+def wait():
+    """Wait until the device has finished what it was given."""
+    if on_cuda():
+        import torch
+
+        torch.cuda.synchronize()
+
+
 def reset_peak():
-    """Make the peak start anew from what is held now."""
+    """Make the peaks start anew from what is held now."""
     Path("/proc/self/clear_refs").write_text("5")
+    if on_cuda():
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_above(level):
+    """Peak of the device's own memory, or of this process's beyond the bytes `level`."""
+    if on_cuda():
+        import torch
+
+        return torch.cuda.max_memory_allocated()
+    return memory("VmHWM") - level
 
 
 def yield_memory():
@@ -126,9 +205,18 @@ def describe_machine(threads):
         "cpu": _cpu_name(),
         "cpu_count": os.cpu_count(),
         "threads": threads,
+        "device": _device_name(),
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def _device_name():
+    if not on_cuda():
+        return device()
+    import torch
+
+    return torch.cuda.get_device_name()
 
 
 def _cpu_name():

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from _measure import describe_machine, load_part
+from _measure import add_device, describe_machine, device, load_part
 from peers import Omikuji
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
@@ -60,6 +60,7 @@ def parse_arguments():
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -94,7 +95,7 @@ class MultiHead:
     """Default parameters, but the seed."""
 
     def __init__(self, seed):
-        self.model = MultiHeadClassifier(device="cpu", random_state=seed)
+        self.model = MultiHeadClassifier(device=device(), random_state=seed)
 
     def prepare(self, X, Y):
         pass
@@ -115,7 +116,7 @@ def assigned_labels(method, X, Y, grouping, size, seed, threads):
         return grouped
     eagle = EAGLETransformer(**EAGLE.get(method, {}), n_jobs=threads, random_state=seed)
     if method in ROUNDS:
-        scorer = MultiHeadClassifier(device="cpu", random_state=seed)
+        scorer = MultiHeadClassifier(device=device(), random_state=seed)
         wrapped = AggregatedLabelClassifier(scorer, eagle, n_rounds=ROUNDS[method])
         return wrapped.fit(X, grouped, groups).assigned_
     return eagle.fit(X, grouped, groups).assign(X, grouped, groups)

@@ -11,7 +11,7 @@ import os
 import statistics
 from pathlib import Path
 
-from _measure import describe_machine, load_part, measure
+from _measure import add_device, describe_machine, load_part, measure
 from peers import ADAPTERS
 
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
@@ -28,6 +28,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a run may take")
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     parser.add_argument(
         "--propensity", nargs=2, type=float, default=(0.55, 1.5), metavar=("A", "B")
     )

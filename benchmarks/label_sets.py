@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _measure import describe_machine, load_part
+from _measure import add_device, describe_machine, device, load_part
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import train_test_split
 
@@ -35,6 +35,7 @@ def parse_arguments():
     parser.add_argument("folder", type=Path, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -65,7 +66,7 @@ def measure_seed(data, seed):
     for name, kind in (("bce", MultiHeadClassifier), ("etf", ETFNeuralCollapseClassifier)):
         first = "flat" if name == "bce" else "etf"
         start = time.process_time()
-        classifier = kind(first, device="cpu", random_state=seed).fit(X, Y)
+        classifier = kind(first, device=device(), random_state=seed).fit(X, Y)
         seconds = time.process_time() - start
         scores, test_scores = (classifier.decision_function(part) for part in (X_valid, X_test))
         ranking = {f"P@{k}": precision_at_k(Y_test, test_scores, k=k) for k in (1, 3, 5)}
@@ -76,7 +77,7 @@ def measure_seed(data, seed):
             results[-1] |= {key: float(measure(truth, sets)) for key, measure in CRITERIA.items()}
         if name == "etf":
             for decision in ("nearest", "seen"):
-                classifier = kind(decision=decision, device="cpu", random_state=seed).fit(X, Y)
+                classifier = kind(decision=decision, device=device(), random_state=seed).fit(X, Y)
                 sets = classifier.predict(X_test)
                 results.append({"rule": f"ETF, {decision}", "seed": seed, **ranking})
                 results[-1] |= {key: float(m(truth, sets)) for key, m in CRITERIA.items()}

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _measure import describe_machine
+from _measure import add_device, describe_machine, device
 
 from sklearn_xlc import EAGLETransformer, MIMLClassifier
 
@@ -44,6 +44,7 @@ def parse_arguments():
     parser.add_argument("--count-epochs", nargs="*", type=int, default=[5, 20])
     parser.add_argument("--width", type=int, default=256, help="units of the hidden layer")
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -99,7 +100,7 @@ def measure(data, labels, size, epochs, params, method, seed, width):
         attention_of(method, seed),
         hidden_layer_sizes=(width,),
         max_epochs=epochs,
-        device="cpu",
+        device=device(),
         random_state=seed,
         **params,
     )

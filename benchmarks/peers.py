@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from _measure import device
 
 
 class Adapter:
@@ -184,7 +185,7 @@ class MultiHead(Adapter):
         super().__init__(threads, folder)
         from sklearn_xlc import MultiHeadClassifier
 
-        self.model = MultiHeadClassifier(algorithm=self.algorithm, random_state=0)
+        self.model = MultiHeadClassifier(algorithm=self.algorithm, device=device(), random_state=0)
 
     def fit(self, X, Y):
         self.model.fit(X, Y)

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _measure import describe_machine, load_part
+from _measure import add_device, describe_machine, device, load_part
 
 OUTPUTS = ("bottleneck", "bottleneck+bias", "dft")
 
@@ -37,6 +37,7 @@ def parse_arguments():
     parser.add_argument("--sets", type=int, default=200, help="label sets asked of a bottleneck")
     parser.add_argument("--time-limit", type=float, default=5.0, help="seconds for each of them")
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -59,7 +60,7 @@ def make_classifier(output, width, seed, arguments):
         max_epochs=arguments.epochs,
         early_stopping=True,
         n_iter_no_change=arguments.epochs + 1,
-        device="cpu",
+        device=device(),
         random_state=seed,
     )
 

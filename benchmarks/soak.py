@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from _measure import add_device, device
 
 import sklearn_xlc
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
@@ -34,7 +35,7 @@ def make_models(n_samples=300, n_labels=2000):
     """Samples and two models that answer them otherwise, of different heads and sizes."""
     X, Y = make_extreme_multilabel(n_samples, 500, n_labels, random_state=0)
     y = make_extreme_multiclass(n_samples, 500, n_labels, random_state=1)[1]
-    params = {"hidden_layer_sizes": (64,), "max_epochs": 2, "random_state": 0}
+    params = {"hidden_layer_sizes": (64,), "max_epochs": 2, "random_state": 0, "device": device()}
     first = sklearn_xlc.MultiHeadClassifier("cascade", embedding_dim=32, **params).fit(X, Y)
     return X, [first, sklearn_xlc.MultiHeadClassifier("flat", **params).fit(X, y)]
 
@@ -169,6 +170,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--period", type=float, default=3.0, help="seconds between two saves")
+    add_device(parser)
     args = parser.parse_args()
     result = soak(args.seconds, args.threads, args.period)
     result["faults"] = faults_of(result)

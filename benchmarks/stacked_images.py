@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _measure import describe_machine
+from _measure import add_device, describe_machine, device
 from sklearn.metrics import accuracy_score, f1_score, jaccard_score
 from torch import nn
 
@@ -45,6 +45,7 @@ def parse_arguments():
     parser.add_argument("--feature-decay", type=float, default=3e-4)
     parser.add_argument("--kinds", nargs="+", choices=WIDTHS, default=list(WIDTHS))
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -104,7 +105,7 @@ def fit(kind, data, seed, arguments):
         "batch_size": 128,
         "learning_rate": 5e-3,
         "weight_decay": arguments.weight_decay,
-        "device": "cpu",
+        "device": device(),
         "random_state": seed,
     }
     if kind == "one-vs-all":

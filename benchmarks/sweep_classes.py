@@ -15,9 +15,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from _measure import describe_machine, fresh_process, memory, reset_peak, yield_memory
+from _measure import (
+    add_device,
+    describe_machine,
+    device,
+    fresh_process,
+    memory,
+    peak_above,
+    reset_peak,
+    wait,
+    yield_memory,
+)
 
 ALGORITHMS = ("flat", "product", "cascade", "sampling")
+#: Output layers of other classifiers.
+OTHERS = ("dft", "etf")
 MEASURES = {"step": "step_s", "top-5": "topk_s", "peak memory": "peak_bytes"}
 N_FEATURES = 2000
 WARM_UP = 2
@@ -26,7 +38,7 @@ WARM_UP = 2
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", nargs="+", type=int, default=[10**e for e in (3, 4, 5, 6)])
-    parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=ALGORITHMS)
+    parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS + OTHERS, default=ALGORITHMS)
     parser.add_argument("--optimizer", default="adam", help="optimizer of MultiHeadClassifier")
     parser.add_argument("--width", type=int, default=512, help="features that enter the head")
     parser.add_argument("--batch", type=int, default=256, help="rows a step")
@@ -34,7 +46,20 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a process may take")
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
+
+
+def make_classifier(algorithm, width, **params):
+    """Unfitted classifier with the output layer of that name."""
+    import sklearn_xlc
+
+    params |= {"hidden_layer_sizes": (width,), "device": device(), "random_state": 0}
+    if algorithm == "dft":
+        return sklearn_xlc.DFTSigmoidClassifier(**params)
+    if algorithm == "etf":
+        return sklearn_xlc.ETFNeuralCollapseClassifier(feature_dim=width, **params)
+    return sklearn_xlc.MultiHeadClassifier(algorithm, **params)
 
 
 def measure_cell(algorithm, n_classes, optimizer, width, batch, steps):
@@ -42,33 +67,25 @@ def measure_cell(algorithm, n_classes, optimizer, width, batch, steps):
     import numpy as np
     from sklearn.base import clone
 
-    from sklearn_xlc import MultiHeadClassifier
     from sklearn_xlc.datasets import make_extreme_multiclass
 
     yield_memory()
     n_samples = batch * (WARM_UP + steps)
     X, y = make_extreme_multiclass(n_samples, N_FEATURES, n_classes, random_state=0)
-    classifier = MultiHeadClassifier(
-        algorithm,
-        hidden_layer_sizes=(width,),
-        optimizer=optimizer,
-        batch_size=batch,
-        device="cpu",
-        random_state=0,
-    )
+    classifier = make_classifier(algorithm, width, optimizer=optimizer, batch_size=batch)
     # A first tiny fit loads what the libraries load lazily: that is no memory of the method.
     clone(classifier).partial_fit(X[:batch], y[:batch] % 100, classes=np.arange(100))
     level = memory("VmRSS")
     reset_peak()
     warm = slice(0, batch * WARM_UP)
     classifier.partial_fit(X[warm], y[warm], classes=np.arange(n_classes))
-    peak = memory("VmHWM") - level
+    peak = peak_above(level)
     starts = range(batch * WARM_UP, n_samples, batch)
     parts = [slice(start, start + batch) for start in starts]
     classifier.predict_topk(X[parts[0]], k=5)
     return {
         "status": "ok",
-        "head_lengths": classifier.head_lengths_,
+        "head_lengths": getattr(classifier, "head_lengths_", None),
         "n_parameters": classifier.n_parameters_,
         "step_s": _median_seconds(_steps(classifier, X, y, parts)),
         "topk_s": _median_seconds(
@@ -81,6 +98,7 @@ def measure_cell(algorithm, n_classes, optimizer, width, batch, steps):
 def _steps(classifier, X, y, parts):
     """One training step on each part: of the net, because `partial_fit` also validates."""
     import scipy.sparse as sp
+    import torch
 
     from sklearn_xlc.batches import Rows, make_batch
 
@@ -92,6 +110,7 @@ def _steps(classifier, X, y, parts):
             shape=(len(y[part]), n_classes),
         )
         batch = make_batch(Rows(X[part], targets, sparse=True))
+        batch = batch.to(torch.device(net.device))
         yield lambda batch=batch: net.train_step(batch)
 
 
@@ -100,6 +119,7 @@ def _median_seconds(calls):
     for call in calls:
         start = time.perf_counter()
         call()
+        wait()
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)
 

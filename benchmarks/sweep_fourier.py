@@ -15,7 +15,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from _measure import describe_machine, fresh_process, memory, reset_peak, yield_memory
+from _measure import (
+    add_device,
+    describe_machine,
+    device,
+    fresh_process,
+    memory,
+    peak_above,
+    reset_peak,
+    wait,
+    yield_memory,
+)
 
 WAYS = ("matrix", "fft", "chunk")
 N_FEATURES = 256
@@ -34,6 +44,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=float, default=600.0, help="seconds a process may take")
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -49,21 +60,23 @@ def measure_cell(way, n_labels, max_active, batch, steps):
     targets = Targets(
         torch.arange(0, (batch + 1) * POSITIVES, POSITIVES),
         torch.stack([torch.randperm(n_labels)[:POSITIVES].sort()[0] for _ in range(batch)]).ravel(),
-    )
+    ).to(device())
 
     def step(head):
         features.grad = None
         start = time.perf_counter()
         head.loss(features, targets).backward()
+        wait()
         return time.perf_counter() - start
 
-    features = torch.randn(batch, N_FEATURES, requires_grad=True)
-    step(FourierHead(N_FEATURES, 1000, True, 1, method=way)) if n_labels > 1000 else None
+    features = torch.randn(batch, N_FEATURES).to(device()).requires_grad_()
+    if n_labels > 1000:
+        step(FourierHead(N_FEATURES, 1000, True, 1, method=way).to(device()))
     level = memory("VmRSS")
     reset_peak()
-    head = FourierHead(N_FEATURES, n_labels, True, max_active, method=way)
+    head = FourierHead(N_FEATURES, n_labels, True, max_active, method=way).to(device())
     step(head)
-    peak = memory("VmHWM") - level
+    peak = peak_above(level)
     return {
         "status": "ok",
         "step_s": statistics.median(step(head) for _ in range(steps)),

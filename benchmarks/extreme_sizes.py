@@ -1,0 +1,330 @@
+"""Extreme sizes: a million rows and labels, memory bounds, latency, and how costs grow.
+
+    python benchmarks/extreme_sizes.py --parts million latency growth
+    python benchmarks/extreme_sizes.py --parts closure --data FOLDER
+
+Every fit runs in a fresh process. Memory is that of the process beyond imports and a first tiny
+fit; X and Y are mapped from files, and their pages count where they are resident. The bound of a
+fit is three times its parameters plus 2 GB.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from _measure import (
+    Clock,
+    MemoryWatch,
+    add_device,
+    describe_machine,
+    device,
+    fresh_process,
+    load_part,
+    memory,
+    on_cuda,
+    peak_above,
+    yield_memory,
+)
+
+#: Settings of the fit of a million rows and labels: one pass, made for a single core.
+MILLION = {
+    "algorithm": "cascade",
+    "n_heads": 3,
+    "embedding_dim": 64,
+    "beam_width": 5,
+    "hidden_layer_sizes": [256],
+    "dropout": 0.1,
+    "optimizer": "adagrad",
+    "learning_rate": 0.05,
+    "batch_size": 2048,
+    "max_epochs": 1,
+    "precision": "bfloat16",
+}
+#: Settings of the fits whose growth is measured: the defaults, narrow.
+NARROW = {"embedding_dim": 32, "hidden_layer_sizes": [64], "max_epochs": 1}
+BASE = {"n_rows": 8000, "n_features": 20_000, "n_labels": 20_000, "per_label": 10}
+#: What grows, and through which values.
+SERIES = {
+    "rows": ("n_rows", [4000, 8000, 16_000, 32_000, 64_000]),
+    "non-zeros a row": ("per_label", [5, 10, 20, 40, 80]),
+    "labels": ("n_labels", [2500, 10_000, 40_000, 160_000, 640_000]),
+}
+PARTS = ("million", "closure", "latency", "growth")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=["million", "latency", "growth"]
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the million")
+    parser.add_argument("--labels", nargs="+", type=int, default=[10**4, 10**5, 10**6])
+    parser.add_argument("--data", type=Path, help="folder of wordnet_noun_closure, for closure")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each fit of the growth")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=7200.0, help="seconds a process may take")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
+    return parser.parse_args()
+
+
+# --- in a process of its own --------------------------------------------------------------------
+
+
+def make(settings):
+    from sklearn_xlc import MultiHeadClassifier
+
+    return MultiHeadClassifier(**settings, device=device(), random_state=0)
+
+
+def warm_up():
+    """A first tiny fit loads what the libraries load lazily: that is no memory of the fit."""
+    from _synthetic import ZipfData
+
+    X, Y = ZipfData(50, 2000).block(600, 0)
+    clf = make({"max_epochs": 1, "hidden_layer_sizes": [8], "embedding_dim": 4})
+    clf.fit(X, Y).predict_topk(X)
+
+
+def fit_and_watch(clf, X, Y):
+    """Fit, and what it took."""
+    level = memory("VmRSS")
+    with Clock() as clock, MemoryWatch() as watch:
+        clf.fit(X, Y)
+    weights = clf.n_parameters_ * 4
+    return {
+        "status": "ok",
+        "algorithm": clf.algorithm_,
+        "head_lengths": clf.head_lengths_,
+        "steps": clf.t_,
+        "n_parameters": clf.n_parameters_,
+        "fit_wall_s": clock.wall,
+        "fit_cpu_s": clock.cpu,
+        "peak_bytes": watch.total - level,
+        "device_bytes": peak_above(level) if on_cuda() else 0,
+        "anonymous_bytes": watch.anonymous - level,
+        "bound_bytes": 3 * weights + 2 * 10**9,
+    }
+
+
+def measure_fit(task):
+    """Fit synthetic data of given sizes; precision on rows that were not trained on."""
+    from _synthetic import ZipfData
+
+    from sklearn_xlc.metrics import precision_at_k
+
+    warm_up()
+    sizes = dict(task["sizes"])
+    n_rows = sizes.pop("n_rows")
+    data = ZipfData(**sizes)
+    X, Y = data.mapped(n_rows)
+    clf = make(task["settings"])
+    report = fit_and_watch(clf, X, Y)
+    X_test, Y_test = data.test_rows(5000)
+    start = time.perf_counter()
+    ids = clf.predict_topk(X_test, 5)[0]
+    report["predict_s"] = time.perf_counter() - start
+    report["precision"] = [float(precision_at_k(Y_test, ids, k=k)) for k in (1, 3, 5)]
+    report["nnz_per_row"], report["labels_per_row"] = X.nnz / n_rows, Y.nnz / n_rows
+    report["data_bytes"] = X.data.nbytes + X.indices.nbytes + Y.data.nbytes + Y.indices.nbytes
+    return report
+
+
+def measure_closure(task):
+    """One pass of the defaults over a real data set: memory is that of any number of passes."""
+    X, Y = load_part(task["folder"], "trn")
+    warm_up()
+    return fit_and_watch(make({"max_epochs": 1}), X, Y)
+
+
+def measure_latency(task):
+    """Milliseconds of `predict_topk` for one row and for a thousand."""
+    from _synthetic import ZipfData
+
+    data = ZipfData(50_000, task["n_labels"])
+    X, Y = data.block(2000, 0)
+    clf = make({"max_epochs": 1, "hidden_layer_sizes": [256], "batch_size": 500})
+    clf.fit(X, Y)
+    report = {"status": "ok", "algorithm": clf.algorithm_, "head_lengths": clf.head_lengths_}
+    for n_rows, repeats in ((1, 300), (1000, 20)):
+        X, _ = data.test_rows(n_rows * 20)
+        seconds = []
+        for i in range(repeats + 3):
+            rows = X[i % 20 * n_rows : (i % 20 + 1) * n_rows]
+            start = time.perf_counter()
+            clf.predict_topk(rows, 5)
+            seconds.append(time.perf_counter() - start)
+        report[str(n_rows)] = [float(1e3 * q) for q in np.quantile(seconds[3:], [0.5, 0.99])]
+    return report
+
+
+MEASURES = {"fit": measure_fit, "closure": measure_closure, "latency": measure_latency}
+
+
+# --- in this process ----------------------------------------------------------------------------
+
+
+def run(task, options):
+    with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
+        Path(scratch, "task.json").write_text(json.dumps(task))
+        result = fresh_process(
+            [__file__, "--cell", scratch],
+            scratch,
+            threads=options.threads,
+            limit=options.limit,
+        )
+    print(json.dumps(task), result, flush=True)
+    return result
+
+
+def run_million(options):
+    sizes = {"n_rows": options.rows, "n_features": 200_000, "n_labels": 1_000_000}
+    return run({"kind": "fit", "sizes": sizes, "settings": MILLION}, options)
+
+
+def run_closure(options):
+    if options.data is None:
+        return {"status": "skipped", "reason": "name the folder of the data set with --data"}
+    return run({"kind": "closure", "folder": str(options.data)}, options)
+
+
+def run_latency(options):
+    return {n: run({"kind": "latency", "n_labels": n}, options) for n in options.labels}
+
+
+def run_growth(options):
+    """Every fit of the three series; the fastest of the runs counts, as other load only adds."""
+    cells = {}
+    for name, (key, values) in SERIES.items():
+        for value in values:
+            task = {"kind": "fit", "sizes": {**BASE, key: value}, "settings": NARROW}
+            results = [run(task, options) for _ in range(options.runs)]
+            fits = [result for result in results if result["status"] == "ok"]
+            best = min(fits, key=lambda fit: fit["fit_cpu_s"], default=results[0])
+            cells.setdefault(name, {})[value] = best
+    return cells
+
+
+RUNS = {
+    "million": run_million,
+    "closure": run_closure,
+    "latency": run_latency,
+    "growth": run_growth,
+}
+
+
+# --- tables and figure --------------------------------------------------------------------------
+
+
+def fit_table(name, result):
+    if result["status"] != "ok":
+        return f"{name}: {result['status']}. {result.get('reason', '')}\n"
+    gib = 2**-30
+    quality = "/".join(f"{100 * p:.1f}" for p in result.get("precision", [])) or "-"
+    return (
+        f"**{name}**: {result['algorithm']} {tuple(result['head_lengths'])}, {result['steps']:,} "
+        "steps\n\n"
+        "| parameters | fit s (CPU) | peak GiB | without mapped files | bound | P@1/3/5 |\n"
+        "|---|---|---|---|---|---|\n"
+        f"| {result['n_parameters'] / 1e6:.1f} M | {result['fit_wall_s']:.0f} "
+        f"({result['fit_cpu_s']:.0f}) | {result['peak_bytes'] * gib:.2f} | "
+        f"{result['anonymous_bytes'] * gib:.2f} | {result['bound_bytes'] * gib:.2f} | {quality} |\n"
+    )
+
+
+def latency_table(cells):
+    lines = [
+        "**Latency of `predict_topk`, ms** (median, 99th percentile)\n",
+        "| labels | head | one row | 1 000 rows |",
+        "|---|---|---|---|",
+    ]
+    for n_labels, cell in cells.items():
+        if cell["status"] != "ok":
+            lines.append(f"| {n_labels:,} | {cell['status']} | | |")
+            continue
+        shown = " | ".join(f"{cell[n][0]:.1f}, {cell[n][1]:.1f}" for n in ("1", "1000"))
+        lines.append(f"| {n_labels:,} | {cell['algorithm']} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def slope(values, costs):
+    """Exponent of growth: the slope of a line through the logarithms."""
+    return float(np.polyfit(np.log(values), np.log(costs), 1)[0])
+
+
+def growth_table(cells):
+    lines = [
+        "**Growth of a fit** (slope in logarithms; of the last two points)\n",
+        "| grows | from, to | CPU s | slope | peak MiB | slope |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, of_name in cells.items():
+        fits = {value: fit for value, fit in of_name.items() if fit["status"] == "ok"}
+        values, row = list(fits), [name, f"{min(of_name):,}, {max(of_name):,}"]
+        if len(fits) < 2:
+            continue
+        for key, scale in (("fit_cpu_s", 1), ("peak_bytes", 2**-20)):
+            costs = [fit[key] for fit in fits.values()]
+            row.append(", ".join(f"{cost * scale:.{0 if scale < 1 else 1}f}" for cost in costs))
+            row.append(f"{slope(values, costs):.2f}; {slope(values[-2:], costs[-2:]):.2f}")
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def draw_growth(cells, path):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    titles = {"fit_cpu_s": "CPU seconds of a fit", "peak_bytes": "peak memory of a fit, bytes"}
+    for axes, (key, title) in zip(figure.subplots(1, 2), titles.items()):
+        for (name, of_name), marker in zip(cells.items(), "os^"):
+            fits = {v: f[key] for v, f in of_name.items() if f["status"] == "ok"}
+            values, costs = np.array(list(fits)), np.array(list(fits.values()))
+            if len(fits) > 1:
+                label = f"{name}: slope {slope(values, costs):.2f}"
+                axes.loglog(values / values[0], costs, marker=marker, label=label)
+        axes.set_xlabel("times the smallest size")
+        axes.set_title(title)
+        axes.grid(True, which="both", alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=130)
+
+
+TABLES = {
+    "million": lambda result: fit_table("A million labels", result),
+    "closure": lambda result: fit_table("wordnet_noun_closure, defaults, one pass", result),
+    "latency": latency_table,
+    "growth": growth_table,
+}
+
+
+def main():
+    options = parse_arguments()
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = {"environment": describe_machine(options.threads)}
+    tables = []
+    for part in options.parts:
+        results[part] = RUNS[part](options)
+        tables.append(TABLES[part](results[part]))
+        # After every part, so that an interrupt loses nothing.
+        text = json.dumps(results, indent=1)
+        Path(options.out, "extreme_sizes.json").write_text(text + "\n")
+        Path(options.out, "extreme_sizes.md").write_text("\n".join(tables))
+        if part == "growth":
+            draw_growth(results[part], Path(options.out, "growth.png"))
+    print("\n" + "\n".join(tables))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--cell"]:
+        (folder,) = sys.argv[2:]
+        yield_memory()
+        job = json.loads(Path(folder, "task.json").read_text())
+        outcome = MEASURES[job["kind"]](job)
+        Path(folder, "report.json").write_text(json.dumps(outcome))
+    else:
+        main()
