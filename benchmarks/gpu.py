@@ -146,7 +146,7 @@ def measure_save(task):
     np.savez(Path(task["folder"], "X.npz"), X=X.toarray())
     for head in HEADS:
         clf = make_classifier(head, 32, max_epochs=3).fit(X, y)
-        sklearn_xlc.save(clf, Path(task["folder"], f"{head}.xlc"))
+        sklearn_xlc.save(clf, Path(task["folder"], f"{head}.xlc"), storage="float32")
         labels, scores = clf.predict_topk(X, k=5)
         np.savez(Path(task["folder"], f"{head}.npz"), labels=labels, scores=scores)
     return {"status": "ok"}

@@ -16,7 +16,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import torch
-from _measure import describe_machine, load_part
+from _measure import add_device, describe_machine, device, load_part
 from compare import CUTOFFS, _data_folder
 
 import sklearn_xlc
@@ -48,6 +48,7 @@ def parse_arguments():
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
     parser.add_argument("--models", type=Path, help="folder of fitted models (OUT/models)")
     return parser.parse_args()
 
@@ -80,6 +81,7 @@ def fitted(folder, head, models):
         max_epochs=epochs,
         dropout=dropout,
         batch_size=batch_size,
+        device=device(),
         random_state=0,
     ).fit(X, Y)
     joblib.dump(model, path)

@@ -11,7 +11,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sklearn_xlc._csr import SPARSE_SHARE, is_mostly_zeros, joined_ranges
+from sklearn_xlc._csr import (
+    SPARSE_SHARE,
+    is_mostly_zeros,
+    joined_ranges,
+    occurring_columns,
+    row_blocks,
+)
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.targets import Targets
@@ -102,6 +108,15 @@ class Rows:
         if sp.issparse(self.X):
             return self.X if self.sparse else self.X.toarray()
         return self.X.tolist() if self.X.dtype == object else self.X
+
+    def occurring_columns(self) -> np.ndarray:
+        """Mask of the columns of X that the samples have an entry in, other than zero."""
+        if self.members is None:
+            return occurring_columns(self.X)
+        found = np.zeros(self.X.shape[1], dtype=bool)
+        for part in row_blocks(self.n_instances, 1, 1024):
+            found |= occurring_columns(self.X[self.members[part]])
+        return found
 
 
 @dataclass

@@ -28,7 +28,6 @@ from sklearn_xlc._compat import (
     _check_sample_weight,
     _fit_context,
 )
-from sklearn_xlc._csr import occurring_columns
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, new_generators, usual_modes
 from sklearn_xlc.decisions import Decision
@@ -349,7 +348,7 @@ class BaseXLCClassifier(
             width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
         if train is not None and self.encoder is None and isinstance(encoder, MLPEncoder):
             # Training leaves their first weights as they are, and prediction would read these.
-            zero_rows(encoder.input.weight, ~occurring_columns(train.X))
+            zero_rows(encoder.input.weight, ~train.occurring_columns())
         self._code = code = code.reordered(self._order_labels(data, rng))
         with as_global(generators):
             head = self._checked_head(encoder, rows, width)

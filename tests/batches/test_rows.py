@@ -199,3 +199,12 @@ def test_zeros_are_counted_in_the_rows_of_the_samples():
     assert not rows.is_mostly_zeros()
     assert rows.select(np.arange(4, 40)).is_mostly_zeros()
     assert not rows.select(np.arange(8)).is_mostly_zeros()
+
+
+def test_columns_occur_in_the_rows_of_the_samples():
+    X = sp.csr_matrix(np.eye(5000, 7, k=-3) + np.eye(5000, 7, k=-4990))
+    for chosen in ([], [1], [3, 4], [5, 4995], np.arange(4999, 1, -1)):
+        expected = X.toarray()[np.asarray(chosen, dtype=int)].any(axis=0)
+        found = Rows(X).select(np.asarray(chosen, dtype=int)).occurring_columns()
+        np.testing.assert_array_equal(found, expected)
+    assert Rows(X).occurring_columns().all()
