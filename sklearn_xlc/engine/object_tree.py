@@ -25,8 +25,8 @@ from sklearn_xlc.engine.names import Finder, is_known, name_of
 from sklearn_xlc.engine.packing import PackedWeight
 from sklearn_xlc.engine.tree_walk import PLAIN, Kind, PickledOnly, Reader, Writer
 
-#: What every module has, in addition to the attributes of its class.
-_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+#: What every module has, in addition to the attributes of its class, and its type.
+_OF_EVERY_MODULE = {name: type(part) for name, part in vars(nn.Module()).items()}
 #: What a state as a dict does not hold of subclasses of these.
 _BUILT_IN = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
 _TORCH_DTYPES = {
@@ -310,9 +310,9 @@ def _rebuild_tensor(reader: Reader, node: dict[str, Any]) -> torch.Tensor:
 
 
 def _describe_module(writer: Writer, value: nn.Module, where: str) -> dict[str, Any]:
-    if not (writer.strict or is_known(type(value))):
-        return writer.refuse(value, where)
     inside = vars(value)
+    if not (writer.strict or (is_known(type(value)) and _is_whole(inside))):
+        return writer.refuse(value, where)
     hooks = [key for key in _OF_EVERY_MODULE if key.endswith("_hooks") and inside.get(key)]
     if hooks and writer.strict:
         raise TypeError(
@@ -327,6 +327,14 @@ def _describe_module(writer: Writer, value: nn.Module, where: str) -> dict[str, 
         "own": _describe_parts(writer, own, where),
         **{key: _describe_parts(writer, parts, where) for key, parts in named.items()},
     }
+
+
+def _is_whole(inside: dict[str, Any]) -> bool:
+    """Whether a module has what every module has."""
+    return all(
+        name in inside and (kind is type(None) or type(inside[name]) is kind)
+        for name, kind in _OF_EVERY_MODULE.items()
+    )
 
 
 def _describe_parts(writer: Writer, parts: dict[str, Any], where: str) -> dict[str, Any]:

@@ -339,6 +339,22 @@ def test_what_the_user_defines_is_compared_by_name_only(tmp_path):
     assert before != _digest_of_rest({**state, "t_": 0})
 
 
+@pytest.mark.parametrize("name", sorted(vars(nn.Module())))
+def test_a_module_that_lost_an_attribute_of_every_module_is_seen(name):
+    """A flipped bit can make the attribute another instruction of the pickle."""
+    clf, _, _ = fitted(KINDS[0])
+    state = clf.__getstate__()
+    before = _digest_of_rest(state)
+    layer = state["_saved_module"]["skeleton"].encoder.layers[0]
+    whole = vars(layer).pop(name)
+    assert _digest_of_rest(state) != before
+    vars(layer)[name] = whole
+    assert _digest_of_rest(state) == before
+    if whole is not None:
+        vars(layer)[name] = 5
+        assert _digest_of_rest(state) != before
+
+
 def test_a_format_of_the_future_is_refused():
     saved = {**save_module(nn.Linear(2, 2)), "version": 3}
     with pytest.raises(ValueError, match="saved model has format 3; this version .* reads 1 and"):
