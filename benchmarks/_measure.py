@@ -116,23 +116,23 @@ def memory(field):
 
 
 class MemoryWatch:
-    """Peaks of memory in a block: all of it, and of what is not backed by files (sampled)."""
+    """Peak, by samples, of what a block allocates: memory without the pages of mapped files."""
 
     def __enter__(self):
-        reset_peak()
-        self.anonymous, self._stop = memory("RssAnon"), threading.Event()
+        self.level = self.highest = memory("RssAnon")
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
         return self
 
     def _look(self):
         while not self._stop.wait(0.02):
-            self.anonymous = max(self.anonymous, memory("RssAnon"))
+            self.highest = max(self.highest, memory("RssAnon"))
 
     def __exit__(self, *error):
         self._stop.set()
         self._thread.join()
-        self.total = memory("VmHWM")
+        self.anonymous = max(self.highest, memory("RssAnon")) - self.level
 
 
 def add_device(parser):

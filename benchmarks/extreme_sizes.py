@@ -113,9 +113,9 @@ def fit_and_watch(clf, X, Y):
         "n_parameters": clf.n_parameters_,
         "fit_wall_s": clock.wall,
         "fit_cpu_s": clock.cpu,
-        "peak_bytes": watch.total - level,
+        "peak_bytes": clock.peak - level,
         "device_bytes": peak_above(level) if on_cuda() else 0,
-        "anonymous_bytes": watch.anonymous - level,
+        "anonymous_bytes": watch.anonymous,
         "bound_bytes": 3 * weights + 2 * 10**9,
     }
 

@@ -7,6 +7,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["MPLBACKEND"] = "Agg"  # pictures are drawn to memory
+# A GPU stays unseen unless asked for, so that the suite is the same on every machine.
+os.environ.setdefault("SKLEARN_XLC_TEST_DEVICE", "cpu")
+os.environ |= {"CUDA_VISIBLE_DEVICES": ""} if os.environ["SKLEARN_XLC_TEST_DEVICE"] == "cpu" else {}
 
 from pathlib import Path
 
@@ -16,6 +19,34 @@ import sklearn
 
 #: Seeds of `global_random_seed`: a number, a range such as 3-9 (both ends included), or "all".
 SEEDS = os.environ.get("SKLEARN_XLC_TESTS_GLOBAL_RANDOM_SEED", "0-2")
+
+
+#: Device of the suite: "cpu", the default, or "cuda", where estimators with device="auto" take it.
+DEVICE = os.environ["SKLEARN_XLC_TEST_DEVICE"]
+#: Modules that meet networks through estimators only: they replay on a GPU.
+REPLAYED = ("test_common", "test_every_classifier", "test_every_loss", "test_model_selection")
+
+
+def pytest_configure(config):
+    """Refuse a device that there is not, rather than replay the suite on the CPU."""
+    if DEVICE not in ("cpu", "cuda"):
+        raise pytest.UsageError(f"SKLEARN_XLC_TEST_DEVICE must be 'cpu' or 'cuda', got {DEVICE!r}")
+    if DEVICE == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise pytest.UsageError("SKLEARN_XLC_TEST_DEVICE=cuda, but no CUDA device was found")
+
+
+def pytest_collection_modifyitems(items):
+    """On a GPU, skip tests of single modules, whose tensors and bits are those of the CPU."""
+    if DEVICE == "cpu":
+        return
+    skip = pytest.mark.skip(reason="not replayed on a GPU: its tensors are made on the CPU")
+    for item in items:
+        reasons = [mark.kwargs.get("reason") for mark in item.iter_markers("skipif")]
+        if item.path.stem not in REPLAYED and "needs a GPU" not in reasons:
+            item.add_marker(skip)
 
 
 def _seeds(text):

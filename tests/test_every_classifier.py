@@ -192,7 +192,7 @@ def first_pass(name, X, y, weight=None):
     clf.partial_fit(X, y, None if sp.issparse(y) else np.unique(y), sample_weight=weight)
     start = dict(clf.net_.callbacks_)["start"].parameters_
     end = parameters_to_vector(clf.net_.module_.parameters()).detach()
-    return clf.loss_curve_[0], (end - start).numpy() * 1e9 / clf.t_
+    return clf.loss_curve_[0], (end - start).cpu().numpy() * 1e9 / clf.t_
 
 
 @every_classifier
@@ -329,7 +329,7 @@ def trained(name, multilabel, **params):
     clf = quick(name, **params).fit(X, y).partial_fit(X, y)
     answers = [clf.transform(X), clf.decision_function(X), *clf.predict_topk(X, k=3)]
     assert not any(parameter.is_inference() for parameter in clf.net_.module_.parameters())
-    return [*answers, *(value.detach().numpy() for value in clf.net_.module_.parameters())]
+    return [*answers, *(value.detach().cpu().numpy() for value in clf.net_.module_.parameters())]
 
 
 def are_equal(one, other):

@@ -142,7 +142,7 @@ def test_propensities_are_those_of_the_training_labels():
     given = PropensityBinaryCrossEntropy(a=0.6, b=2.6)
     clf = MultiHeadClassifier("flat", loss=given, label_order="random", **QUICK).fit(X, Y)
     positions = clf.label_order_
-    inverse = clf.net_.module_.head.criterion.inverse.numpy()[positions]
+    inverse = clf.net_.module_.head.criterion.inverse.cpu().numpy()[positions]
     np.testing.assert_allclose(inverse, 1 / propensities(Y, a=0.6, b=2.6), rtol=1e-6)
     assert not len(given.inverse)
     twice = MultiHeadClassifier("flat", loss=given, **QUICK)
