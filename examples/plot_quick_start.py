@@ -27,7 +27,7 @@ print(f"{Y_train.shape[1]} labels, {Y_train.nnz / len(train):.1f} a definition o
 # Model
 # -----
 # A classifier of this package is the last step of an ordinary pipeline. The features stay sparse
-# all the way into the network, and ``dtype=np.float32`` makes it train in single precision.
+# all the way into the network; ``dtype=np.float32`` saves half of their memory.
 
 import time
 

@@ -64,6 +64,7 @@ for clf, target in [
     clf.partial_fit(X, target).predict_topk(X[:1])
     pickle.loads(pickle.dumps(clf)).predict(X)
 with tempfile.TemporaryDirectory() as folder:
+    xlc.MultiHeadClassifier(checkpoint=folder, **quick).fit(X, Y)
     xlc.save(clf, folder + "/model")
     xlc.load(folder + "/model").predict(X)
 bags = np.arange(110) // 10

@@ -96,7 +96,7 @@ class BaseXLCClassifier(
     ...         self, width=8, *, hidden_layer_sizes=(64,), dropout="auto", encoder=None,
     ...         optimizer="adam", learning_rate=2e-3, weight_decay=0.0, batch_size="auto",
     ...         max_epochs="auto", early_stopping=False, validation_fraction=0.1,
-    ...         n_iter_no_change=3, average_weights=None, precision="float32", callbacks=None,
+    ...         n_iter_no_change=3, average_weights=None, precision="auto", callbacks=None,
     ...         device="auto", memory_limit=2**30, random_state=None, warm_start=False, verbose=0,
     ...     ):
     ...         parameters = {name: value for name, value in locals().items() if name != "self"}
@@ -123,7 +123,7 @@ class BaseXLCClassifier(
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "average_weights": [None, StrOptions({"swa", "ema"})],
-        "precision": [StrOptions({"float32", "bfloat16"})],
+        "precision": [StrOptions({"auto", "float32", "bfloat16"})],
         "callbacks": [None, list, tuple],
         "device": [str, torch.device],
         "memory_limit": [Interval(Integral, 2**20, None, closed="left")],
@@ -160,7 +160,7 @@ class BaseXLCClassifier(
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples. The model has the precision of X, float32 or float64. X may also hold strings
+            Samples. The type of the model is given by `precision`. X may also hold strings
             or be a mapping of arrays, if the `encoder` accepts them.
         y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels)

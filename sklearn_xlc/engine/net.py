@@ -17,15 +17,13 @@ import sklearn_xlc
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.randomness import Generators, with_device
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
-from sklearn_xlc.engine.validation import TrainingData, model_dtype
+from sklearn_xlc.engine.validation import SMALL_DATA, TrainingData, model_dtype
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
 from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints, module_state
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.encoding import identity
 from sklearn_xlc.training.finite import check_weights
 
-#: Up to this many samples all data is one batch, and training needs no dropout.
-SMALL_DATA = 1000
 #: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
 #: in do not depend on them. (Of the random state its numbers count, of warm_start the weights.)
 _OF_NO_EFFECT = {"checkpoint", "device", "memory_limit", "random_state", "verbose", "warm_start"}

@@ -25,7 +25,7 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, memory_explained, refuse_beyond
 from sklearn_xlc.engine.validation import check_features, validate_X
 from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.devices import numpy_dtype, shared_tensor
+from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
@@ -302,7 +302,9 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _dense_features(self, X: Any, n_rows: int, of_batch: Any) -> np.ndarray:
         """Features of `n_rows` samples; `of_batch` takes them from what a batch gives."""
-        dtype, width = numpy_dtype(self.net_.module_), self._n_features_out
+        width = self._n_features_out
+        given = (X.X if isinstance(X, Rows) else X).dtype
+        dtype = given if given in TORCH_DTYPES else numpy_dtype(self.net_.module_)
         shape = (n_rows, width)
         at_once = self._rows_beside(shape, dtype, "parts of X", 2 * width * dtype.itemsize)
         out = np.empty(shape, dtype=dtype)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from sklearn_xlc._checks import check_sparse, check_X, is_text
@@ -19,6 +20,8 @@ from sklearn_xlc.encoders._base import FORMS
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
+#: Up to this many samples all data is one batch, and training needs no dropout.
+SMALL_DATA = 1000
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
 _REMEDY = {
     "rows": "give X in that form, or pass an encoder that accepts rows of numbers",
@@ -60,6 +63,8 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     Returns
     -------
     {ndarray, CSR matrix} of shape (n_samples, n_features), ndarray of str, or Columns
+        Numbers of a first fit in the type of the model to be: float32, or the type of X where
+        ``precision="auto"`` and X has at most `SMALL_DATA` samples.
 
     Raises
     ------
@@ -85,7 +90,10 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
             )
     if form == "rows":
         fitted = None if reset else numpy_dtype(estimator.net_.module_)
-        return check_X(estimator, X, DTYPES, reset, fitted)
+        if reset and not (estimator.precision == "auto" and _is_small(X)):
+            fitted = np.dtype(np.float32)
+        X = check_X(estimator, X, DTYPES, reset, fitted)
+        return X.astype(fitted, copy=False) if reset and fitted is not None else X
     if reset:  # an earlier fit may have seen columns
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
@@ -96,8 +104,16 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
 
 
 def model_dtype(X: Any) -> np.dtype:
-    """Type of a model's parameters: the type of X if it holds numbers, otherwise float32."""
+    """Type of a model's parameters: that of validated X if it holds numbers, otherwise float32."""
     return X.dtype if X.dtype in TORCH_DTYPES else np.dtype(np.float32)
+
+
+def _is_small(X: Any) -> bool:
+    """Whether X has at most `SMALL_DATA` samples, or is no matrix at all, which is refused."""
+    try:
+        return _num_samples(X) <= SMALL_DATA
+    except TypeError:
+        return True
 
 
 def check_features(features: Tensor | Bags, start: int) -> None:

@@ -112,9 +112,11 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Average the weights over the last quarter of the epochs ("swa"), or over steps as an
         exponential moving average ("ema"). Training then holds a second copy of the model. None: do
         not average.
-    precision : {"float32", "bfloat16"}, default="float32"
+    precision : {"auto", "float32", "bfloat16"}, default="auto"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums keep their precision. With float64 X the encoder ignores it.
+        and sums keep float32. The model is float32 whatever the type of X; but with "auto",
+        and at most 1000 samples in the first call, it has the type of X: weighted samples then
+        equal repeated ones to rounding. `transform` gives the type of X.
     callbacks : list of skorch callbacks, default=None
         Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
@@ -224,7 +226,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
         average_weights: str | None = None,
-        precision: str = "float32",
+        precision: str = "auto",
         callbacks: Any = None,
         device: Any = "auto",
         memory_limit: int = 2**30,

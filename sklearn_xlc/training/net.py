@@ -314,7 +314,7 @@ class XLCNet(NeuralNet):
             return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        if self.precision == "float32":
+        if self.precision != "bfloat16":
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16)
 

@@ -63,7 +63,8 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, with the settings that they do not share with the others."""
-        # Not torch's own, nor its `zero_grad`: they load its compiler, which takes a second.
+        # Not torch's own, nor its `zero_grad` and `state_dict`: they load its compiler, which takes
+        # a second and 70 MB.
         parameters = list(param_group["params"])
         self.param_groups.append({**self.defaults, **param_group, "params": parameters})
         self._index_groups()
@@ -76,6 +77,28 @@ class RowOptimizer(torch.optim.Optimizer):
     def _index_groups(self) -> None:
         self._safe: list[Tensor] = []  # whether updates on a GPU were safe: read in `step`
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and settings, with numbers in place of parameters; tensors are not copied."""
+        numbers = {p: number for number, p in enumerate(self._group_of)}
+        return {
+            "state": {numbers[p]: state for p, state in self.state.items()},
+            "param_groups": [
+                {**group, "params": [numbers[p] for p in group["params"]]}
+                for group in self.param_groups
+            ],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a state of :meth:`state_dict`, of an optimiser of equal groups."""
+        parameters = list(self._group_of)
+        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
+            group.update({**saved, "params": group["params"]})
+        self.state.clear()
+        for number, state in state_dict["state"].items():
+            device = parameters[number].device
+            copies = {key: value.to(device, copy=True) for key, value in state.items()}
+            self.state[parameters[number]] = copies
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and the updates of a step that was not finished."""

@@ -21,7 +21,7 @@ quick = partial(MultiHeadClassifier, **{**QUICK, "hidden_layer_sizes": (8,), "ma
 
 @pytest.mark.parametrize("density", [0.05, 0.5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_of_X_is_that_of_the_model(dtype, density):
+def test_precision_of_few_samples_is_that_of_the_model(dtype, density):
     X, y = make_X(density).astype(dtype), make_y(False)
     clf = quick().fit(X, y)
     assert {p.dtype for p in clf.net_.module_.parameters()} == {getattr(torch, dtype.__name__)}
@@ -29,8 +29,27 @@ def test_precision_of_X_is_that_of_the_model(dtype, density):
     assert {output.dtype for output in outputs} == {np.dtype(dtype)}
     assert clf.predict_topk(X)[1].dtype == clf.predict_topk_sparse(X).dtype == dtype
     other = np.float64 if dtype == np.float32 else np.float32
-    assert clf.transform(X.astype(other)).dtype == dtype
+    assert clf.transform(X.astype(other)).dtype == other
     assert clf.partial_fit(X.astype(other), y).transform(X).dtype == dtype
+    assert clf.decision_function(X.astype(other)).dtype == dtype
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("precision, n_repeats", [("auto", 17), ("float32", 1), ("bfloat16", 1)])
+def test_precision_is_single_whatever_X_has(precision, n_repeats, sparse):
+    X, y = np.tile(make_X(0.5), (n_repeats, 1)), np.tile(make_y(False), n_repeats)
+    X = sp.csr_matrix(X) if sparse else X
+    clf, single = (quick(precision=precision, max_epochs=1) for _ in range(2))
+    clf.fit(X, y)
+    assert {p.dtype for p in clf.net_.module_.parameters()} == {torch.float32}
+    single.fit(X.astype(np.float32), y)
+    np.testing.assert_array_equal(clf.decision_function(X), single.decision_function(X))
+    assert clf.predict_proba(X).dtype == np.float32
+    assert clf.transform(X).dtype == np.float64
+    np.testing.assert_array_equal(clf.transform(X), single.transform(X.astype(np.float32)))
+    too_large = 1e30 * X
+    with pytest.raises(ValueError, match="X"):
+        quick(precision=precision).fit(too_large, y)
 
 
 def test_integers_become_double_precision():
