@@ -126,6 +126,8 @@ OWN_TEXT = {
     "Parameters": {
         "output": "each names the output layers that it has",
         "loss": "each names the losses that its head has of its own",
+        "hidden_layer_sizes": "searched for, for one classifier",
+        "learning_rate": "searched for, for one classifier",
         "dropout": 'the "auto" of pick-all-labels is higher',
         "batch_size": "bags, not samples",
         "max_epochs": "bags, not samples",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from sklearn_xlc.batches import Rows, make_batch
+from sklearn_xlc.codes import MixedRadix, head_lengths
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import Head
@@ -141,3 +143,35 @@ def mean_one(sample_weight: np.ndarray) -> np.ndarray:
     """
     relative = sample_weight.astype(np.float64) / sample_weight.max()
     return relative / relative.mean()
+
+
+def lengths_of(
+    algorithm: str, n_labels: int, n_heads: int, given: Sequence[int] | None
+) -> tuple[int, ...]:
+    """Return the number of outputs of each head.
+
+    Raises
+    ------
+    ValueError
+        If the lengths, given or not, do not suit the algorithm or the number of labels.
+    """
+    if given is not None:
+        lengths = tuple(np.atleast_1d(np.asarray(given, dtype=object)).tolist())
+        try:
+            MixedRadix(n_labels, lengths)  # raises if the lengths do not cover the labels
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
+    else:
+        rule = "equal" if algorithm == "product" else "descending"
+        lengths = head_lengths(n_labels, n_heads, rule)
+    if algorithm == "cascade" and len(lengths) < 2:
+        raise ValueError(
+            "algorithm='cascade' needs n_heads or head_lengths of at least two heads, got "
+            f"lengths {lengths}; use algorithm='flat' for one"
+        )
+    if algorithm == "sampling" and len(lengths) != 2:
+        raise ValueError(
+            "algorithm='sampling' takes n_heads=2 or head_lengths=(number of sub-heads, labels "
+            f"in each), got lengths {lengths}"
+        )
+    return lengths

@@ -346,6 +346,7 @@ class BaseXLCClassifier(
         with as_global(generators):  # one thread at a time, as briefly as can be
             encoder = self._build_encoder(rows)
             width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
+        self._bfloat16 = self._uses_bfloat16(rows.n_instances)
         if train is not None and self.encoder is None and isinstance(encoder, MLPEncoder):
             # Training leaves their first weights as they are, and prediction would read these.
             zero_rows(encoder.input.weight, ~train.occurring_columns())
@@ -386,8 +387,7 @@ class BaseXLCClassifier(
         X = rows.X
         if self.encoder is None:
             self._sparse_inputs = reads_sparse(MLPEncoder, rows)
-            dropout = self._dropout(rows.n_instances, self._sparse_inputs)
-            layers = (X.shape[1], self.hidden_layer_sizes, dropout, self._sparse_inputs)
+            layers = (X.shape[1], self._widths(), self._dropout(rows), self._sparse_inputs)
             planned = without_weights(lambda: default_encoder(*layers))
             self._check_memory(planned, None, rows, self._code.n_labels)
             return default_encoder(*layers)

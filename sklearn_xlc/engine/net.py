@@ -34,6 +34,7 @@ class TrainingMixin:
 
     encoder: Any
     dropout: Any
+    hidden_layer_sizes: Any
     batch_size: Any
     max_epochs: Any
     early_stopping: bool
@@ -41,7 +42,7 @@ class TrainingMixin:
     average_weights: str | None
     precision: str
     optimizer: str
-    learning_rate: float
+    learning_rate: Any
     weight_decay: float
     callbacks: Any
     device: Any
@@ -51,7 +52,9 @@ class TrainingMixin:
     random_state: Any
     #: Folder of checkpoints, for subclasses without this parameter.
     checkpoint: Any = None
+    _sparse_inputs: bool
     net_: XLCNet
+    _bfloat16: bool
     loss_curve_: list[float]
     n_iter_: int
     t_: int
@@ -62,13 +65,21 @@ class TrainingMixin:
     #: Fraction of hidden units that dropout="auto" drops if X is mostly zeros.
     _sparse_dropout = 0.7
 
-    def _dropout(self, n_samples: int, sparse: bool) -> float:
+    def _widths(self) -> Any:
+        """Widths of the hidden layers."""
+        return self.hidden_layer_sizes
+
+    def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto":
             return float(self.dropout)
-        if n_samples <= SMALL_DATA:
+        if rows.n_instances <= SMALL_DATA:
             return 0.0
         # Networks overfit rare words; columns of dense X occur in every sample.
-        return self._sparse_dropout if sparse else 0.2
+        return self._sparse_dropout if self._sparse_inputs else 0.2
+
+    def _rates(self, n_samples: int) -> tuple[float, float]:
+        """Peak learning rates of encoder and head."""
+        return self.learning_rate, self.learning_rate
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":
@@ -81,6 +92,14 @@ class TrainingMixin:
         if n_samples <= SMALL_DATA:
             return 200
         return max(10, -(-300 // n_batches(n_samples, self._batch_size(n_samples))))
+
+    def _row_momentum(self, n_samples: int) -> bool:
+        """Whether Adam on rows has a first moment."""
+        return True
+
+    def _uses_bfloat16(self, n_samples: int) -> bool:
+        """Whether matrix products of training have half precision."""
+        return self.precision == "bfloat16"
 
     def _begin(
         self, data: TrainingData, going_on: bool
@@ -161,6 +180,7 @@ class TrainingMixin:
         device = resolve_device(self.device)
         max_epochs = 1 if one_pass else self._max_epochs(n_samples)
         batch_size = min(self._batch_size(n_samples), max(1, n_samples))
+        rate, head_rate = self._rates(n_samples)
         callbacks = copied(self.callbacks)
         if not one_pass:
             callbacks.append(CosineSchedule(max_epochs * n_batches(n_samples, batch_size)))
@@ -175,10 +195,12 @@ class TrainingMixin:
             rng=np.random.default_rng(rng.randint(2**31 - 1)),
             generators=with_device(generators, torch.device(device)),
             validation=validation if self.early_stopping else None,
-            precision=self.precision,
+            precision="bfloat16" if self._bfloat16 else "float32",
             optimizer_rule=self.optimizer,
             optimizer__weight_decay=self.weight_decay,
-            lr=self.learning_rate,
+            lr=rate,
+            head_lr=head_rate,
+            row_momentum=self._row_momentum(n_samples),
             max_epochs=max_epochs,
             batch_size=batch_size,
             device=device,

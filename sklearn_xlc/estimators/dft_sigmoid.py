@@ -308,7 +308,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         if self.output == "bottleneck":
             self.max_active_ = None
             layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": self.loss}
-            return FlatHead(*size, self.memory_limit, self.precision, **layer)
+            precision = "bfloat16" if self._bfloat16 else "float32"
+            return FlatHead(*size, self.memory_limit, precision, **layer)
         k = self._typical_size if self.max_active == "auto" else self.max_active
         self.max_active_ = min(int(k), (code.n_labels - 1) // 2)
         if n_features < 2 * self.max_active_ + 1:

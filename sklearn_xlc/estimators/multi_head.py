@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.codes import MixedRadix, head_lengths, label_order
+from sklearn_xlc.codes import label_order
 from sklearn_xlc.codes._head_lengths import MAX_HEADS
-from sklearn_xlc.engine.building import user_head
+from sklearn_xlc.engine.building import lengths_of, user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.searched import FLAT_LIMIT, SearchedDefaults
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import (
     CascadeHead,
@@ -27,8 +28,6 @@ from sklearn_xlc.heads import (
 )
 from sklearn_xlc.heads.losses import LOSSES
 
-#: Up to this many labels one output per label is as fast as the heads that avoid it.
-FLAT_LIMIT = 1000
 #: Algorithms that need exactly one label per sample.
 _MULTI_CLASS_ONLY = ("product", "sampling")
 #: Algorithms that read each parameter of a head.
@@ -37,12 +36,14 @@ _READ_BY = {
     "n_groups": ("product",),
     **dict.fromkeys(("embedding_dim", "beam_width", "path_exponent"), ("cascade",)),
     **dict.fromkeys(("n_sampled_heads", "correction"), ("sampling",)),
+    "n_negatives": ("flat",),
 }
+_CONSTRAINTS = BaseXLCClassifier._parameter_constraints
 _HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
 _HEADS |= {"cascade": CascadeHead, "sampling": SamplingHead}
 
 
-class MultiHeadClassifier(BaseXLCClassifier):
+class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
 
     A neural network that needs no output per label. Each label is written as a tuple of a few
@@ -63,8 +64,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         - "sampling": one output per label; a step trains only the groups of outputs that hold a
           label of the batch. Multi-class; for pretraining an encoder, used through
           :meth:`transform`.
-        - "auto": "flat" up to 1000 labels, where it is as fast as "cascade"; beyond, "product" for
-          multi-class and "cascade" for multi-label.
+        - "auto": "flat" up to 25 000 labels (multi-label) or 1000 classes; beyond, "cascade" for
+          multi-label and "product" for multi-class.
     n_heads : int, default=2
         Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_).
     head_lengths : sequence of int, default=None
@@ -115,6 +116,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         probabilities along the path.
     n_sampled_heads : int, default=0
         Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch.
+    n_negatives : int, None or "auto", default="auto"
+        Labels that a step of "flat" draws at random as negatives, in addition to the labels of the
+        batch (multi-label losses of single labels, such as "bce"). None: all labels. "auto": 1000
+        beyond 8000 labels, which takes a fraction of the time and ranked better; all otherwise.
     margin, scale : float, default=0.5 and 64.0
         Angular margin in radians, and factor of the cosines ("arcface").
     correction : bool, default=False
@@ -138,11 +143,13 @@ class MultiHeadClassifier(BaseXLCClassifier):
           which have no features of their own.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
           labels; otherwise every label with a probability above one half.
-    hidden_layer_sizes : sequence of int, default=(1024,)
-        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    hidden_layer_sizes : sequence of int or "auto", default="auto"
+        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 512
+        where defaults were searched for (see Notes), 1024 otherwise.
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
-        to 1000 samples; beyond, 0.7 if X is mostly zeros and 0.2 otherwise.
+        to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
+        non-zeros X has) where defaults were searched for, and 0.7 otherwise.
     encoder : torch.nn.Module or callable, default=None
         Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
         or function that builds one: it is called with `n_features_in_`, or with nothing where X
@@ -155,16 +162,20 @@ class MultiHeadClassifier(BaseXLCClassifier):
         Adagrad, at 50 times the learning rate, in the input layer on sparse X: faster, and with a
         third of the memory where X has many columns, for about half a point of precision. "adagrad"
         is row-wise Adagrad everywhere. "sgd" needs the least memory.
-    learning_rate : float, default=0.002
+    learning_rate : float or "auto", default="auto"
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
-        half cosine.
+        half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
+        (0.001 to 0.004) for the encoder and 0.004 for the head, more with batches of 512;
+        otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
-        Samples per step. "auto": all samples up to 1000; 256 beyond.
+        Samples per step. "auto": all samples up to 1000; 256 beyond, and 512 from 50 000 on where
+        defaults were searched for.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
-        more until there are 300 steps.
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 9 at
+        5000 and 4 at 50 000 samples where defaults were searched for, otherwise 10, or more until
+        there are 300 steps.
     early_stopping : bool, default=False
         Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
@@ -178,9 +189,11 @@ class MultiHeadClassifier(BaseXLCClassifier):
         not average.
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         "bfloat16" runs the matrix products of the encoder and of "flat" at half precision while
-        training; weights and sums keep float32. The model is float32 whatever the type of X;
-        but with "auto", and at most 1000 samples in the first call, it has the type of X: weighted
-        samples then equal repeated ones to rounding. `transform` gives the type of X.
+        training; weights and sums keep float32. "auto": "bfloat16" where defaults were searched for
+        and the processor multiplies such matrices several times faster (AVX-512, AMX, recent GPUs).
+        The model is float32 whatever the type of X; but with "auto", and at most 1000 samples in
+        the first call, it has the type of X: weighted samples then equal repeated ones to rounding.
+        `transform` gives the type of X.
     callbacks : list of skorch callbacks, default=None
         Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
@@ -247,6 +260,9 @@ class MultiHeadClassifier(BaseXLCClassifier):
     :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all
     labels.
 
+    Defaults were searched for on five data sets, for multi-label "flat" on mostly-zero X with the
+    default encoder (docs/performance.md has the runs). "auto" stands for other values elsewhere.
+
     References
     ----------
     .. [1] D. Liang, H. Zhang, D. Yuan and M. Zhang, "Multi-Head Encoding for Extreme Label
@@ -268,7 +284,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **BaseXLCClassifier._parameter_constraints,
+        **_CONSTRAINTS,
         "algorithm": [StrOptions({"auto", "product", "cascade", "sampling", "flat"})],
         "n_heads": [Interval(Integral, 1, MAX_HEADS, closed="both")],
         "head_lengths": [None, "array-like"],
@@ -280,6 +296,9 @@ class MultiHeadClassifier(BaseXLCClassifier):
         "beam_width": [Interval(Integral, 1, None, closed="left")],
         "path_exponent": [Interval(Real, 0, None, closed="left")],
         "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
+        "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
+        "hidden_layer_sizes": [*_CONSTRAINTS["hidden_layer_sizes"], StrOptions({"auto"})],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "margin": [Interval(Real, 0, np.pi, closed="left")],
         "scale": [Interval(Real, 0, None, closed="neither")],
         "correction": ["boolean"],
@@ -299,15 +318,16 @@ class MultiHeadClassifier(BaseXLCClassifier):
         beam_width: int = 10,
         path_exponent: float = 0.5,
         n_sampled_heads: int = 0,
+        n_negatives: Any = "auto",
         margin: float = 0.5,
         scale: float = 64.0,
         correction: bool = False,
         decision: Any = "auto",
-        hidden_layer_sizes: Any = (1024,),
+        hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
         encoder: Any = None,
         optimizer: str = "adam",
-        learning_rate: float = 2e-3,
+        learning_rate: Any = "auto",
         weight_decay: float = 0.0,
         batch_size: Any = "auto",
         max_epochs: Any = "auto",
@@ -335,6 +355,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         self.beam_width = beam_width
         self.path_exponent = path_exponent
         self.n_sampled_heads = n_sampled_heads
+        self.n_negatives = n_negatives
         self.margin = margin
         self.scale = scale
         self.correction = correction
@@ -365,7 +386,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             return "custom"
         if self.algorithm != "auto":
             return self.algorithm
-        if code.n_labels <= FLAT_LIMIT:
+        if code.n_labels <= FLAT_LIMIT[code.multilabel]:
             return "flat"
         return "cascade" if code.multilabel else "product"
 
@@ -419,26 +440,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         algorithm = self._algorithm(code)
         if algorithm in ("flat", "custom"):
             return (code.n_labels,)
-        if self.head_lengths is not None:
-            lengths = tuple(np.atleast_1d(np.asarray(self.head_lengths, dtype=object)).tolist())
-            try:
-                MixedRadix(code.n_labels, lengths)  # raises if the lengths do not cover the labels
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
-        else:
-            rule = "equal" if algorithm == "product" else "descending"
-            lengths = head_lengths(code.n_labels, self.n_heads, rule)
-        if algorithm == "cascade" and len(lengths) < 2:
-            raise ValueError(
-                "algorithm='cascade' needs n_heads or head_lengths of at least two heads, got "
-                f"lengths {lengths}; use algorithm='flat' for one"
-            )
-        if algorithm == "sampling" and len(lengths) != 2:
-            raise ValueError(
-                "algorithm='sampling' takes n_heads=2 or head_lengths=(number of sub-heads, labels "
-                f"in each), got lengths {lengths}"
-            )
-        return lengths
+        return lengths_of(algorithm, code.n_labels, self.n_heads, self.head_lengths)
 
     def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
         if isinstance(self.label_order, str) and self.label_order == "given":
@@ -460,7 +462,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if self.head is not None:
             return user_head(self.head, *size)
         if algorithm == "flat":
-            return FlatHead(*size, self.memory_limit, self.precision, loss=self.loss)
+            precision = "bfloat16" if self._bfloat16 else "float32"
+            return FlatHead(
+                *size, self.memory_limit, precision, loss=self.loss, n_negatives=self._n_negatives()
+            )
         if algorithm == "product":
             return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":

@@ -21,7 +21,7 @@ from sklearn_xlc.heads.losses import (
 )
 
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
-Update = Callable[[nn.Parameter, slice, Tensor], None]
+Update = Callable[[nn.Parameter, slice | Tensor, Tensor], None]
 
 _LINKS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda scores: scores.softmax(1),

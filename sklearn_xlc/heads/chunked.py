@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -86,12 +87,12 @@ class ChunkedHead(Head):
         return features
 
     @abstractmethod
-    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
+    def logits(self, inputs: Tensor, chunk: Any) -> Tensor:
         """Logits of one chunk of labels, of shape (n_rows, chunk), in memory of their own."""
 
     @abstractmethod
     def backward(
-        self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
+        self, inputs: Tensor, chunk: Any, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
         """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
 
@@ -115,8 +116,15 @@ class ChunkedHead(Head):
     def chunks(self) -> list[slice]:
         """Slices of labels, in order."""
         size = self.chunk_size()
-        starts = range(0, self.n_labels, size)
-        return [slice(start, min(start + size, self.n_labels)) for start in starts]
+        return _slices(self.n_labels, size)
+
+    def draw(self, targets: Targets) -> Drawn | None:
+        """Draw the labels that a step trains; None: all.
+
+        A head that draws receives the positions of labels, in place of slices, in :meth:`logits`
+        and :meth:`backward`. Only pointwise losses are drawn.
+        """
+        return None
 
     def loss(
         self,
@@ -126,7 +134,9 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         inputs, weights = self.inputs(features), row_weights(sample_weight, features)
-        compute = _rowwise if isinstance(self.criterion, RowwiseLoss) else _pointwise
+        compute: Callable[..., tuple[Tensor, Tensor]] = _rowwise
+        if isinstance(self.criterion, PointwiseLoss):
+            compute = partial(_pointwise, drawn=None if update is None else self.draw(targets))
         if not torch.is_grad_enabled():
             loss, _ = compute(self, inputs, targets, weights, None)
             return loss + self.penalty(inputs, weights)
@@ -181,6 +191,13 @@ class _Precomputed(torch.autograd.Function):
         return (None, None, *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors))
 
 
+class Drawn(NamedTuple):
+    """Labels that a step trains, and the factors of their losses as negatives."""
+
+    positions: Tensor
+    factors: Tensor
+
+
 class Positives(NamedTuple):
     """Positives of a batch within a chunk of labels."""
 
@@ -197,35 +214,64 @@ class Positives(NamedTuple):
 
 
 def positives_by_chunk(
-    chunks: list[slice], targets: Targets, values: Tensor, weights: Tensor
+    chunks: list[slice],
+    targets: Targets,
+    values: Tensor,
+    weights: Tensor,
+    positions: Tensor | None = None,
 ) -> list[tuple[slice, Positives]]:
-    """Every chunk with its positives; `values` and `weights` have one entry per positive."""
+    """Every chunk with its positives; `values` and `weights` have one entry per positive.
+
+    The chunks are of `positions`, which hold all positives; None: of all labels.
+    """
     ids, order = targets.ids.sort()
     rows, values, weights = targets.rows[order], values[order], weights[order]
+    columns = ids if positions is None else torch.searchsorted(positions, ids)
     edges = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=ids.device)
-    starts = torch.searchsorted(ids, edges).tolist()
+    starts = torch.searchsorted(columns, edges).tolist()
     return [
-        (chunk, Positives(rows[a:b], ids[a:b] - chunk.start, ids[a:b], values[a:b], weights[a:b]))
+        (
+            chunk,
+            Positives(rows[a:b], columns[a:b] - chunk.start, ids[a:b], values[a:b], weights[a:b]),
+        )
         for chunk, a, b in zip(chunks, starts[:-1], starts[1:])
     ]
 
 
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
 @torch.no_grad()
 def _pointwise(
-    head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
+    head: ChunkedHead,
+    inputs: Tensor,
+    targets: Targets,
+    weights: Tensor,
+    update: Update | None,
+    drawn: Drawn | None,
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(PointwiseLoss, head.criterion)
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
     values = targets.values_like(inputs)
-    for chunk, found in positives_by_chunk(head.chunks(), targets, values, weights[targets.rows]):
+    chunks, positions = head.chunks(), None
+    if drawn is not None:
+        positions, factors = drawn.positions, drawn.factors.to(inputs)
+        chunks = _slices(len(positions), head.chunk_size())
+    parts = positives_by_chunk(chunks, targets, values, weights[targets.rows], positions)
+    for part, found in parts:
+        chunk = part if positions is None else positions[part]
         logits = head.logits(inputs, chunk)
         # All labels as negatives first, then the difference that the positives make.
-        loss += weights @ criterion.negative(logits).sum(1)
+        negative = criterion.negative(logits)
+        loss += weights @ (negative.sum(1) if drawn is None else negative @ factors[part])
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess
         if update is not None:
             check_finite(loss)
             gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
+            if drawn is not None:
+                gradient.mul_(factors[part])
             gradient[found.at] += found.weights * slope
             head.backward(inputs, chunk, gradient, into, update)
     return loss, into

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Update
-from sklearn_xlc.heads.chunked import ChunkedHead
-from sklearn_xlc.heads.losses import Loss
+from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
+from sklearn_xlc.heads.losses import Labels, Loss
+
+#: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
+#: expected gradient as it is, but rare large steps cost more than this bias.
+MOST = 4.0
 
 
 class FlatHead(ChunkedHead):
@@ -32,6 +39,9 @@ class FlatHead(ChunkedHead):
         Whether each label has a bias, which starts at the label's frequency.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+    n_negatives : int, default=None
+        Number of labels that a step draws as negatives, besides those of the samples of its batch;
+        for pointwise losses. None: all labels.
 
     Attributes
     ----------
@@ -60,14 +70,20 @@ class FlatHead(ChunkedHead):
         width: int | None = None,
         with_bias: bool = True,
         loss: str | Loss = "auto",
+        n_negatives: int | None = None,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
+        if n_negatives is not None:
+            check_integer(n_negatives, "n_negatives")
+        self.n_negatives = n_negatives
         self.low_precision = precision == "bfloat16"
         n_inputs = n_features if width is None else check_integer(width, "width")
         self.projection = nn.Identity() if width is None else nn.Linear(n_features, width)
         self.weight = nn.Parameter(torch.empty(n_labels, n_inputs))
         self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
-        nn.init.normal_(self.weight, std=n_inputs**-0.5 / 2)
+        # Many labels with their losses added up begin at their frequencies, which ranks better.
+        nn.init.normal_(self.weight, std=n_inputs**-0.5 / (10 if multilabel else 2))
+        self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
@@ -77,6 +93,20 @@ class FlatHead(ChunkedHead):
             with torch.no_grad():
                 self.bias.copy_(self.criterion.prior(frequency))
 
+    def draw(self, targets: Targets) -> Drawn | None:
+        """Labels of the batch, and random others if that makes a step cheaper."""
+        if self.n_negatives is None or 2 * self.n_negatives >= self.n_labels:
+            return None
+        device = targets.ids.device
+        size, generator = (self.n_negatives,), generator_for(device)
+        random = torch.randint(self.n_labels, size, device=device, generator=generator)
+        positions, inverse = torch.unique(torch.cat([targets.ids, random]), return_inverse=True)
+        # A label is drawn with probability 1 - (1 - 1/n)^m; those of the batch are certain.
+        chance = -math.expm1(self.n_negatives * math.log1p(-1 / self.n_labels))
+        factors = torch.full((len(positions),), min(1 / chance, MOST), device=device)
+        factors[inverse[: len(targets.ids)]] = 1.0
+        return Drawn(positions, factors)
+
     def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)
 
@@ -84,23 +114,35 @@ class FlatHead(ChunkedHead):
         """Weights of the labels, of shape (chunk, n_features)."""
         return self.weight[chunk]
 
-    def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
+    def logits(self, inputs: Tensor, chunk: Labels) -> Tensor:
         bias = None if self.bias is None else self.bias[chunk]
         if self.training and self.low_precision:
-            logits = self._product(inputs, self.weight[chunk].T)
+            weight = self._read(chunk)
+            logits = (inputs.bfloat16() @ weight.T).to(inputs.dtype)
             return logits if bias is None else logits.add_(bias)
         return F.linear(inputs, self.weight[chunk], bias)
 
     def backward(
-        self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
+        self, inputs: Tensor, chunk: Labels, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
-        into += self._product(gradient, self.weight[chunk])
-        update(self.weight, chunk, self._product(gradient.T, inputs))
+        weight, product_dtype = self._read(chunk), gradient.dtype
+        self._last = None
         if self.bias is not None:
-            update(self.bias, chunk, gradient.sum(0))
+            bias_gradient = gradient.sum(0)
+        if self.low_precision:
+            gradient, inputs = gradient.bfloat16(), inputs.bfloat16()
+        into += (gradient @ weight).to(product_dtype)
+        update(self.weight, chunk, (gradient.T @ inputs).to(product_dtype))
+        if self.bias is not None:
+            update(self.bias, chunk, bias_gradient)
 
-    def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Matrix product at the head's precision, in the dtype of `left`."""
-        if not self.low_precision:
-            return left @ right
-        return (left.bfloat16() @ right.bfloat16()).to(left.dtype)
+    def _read(self, chunk: Labels) -> Tensor:
+        """Weights of a chunk at the precision of products, once for both passes of a step."""
+        if self._last is None or self._last[0] is not chunk:
+            weight = (
+                self.weight[chunk]
+                if isinstance(chunk, slice)
+                else self.weight.index_select(0, chunk)
+            )
+            self._last = (chunk, weight.bfloat16() if self.low_precision else weight)
+        return self._last[1]

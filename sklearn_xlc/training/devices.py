@@ -53,6 +53,15 @@ def resolve_device(device: Any) -> str:
     return str(resolved)
 
 
+@functools.cache
+def multiplies_bfloat16(device: str) -> bool:
+    """Whether a device computes products of bfloat16 matrices faster than those of float32."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("amx_bf16") or found.get("avx512_bf16") or found.get("sve_bf16"))
+
+
 class _AsIfWritable:
     """Memory of an array that may be read-only, described as writable."""
 

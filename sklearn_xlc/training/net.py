@@ -22,6 +22,7 @@ from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
 from sklearn_xlc.training.errors import failure_of
 from sklearn_xlc.training.finite import Statistic, check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
+from sklearn_xlc.training.heap import memory_kept
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
 
@@ -77,6 +78,11 @@ class XLCNet(NeuralNet):
     optimizer_rule : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Update rule of each kind of parameter, see
         :data:`~sklearn_xlc.training.optimizer.RULES`.
+    row_momentum : bool, default=True
+        Whether Adam on the rows of sparse layers and tables has a first moment. Where steps touch
+        a row now and then, it averages steps long ago, and takes a third of the update's time.
+    head_lr : float, default=None
+        Peak learning rate of the head. None: `lr`, that of the encoder.
     checkpoints : Checkpoints, default=None
         Checkpoints from which training goes on, and which it writes. None: none.
     **kwargs
@@ -120,11 +126,14 @@ class XLCNet(NeuralNet):
         validation: Rows | None = None,
         precision: str = "float32",
         optimizer_rule: str = "adam",
+        row_momentum: bool = True,
+        head_lr: float | None = None,
         checkpoints: Checkpoints | None = None,
         **kwargs: Any,
     ) -> None:
         self.rng, self.generators, self.validation = rng, generators, validation
         self.precision, self.optimizer_rule = precision, optimizer_rule
+        self.row_momentum, self.head_lr = row_momentum, head_lr
         self.checkpoints = checkpoints
         super().__init__(
             module, criterion=nn.Identity, train_split=None, iterator_train=None, **kwargs
@@ -139,9 +148,11 @@ class XLCNet(NeuralNet):
 
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:
         decay = self.get_params_for("optimizer").get("weight_decay", 0.0)
-        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay)
+        head_lr = self.lr if self.head_lr is None else self.head_lr
+        groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay, head_lr)
         self.optimizer_ = RowOptimizer(groups, lr=self.lr)
         for group in self.optimizer_.param_groups:
+            group["row_momentum"] = self.row_momentum
             group["peak_lr"] = group["lr"]
         return self
 
@@ -175,7 +186,7 @@ class XLCNet(NeuralNet):
             )
         finished = self.checkpoints is not None and self.checkpoints.resume(self)
         while not finished and len(self.history) < self.max_epochs:
-            with drawing_from(self.generators):
+            with drawing_from(self.generators), memory_kept():
                 super().fit_loop(X, y, epochs=1, **kwargs)
             if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
                 self._save_checkpoint()

@@ -13,7 +13,9 @@ from sklearn_xlc.training.optimizer import RULES
 INPUT_RATE = 50.0
 
 
-def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> list[dict]:
+def parameter_groups(
+    module: Any, rule: str, lr: float, weight_decay: float, head_lr: float | None = None
+) -> list[dict]:
     """Build parameter groups for :class:`~sklearn_xlc.training.RowOptimizer`.
 
     Parameters
@@ -25,6 +27,8 @@ def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> 
         Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
     lr, weight_decay : float
         Peak rate, and decay of matrices; vectors do not decay.
+    head_lr : float, default=None
+        Peak rate of the head's parameters. None: `lr`.
 
     Returns
     -------
@@ -41,11 +45,13 @@ def parameter_groups(module: Any, rule: str, lr: float, weight_decay: float) -> 
     own = _own_options(module.encoder)
     dense_rule, input_rule = RULES[rule]
     groups: dict[tuple, dict[str, Any]] = {}
+    of_head = set(module.head.parameters())
     for parameter in module.parameters():
         is_input = parameter in rows
+        rate = head_lr if head_lr is not None and parameter in of_head else lr
         options: dict[str, Any] = {
             "rule": input_rule if is_input else dense_rule,
-            "lr": lr * INPUT_RATE if is_input and input_rule != dense_rule else lr,
+            "lr": lr * INPUT_RATE if is_input and input_rule != dense_rule else rate,
             "weight_decay": weight_decay if parameter.ndim > 1 else 0.0,
             "fused": parameter in fused,
             **own.get(parameter, {}),

@@ -1,9 +1,11 @@
 """The net of a classifier: what "auto" stands for, and what is kept of training."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
 from sklearn_xlc.training import CosineSchedule, WeightAveraging
 
 
@@ -19,15 +21,16 @@ from sklearn_xlc.training import CosineSchedule, WeightAveraging
     ],
 )
 def test_auto_goes_by_the_number_of_samples(n_samples, sparse, dropout, batch_size, max_epochs):
-    clf = MultiHeadClassifier()
-    assert clf._dropout(n_samples, sparse) == dropout
+    clf = DFTSigmoidClassifier()
+    clf._sparse_inputs = sparse
+    assert clf._dropout(SimpleNamespace(n_instances=n_samples)) == dropout
     assert clf._batch_size(n_samples) == batch_size
     assert clf._max_epochs(n_samples) == max_epochs
 
 
 def test_numbers_are_taken_as_they_are():
-    clf = MultiHeadClassifier(dropout=0.1, batch_size=32, max_epochs=7)
-    assert clf._dropout(10, True) == clf._dropout(10**6, False) == 0.1
+    clf = DFTSigmoidClassifier(dropout=0.1, batch_size=32, max_epochs=7)
+    assert clf._dropout(SimpleNamespace(n_instances=10**6)) == 0.1
     assert clf._batch_size(10**6) == 32
     assert clf._max_epochs(10**6) == 7
 

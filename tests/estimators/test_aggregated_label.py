@@ -85,7 +85,7 @@ def problem():
     "estimator",
     [
         LINEAR,
-        MultiHeadClassifier("flat", **QUICK),
+        MultiHeadClassifier("flat", learning_rate=5e-3, **QUICK),
         MultiHeadClassifier("cascade", embedding_dim=16, **QUICK),
         DFTSigmoidClassifier(n_slack=16, **QUICK),
     ],

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
-from sklearn_xlc.heads import FlatHead, chunked
+from sklearn_xlc.heads import FlatHead, chunked, flat
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4
@@ -90,3 +90,95 @@ def test_bottleneck_without_biases_is_a_product_of_two_matrices(multilabel):
     theirs = [features.grad, head.weight.grad, linear.weight.grad, linear.bias.grad]
     for one, other in zip(ours, theirs):
         torch.testing.assert_close(one, other)
+
+
+# --- drawn negatives --------------------------------------------------------------------------
+
+
+def collected(head, features, targets):
+    """Loss, gradient of the features and gradients that the step hands to the optimiser."""
+    gradients = {}
+
+    def update(parameter, rows, gradient):
+        whole = gradients.setdefault(parameter, torch.zeros_like(parameter))
+        whole[rows] += gradient
+
+    features = features.detach().requires_grad_()
+    loss = head.loss(features, targets, None, update)
+    loss.backward()
+    return [loss.detach(), features.grad, gradients[head.weight], gradients[head.bias]]
+
+
+def test_a_draw_holds_the_labels_of_the_batch_and_random_others():
+    head, _, targets = make(True, n_negatives=4)
+    of_batch = targets.ids.unique()
+    n_drawn = torch.zeros(N_LABELS)
+    for _ in range(2000):
+        drawn = head.draw(targets)
+        assert torch.equal(drawn.positions, drawn.positions.unique())
+        n_drawn[drawn.positions] += 1
+        is_of_batch = torch.isin(drawn.positions, of_batch)
+        assert torch.equal(drawn.positions[is_of_batch], of_batch)
+        assert (drawn.factors[is_of_batch] == 1).all()
+    chance = 1 - (1 - 1 / N_LABELS) ** 4
+    assert torch.allclose(drawn.factors[~is_of_batch], torch.tensor(1 / chance))
+    others = torch.ones(N_LABELS, dtype=bool)
+    others[of_batch] = False
+    assert (n_drawn[others] / 2000 - chance).abs().max() < 0.05  # 4.7 standard errors
+
+
+def test_factors_are_bounded():
+    head, _, targets = make(True, n_negatives=1)
+    assert sorted(head.draw(targets).factors.unique().tolist()) in ([1.0], [1.0, flat.MOST])
+
+
+@pytest.mark.parametrize("chunk", [2, 4096])
+def test_loss_and_gradients_of_a_draw(monkeypatch, chunk):
+    """Those of the drawn labels alone, with a factor on the loss of all their negatives."""
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    head, features, targets = make(True, n_negatives=3)
+    drawn = head.draw(targets)
+    monkeypatch.setattr(head, "draw", lambda targets: drawn)
+    found = collected(head, features, targets)
+    logits = (features @ head.weight.T + head.bias)[:, drawn.positions]
+    multi_hot = torch.zeros(len(targets), N_LABELS, dtype=features.dtype)
+    multi_hot[targets.rows, targets.ids] = 1.0
+    y = multi_hot[:, drawn.positions]
+    each = torch.nn.functional.softplus(logits) * drawn.factors - y * logits
+    expected = torch.autograd.grad(each.sum(1).mean(), [features, head.weight, head.bias])
+    torch.testing.assert_close(found[0], each.sum(1).mean().detach())
+    for one, other in zip(found[1:], expected):
+        torch.testing.assert_close(one, other)
+
+
+def test_draws_are_unbiased_unless_their_factor_is_bounded():
+    head, features, targets = make(True, n_negatives=4)
+    everything = make(True)[0]
+    everything.load_state_dict(head.state_dict())
+    exact = collected(everything, features, targets)
+    runs = [collected(head, features, targets) for _ in range(600)]
+    for number, expected in enumerate(exact):
+        values = torch.stack([run[number] for run in runs])
+        error = values.std(0) / len(runs) ** 0.5
+        assert ((values.mean(0) - expected).abs() <= 5 * error + 1e-12).all()
+
+
+def test_without_an_optimiser_nothing_is_drawn():
+    head, features, targets = make(True, n_negatives=2)
+    everything = make(True)[0]
+    everything.load_state_dict(head.state_dict())
+    with_draws, without = (h.loss(features, targets) for h in (head, everything))
+    assert torch.equal(with_draws, without)
+
+
+@pytest.mark.parametrize("n_negatives", [None, 6, 100])
+def test_few_labels_are_all_trained(n_negatives):
+    head, _, targets = make(True, n_negatives=n_negatives)
+    assert head.draw(targets) is None
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_weights_read_for_a_step_are_not_kept(precision):
+    head, features, targets = make(True, torch.float32, precision=precision)
+    collected(head, features.detach(), targets)
+    assert head._last is None

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sklearn_xlc.training import RowOptimizer
+from sklearn_xlc.training import optimizer as optimizer_module
 
 RULES = ["adam", "adagrad", "sgd"]
 
@@ -170,8 +171,46 @@ def test_a_row_given_twice_gets_the_sum(rule):
     torch.testing.assert_close(once, twice)
 
 
+def test_lazy_adam_without_momentum_is_adam_with_beta1_zero():
+    touched, p = torch.tensor([5, 0, 3]), parameter()
+    part = nn.Parameter(p.detach()[touched].clone())
+    rows = [sparse(gradient, touched) for gradient in gradients()]
+    opt = take_steps(p, "adam", rows, row_momentum=False)
+    take_steps(part, "adam", [g[touched] for g in gradients()], betas=(0.0, 0.999))
+    torch.testing.assert_close(p.detach()[touched], part.detach(), rtol=1e-12, atol=1e-12)
+    assert "exp_avg" not in opt.state[p]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lazy_adam_in_blocks_is_that_of_one_row_at_a_time(dtype, monkeypatch):
+    shape = (50, 6)
+    whole, blocks = parameter(shape, dtype=dtype), parameter(shape, dtype=dtype)
+    rows = torch.randperm(50, generator=torch.Generator().manual_seed(3))[:31]
+    grads = [sparse(gradient, rows) for gradient in gradients(shape, dtype=dtype)]
+    take_steps(whole, "adam", grads)
+    monkeypatch.setattr(optimizer_module, "_BLOCK", 7 * 6)
+    take_steps(blocks, "adam", grads)
+    torch.testing.assert_close(whole, blocks, rtol=1e-6, atol=1e-7)
+
+
+def test_a_parameter_may_be_updated_by_rows_and_by_chunks():
+    """The first moment begins with the first chunk; the second moment has seen all steps."""
+    p = parameter()
+    first, second = gradients(n_steps=2)
+    opt = optimizer(p, "adam", fused=True, row_momentum=False)
+    opt.update(p, torch.tensor([2, 5]), first[[2, 5]])
+    opt.step()
+    opt.update(p, slice(0, 7), second)
+    opt.step()
+    square = 0.001 * second.square()
+    square[[2, 5]] += 0.999 * 0.001 * first[[2, 5]].square()
+    assert opt.state[p]["step"] == 2
+    torch.testing.assert_close(opt.state[p]["exp_avg_sq"], square)
+    torch.testing.assert_close(opt.state[p]["exp_avg"], 0.1 * second)
+
+
 def test_lazy_adam_counts_steps_of_the_parameter():
-    """A row that is touched in the third step has moments of one gradient, and a count of three."""
+    """A row touched in the third step has a moment of one gradient, and a count of three."""
     p = parameter()
     first, _, third = gradients(n_steps=3)
     opt = optimizer(p, "adam")

@@ -77,12 +77,20 @@ def test_the_input_table_may_have_a_rate_of_its_own():
     assert (options["rule"], options["lr"]) == ("adagrad", 0.5)
 
 
+def test_the_head_may_have_a_rate_of_its_own():
+    module = EncoderHead(MLPEncoder(6, (4,)), FlatHead(4, 5, False))
+    groups = parameter_groups(module, "adam", 0.1, 0.0, head_lr=0.4)
+    rates = {p: group["lr"] for group in groups for p in group["params"]}
+    assert {rates[p] for p in module.encoder.parameters()} == {0.1}
+    assert {rates[p] for p in module.head.parameters()} == {0.4}
+
+
 def test_the_schedule_scales_every_peak():
     X, y = np.random.default_rng(0).normal(size=(40, 6)), np.arange(40) % 4
     encoder = Pretrained()
     fitted = [
         MultiHeadClassifier(
-            encoder=encoder, optimizer="sgd", learning_rate=0.5, max_epochs=8, random_state=0
+            encoder=encoder, optimizer="sgd", learning_rate=0.5, max_epochs=16, random_state=0
         ).fit(X, y)
     ]
     groups = fitted[0].net_.optimizer_.param_groups

@@ -1,0 +1,105 @@
+"""Values of "auto" for multi-label, one output per label, sparse X."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.engine import searched
+from sklearn_xlc.engine.label_code import code_of
+from sklearn_xlc.training.devices import multiplies_bfloat16
+
+
+def classifier(n_labels=50, multilabel=True, sparse=True, **params):
+    """Classifier as it is where it asks for its defaults: labels and form of X are known."""
+    clf = MultiHeadClassifier(**params)
+    y = sp.eye(n_labels, format="csr") if multilabel else np.arange(n_labels)
+    clf._code, clf._sparse_inputs = code_of(y, y), sparse
+    return clf
+
+
+def rows_of(n_samples, n_stored):
+    """Samples of which the last holds all non-zeros."""
+    X = sp.csr_matrix((np.ones(1), [0], [0, 1]), shape=(1, n_stored))
+    stored = sp.csr_matrix(np.ones((1, n_stored), dtype=np.float32))
+    return Rows(sp.vstack([sp.csr_matrix((n_samples - 1, X.shape[1])), stored], format="csr"))
+
+
+@pytest.mark.parametrize(
+    "n_samples, batch_size, max_epochs, rates",
+    [
+        (1000, 1000, 200, (2e-3, 2e-3)),
+        (1001, 256, 15, (4e-3, 4e-3)),
+        (5000, 256, 9, (0.7 / 180, 4e-3)),
+        (49_999, 256, 4, (1e-3, 4e-3)),
+        (50_000, 512, 4, (0.7 / 392, 2**0.5 * 4e-3)),
+        (10**6, 512, 3, (1e-3, 2**0.5 * 4e-3)),
+    ],
+)
+def test_steps_and_rates_go_by_the_number_of_samples(n_samples, batch_size, max_epochs, rates):
+    clf = classifier()
+    assert clf._batch_size(n_samples) == batch_size
+    assert clf._max_epochs(n_samples) == max_epochs
+    assert clf._rates(n_samples) == pytest.approx(rates)
+    assert clf._row_momentum(n_samples) == (n_samples <= 1000)
+
+
+@pytest.mark.parametrize(
+    "n_samples, n_stored, dropout",
+    [(1000, 10**6, 0.0), (1001, 10**5, 0.5), (1001, 10**6, 0.5), (1001, 4 * 10**6, 0.319),
+     (1001, 2 * 10**7, 0.2)],
+)  # fmt: skip
+def test_dropout_falls_with_the_non_zeros(n_samples, n_stored, dropout):
+    assert classifier()._dropout(rows_of(n_samples, n_stored)) == pytest.approx(dropout, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "other", [{"multilabel": False}, {"sparse": False}, {"encoder": object}, {"n_labels": 30_000}]
+)
+def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
+    clf = classifier(**other)
+    rows = rows_of(6400, 10**5)
+    assert clf._widths() == (1024,)
+    assert clf._dropout(rows) == (0.7 if clf._sparse_inputs else 0.2)
+    assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (256, 10)
+    assert clf._rates(6400) == (2e-3, 2e-3)
+    assert clf._row_momentum(6400)
+    assert not clf._uses_bfloat16(6400)
+
+
+def test_what_is_given_is_taken_as_it_is():
+    given = {"hidden_layer_sizes": (7,), "dropout": 0.1, "batch_size": 32, "max_epochs": 7}
+    clf = classifier(**given, learning_rate=0.5, n_negatives=3, precision="float32")
+    assert clf._widths() == (7,)
+    assert clf._dropout(rows_of(2000, 10)) == 0.1
+    assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (32, 7)
+    assert clf._rates(10**6) == (0.5, 0.5)
+    assert clf._n_negatives() == 3
+    assert not clf._uses_bfloat16(10**6)
+    assert classifier(precision="bfloat16", multilabel=False)._uses_bfloat16(10)
+
+
+@pytest.mark.parametrize("n_labels, expected", [(8000, None), (8001, 1000)])
+def test_negatives_are_drawn_from_many_labels(n_labels, expected):
+    assert classifier(n_labels)._n_negatives() == expected
+    assert classifier(n_labels, n_negatives=None)._n_negatives() is None
+
+
+def test_half_precision_where_the_processor_has_it(monkeypatch):
+    for has_it in (True, False):
+        monkeypatch.setattr(searched, "multiplies_bfloat16", lambda device, has_it=has_it: has_it)
+        assert classifier()._uses_bfloat16(1001) == has_it
+        assert not classifier()._uses_bfloat16(1000)
+
+
+def test_the_fitted_net_has_them():
+    rng = np.random.default_rng(0)
+    X = sp.random(1500, 300, density=0.02, format="csr", dtype=np.float32, random_state=0)
+    Y = sp.csr_matrix(rng.random((1500, 20)) < 0.1)
+    clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
+    assert clf.algorithm_ == "flat"
+    assert clf.net_.module_.head.n_features == 512
+    assert clf.net_.module_.head.low_precision == multiplies_bfloat16("cpu")
+    assert {group["peak_lr"] for group in clf.net_.optimizer_.param_groups} == {4e-3}
+    assert clf.net_.module_.encoder.layers[2].p == 0.5
