@@ -19,7 +19,7 @@ from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 DTYPES = (np.float64, np.float32)
 #: From so many multiply-adds on, more threads than one are worth their meetings: on a machine that
 #: does other work, each of a pass's many meetings may wait for a time slice (docs/performance.md).
-MANY = 2**28
+MANY = 2**31
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 
 
