@@ -23,6 +23,7 @@ import scipy.sparse as sp
 
 #: Variable that hands the device to the processes of a benchmark.
 _DEVICE = "SKLEARN_XLC_BENCH_DEVICE"
+_SEED = "SKLEARN_XLC_BENCH_SEED"
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -157,6 +158,16 @@ def _use_device(name):
             raise argparse.ArgumentTypeError(f"{name!r}: {found}{error}") from error
     os.environ[_DEVICE] = name
     return name
+
+
+def set_seed(number):
+    """Seed the models of this process and of those that it starts, where they take a seed."""
+    os.environ[_SEED] = str(number)
+
+
+def seed():
+    """Seed of the run, 0 if nobody has set one."""
+    return int(os.environ.get(_SEED, "0"))
 
 
 def device():

@@ -11,7 +11,7 @@ import os
 import statistics
 from pathlib import Path
 
-from _measure import add_device, describe_machine, load_part, measure
+from _measure import add_device, describe_machine, load_part, measure, set_seed
 from peers import ADAPTERS
 
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
@@ -24,7 +24,12 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=_data_folder, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
     parser.add_argument("--models", nargs="+", choices=ADAPTERS, default=list(ADAPTERS))
-    parser.add_argument("--runs", type=int, default=1, help="runs of each model, interleaved")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        help="runs of each model, interleaved; each with a seed of its own",
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a run may take")
     parser.add_argument("--out", type=Path, default=Path("results"))
@@ -115,6 +120,7 @@ def main():
     }
     options.out.mkdir(parents=True, exist_ok=True)
     for run in range(options.runs):
+        set_seed(run)
         for model in options.models:
             other = {"python": pythons[model]} if model in pythons else {}
             result = measure(

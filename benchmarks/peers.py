@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from _measure import device
+from _measure import device, seed
 
 
 class Adapter:
@@ -79,7 +79,7 @@ class NapkinXC(Adapter):
         from napkinxc.models import PLT
 
         self.model_folder = self.folder / "napkinxc"
-        self.model = PLT(str(self.model_folder), threads=threads, seed=0)
+        self.model = PLT(str(self.model_folder), threads=threads, seed=seed())
 
     def fit(self, X, Y):
         self.model.fit(X, Y)
@@ -163,7 +163,7 @@ class MLP(Adapter):
         super().__init__(threads, folder)
         from sklearn.neural_network import MLPClassifier
 
-        self.model = MLPClassifier(random_state=0)
+        self.model = MLPClassifier(random_state=seed())
 
     def fit(self, X, Y):
         self.model.fit(X, Y.astype(np.uint8).toarray())
@@ -185,7 +185,9 @@ class MultiHead(Adapter):
         super().__init__(threads, folder)
         from sklearn_xlc import MultiHeadClassifier
 
-        self.model = MultiHeadClassifier(algorithm=self.algorithm, device=device(), random_state=0)
+        self.model = MultiHeadClassifier(
+            algorithm=self.algorithm, device=device(), random_state=seed()
+        )
 
     def fit(self, X, Y):
         self.model.fit(X, Y)
