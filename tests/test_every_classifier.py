@@ -20,6 +20,7 @@ SHARED = ("etf", "etf-frame", "pick-all")
 NO_PROBABILITIES = ("product-bce", "product-joint", "sampling-arcface")
 every_classifier = pytest.mark.parametrize("name, multilabel", EVERY)
 #: The beam of "cascade-narrow" hides labels from `predict_topk` that `decision_function` scores.
+own_encoders = pytest.mark.parametrize("name, multilabel", [e for e in EVERY if e[0] != "ensemble"])
 EXACT = [(name, multilabel) for name, multilabel in EVERY if name != "cascade-narrow"]
 
 
@@ -283,7 +284,7 @@ class Frozen(nn.Module):
         return self.linear(rows) + rows
 
 
-@every_classifier
+@own_encoders
 @pytest.mark.parametrize("encoder", [Frozen(), nn.Identity()], ids=["frozen", "identity"])
 def test_an_encoder_without_trainable_parameters(name, multilabel, encoder):
     X, y = make_learnable(multilabel)
@@ -402,7 +403,7 @@ class Spoilt(nn.Module):
         return self.norm(self.layer(x)) * torch.where(x[:, :1] > 1e6, torch.inf, 1.0)
 
 
-@every_classifier
+@own_encoders
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_refused_step_changes_nothing(name, multilabel, optimizer):
     X, y = make_learnable(multilabel, n_rows=41)

@@ -44,6 +44,13 @@ class Targets:
         """Target of each positive, of shape (n_positives,), with dtype and device of `like`."""
         return like.new_ones(len(self.ids)) if self.values is None else self.values.to(like)
 
+    def repeated(self, n: int) -> Targets:
+        """Targets of a batch that holds all rows n times, one copy after the other."""
+        starts = torch.arange(n, device=self.ids.device)[:, None] * len(self.ids)
+        indptr = torch.cat([self.indptr[:1], (self.indptr[1:] + starts).flatten()])
+        values = None if self.values is None else self.values.repeat(n)
+        return Targets(indptr, self.ids.repeat(n), values)
+
     def to(self, device: torch.device) -> Targets:
         """Copy to `device`."""
         values = None if self.values is None else self.values.to(device)

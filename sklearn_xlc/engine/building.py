@@ -22,8 +22,10 @@ from sklearn_xlc.training.devices import TORCH_DTYPES
 RARE = 1e-6
 
 
-def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -> MLPEncoder:
-    """Build a perceptron with checked layer sizes.
+def default_encoder(
+    n_features: int, sizes: Any, dropout: float, sparse: bool, n_members: int = 1
+) -> MLPEncoder:
+    """Build a perceptron, or several side by side, with checked layer sizes.
 
     Raises
     ------
@@ -31,7 +33,7 @@ def default_encoder(n_features: int, sizes: Any, dropout: float, sparse: bool) -
         If `sizes` are not positive integers, at least one.
     """
     sizes = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()  # an int array loses True
-    return MLPEncoder(n_features, sizes, dropout, sparse)
+    return MLPEncoder(n_features, sizes, dropout, sparse, n_members)
 
 
 @torch.no_grad()

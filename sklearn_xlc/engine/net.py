@@ -50,6 +50,8 @@ class TrainingMixin:
     verbose: Any
     get_params: Any
     random_state: Any
+    #: Number of networks side by side, for subclasses without this parameter.
+    n_members: Any = 1
     #: Folder of checkpoints, for subclasses without this parameter.
     checkpoint: Any = None
     _sparse_inputs: bool

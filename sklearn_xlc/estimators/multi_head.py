@@ -125,6 +125,10 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     correction : bool, default=False
         Correct the softmax over sampled labels for the probability with which each label is drawn
         ("sampling").
+    n_members : int, default=1
+        Number of networks that are trained side by side in one pass over the data, each with hidden
+        layers of `hidden_layer_sizes` and weights of its own; their scores are averaged ("flat",
+        without `encoder`). Better than one network as wide as all together, at about its cost.
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
@@ -238,7 +242,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     n_iter_ : int
         Number of epochs trained.
     loss_curve_ : list of float
-        Training loss of each epoch.
+        Training loss of each epoch, of all members together.
     n_parameters_ : int
         Number of trainable parameters.
     net_ : skorch.NeuralNet
@@ -302,6 +306,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         "margin": [Interval(Real, 0, np.pi, closed="left")],
         "scale": [Interval(Real, 0, None, closed="neither")],
         "correction": ["boolean"],
+        "n_members": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -322,6 +327,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         margin: float = 0.5,
         scale: float = 64.0,
         correction: bool = False,
+        n_members: int = 1,
         decision: Any = "auto",
         hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
@@ -359,6 +365,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         self.margin = margin
         self.scale = scale
         self.correction = correction
+        self.n_members = n_members
         self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
@@ -392,6 +399,11 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         algorithm = self._algorithm(code)
+        if self.n_members > 1 and (algorithm != "flat" or self.encoder is not None):
+            raise ValueError(
+                f"n_members={self.n_members} needs algorithm='flat', without head and encoder of "
+                f"your own, got algorithm={algorithm!r} and encoder={self.encoder!r}"
+            )
         if self.head is not None:
             self._check_custom()
             return
@@ -463,9 +475,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
             return user_head(self.head, *size)
         if algorithm == "flat":
             precision = "bfloat16" if self._bfloat16 else "float32"
-            return FlatHead(
-                *size, self.memory_limit, precision, loss=self.loss, n_negatives=self._n_negatives()
-            )
+            shape = {"n_negatives": self._n_negatives(), "n_members": self.n_members}
+            return FlatHead(*size, self.memory_limit, precision, loss=self.loss, **shape)
         if algorithm == "product":
             return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":

@@ -42,12 +42,17 @@ class FlatHead(ChunkedHead):
     n_negatives : int, default=None
         Number of labels that a step draws as negatives, besides those of the samples of its batch;
         for pointwise losses. None: all labels.
+    n_members : int, default=1
+        Number of classifiers that are trained side by side, each on its own part of the features,
+        and whose logits are averaged. The loss is the sum of their losses, and they share a bias:
+        otherwise each is trained as it would be alone.
 
     Attributes
     ----------
     projection : Linear or Identity
         Layer between features and labels.
     weight : Parameter of shape (n_labels, n_features), or (n_labels, width)
+        Weights; each member owns as many columns as any other.
     bias : Parameter of shape (n_labels,), or None
 
     Examples
@@ -60,6 +65,8 @@ class FlatHead(ChunkedHead):
     torch.Size([3, 2])
     """
 
+    n_members: int = 1  # of heads in files that do not know of members
+
     def __init__(
         self,
         n_features: int,
@@ -71,6 +78,7 @@ class FlatHead(ChunkedHead):
         with_bias: bool = True,
         loss: str | Loss = "auto",
         n_negatives: int | None = None,
+        n_members: int = 1,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         if n_negatives is not None:
@@ -81,8 +89,16 @@ class FlatHead(ChunkedHead):
         self.projection = nn.Identity() if width is None else nn.Linear(n_features, width)
         self.weight = nn.Parameter(torch.empty(n_labels, n_inputs))
         self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
+        self.n_members = check_integer(n_members, "n_members")
+        if n_members > 1 and (n_features % n_members or width is not None):
+            raise ValueError(
+                f"n_members={n_members} needs n_features that they can share equally and "
+                f"width=None, got n_features={n_features} and width={width}"
+            )
         # Many labels with their losses added up begin at their frequencies, which ranks better.
-        nn.init.normal_(self.weight, std=n_inputs**-0.5 / (10 if multilabel else 2))
+        nn.init.normal_(
+            self.weight, std=(n_inputs // n_members) ** -0.5 / (10 if multilabel else 2)
+        )
         self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
 
     def fused_parameters(self) -> list[nn.Parameter]:
@@ -107,20 +123,41 @@ class FlatHead(ChunkedHead):
         factors[inverse[: len(targets.ids)]] = 1.0
         return Drawn(positions, factors)
 
+    def step_bytes(self, n_rows: int) -> int:
+        return super().step_bytes(n_rows * self.n_members)
+
+    def loss(
+        self,
+        features: Tensor,
+        targets: Targets,
+        sample_weight: Tensor | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        n_members = self.n_members
+        if n_members > 1:  # a batch in which each member has rows of its own
+            weights = features.new_ones(len(features)) if sample_weight is None else sample_weight
+            sample_weight = (weights * n_members).repeat(n_members)  # a sum, not a mean
+            features = torch.cat(features.chunk(n_members, 1))
+            targets = targets.repeated(n_members)
+        return super().loss(features, targets, sample_weight, update)
+
     def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Weights of the labels, of shape (chunk, n_features)."""
-        return self.weight[chunk]
+        return self.weight[chunk] if self.n_members == 1 else self.weight[chunk] / self.n_members
 
     def logits(self, inputs: Tensor, chunk: Labels) -> Tensor:
         bias = None if self.bias is None else self.bias[chunk]
         if self.training and self.low_precision:
-            weight = self._read(chunk)
-            logits = (inputs.bfloat16() @ weight.T).to(inputs.dtype)
+            members = _members(inputs.bfloat16(), self._read(chunk))
+            logits = _joined([rows @ weight.T for rows, weight in members]).to(inputs.dtype)
             return logits if bias is None else logits.add_(bias)
-        return F.linear(inputs, self.weight[chunk], bias)
+        if inputs.shape[1] == self.n_features and self.n_members > 1:  # their mean
+            inputs = inputs / self.n_members
+        members = _members(inputs, self.weight[chunk])
+        return _joined([F.linear(rows, weight, bias) for rows, weight in members])
 
     def backward(
         self, inputs: Tensor, chunk: Labels, gradient: Tensor, into: Tensor, update: Update
@@ -131,8 +168,12 @@ class FlatHead(ChunkedHead):
             bias_gradient = gradient.sum(0)
         if self.low_precision:
             gradient, inputs = gradient.bfloat16(), inputs.bfloat16()
-        into += (gradient @ weight).to(product_dtype)
-        update(self.weight, chunk, (gradient.T @ inputs).to(product_dtype))
+        members = _members(inputs, weight)
+        slopes = gradient.chunk(len(members))
+        to_inputs = [slope @ weight for slope, (_, weight) in zip(slopes, members)]
+        into += _joined(to_inputs).to(product_dtype)
+        to_weights = [slope.T @ rows for slope, (rows, _) in zip(slopes, members)]
+        update(self.weight, chunk, _joined(to_weights, 1).to(product_dtype))
         if self.bias is not None:
             update(self.bias, chunk, bias_gradient)
 
@@ -146,3 +187,17 @@ class FlatHead(ChunkedHead):
             )
             self._last = (chunk, weight.bfloat16() if self.low_precision else weight)
         return self._last[1]
+
+
+def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Inputs and weights of each member; one pair where the inputs are as wide as the weights.
+
+    In training the rows of one member follow those of another; products with parts of the weights
+    are then as fast as with copies, and faster than batched ones.
+    """
+    n_members = weight.shape[1] // inputs.shape[1]
+    return list(zip(inputs.chunk(n_members), weight.chunk(n_members, 1)))
+
+
+def _joined(parts: list[Tensor], dim: int = 0) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)

@@ -1,6 +1,7 @@
 """Ragged positives, and the soft targets beside them."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import torch
 
@@ -21,6 +22,17 @@ def test_targets_are_one_unless_they_are_soft():
     soft = Targets(targets.indptr, targets.ids, torch.tensor([0.5, 1.0, 0.25]))
     assert soft.values_like(like).tolist() == [0.5, 1.0, 0.25]
     assert soft.values_like(like).dtype == torch.float64
+
+
+@pytest.mark.parametrize("values", [None, torch.tensor([0.5, 1.0, 0.25])])
+def test_repeated_rows_follow_one_another(values):
+    targets = Targets(torch.tensor([0, 2, 2, 3]), torch.tensor([4, 1, 0]), values)
+    twice = targets.repeated(2)
+    assert twice.rows.tolist() == [0, 0, 2, 3, 3, 5]
+    assert twice.ids.tolist() == [4, 1, 0, 4, 1, 0]
+    assert len(twice) == 6
+    like = torch.zeros(())
+    assert twice.values_like(like).tolist() == 2 * targets.values_like(like).tolist()
 
 
 def test_all_of_it_moves():

@@ -99,6 +99,53 @@ def test_mlp_is_its_layers(sizes):
     assert encoder.n_outputs == sizes[-1]
 
 
+def member_of(encoder, member, sizes):
+    """Encoder of one member, with its weights."""
+    single = MLPEncoder(12, sizes).double()
+    theirs = dict(encoder.named_parameters())
+    for name, parameter in single.named_parameters():
+        dim = 1 if name == "input.weight" else 0
+        parameter.data.copy_(theirs[name].detach().chunk(3, dim)[member])
+    return single
+
+
+@pytest.mark.parametrize("sizes", [(4,), (6, 5), (3, 3, 3)])
+def test_members_are_networks_side_by_side(sizes):
+    X = random_rows()
+    torch.manual_seed(0)
+    encoder = MLPEncoder(12, sizes, n_members=3).double()
+    for parameter in encoder.parameters():
+        parameter.data += torch.randn_like(parameter)
+    assert encoder.n_outputs == 3 * sizes[-1]
+    for rows in (sparse_batch(X), torch.from_numpy(X.toarray())):
+        encoder.zero_grad()
+        features = encoder(rows)
+        slopes = torch.randn_like(features)
+        features.backward(slopes)
+        gradients = {name: p.grad.to_dense() for name, p in encoder.named_parameters()}
+        for member, (ours, slope) in enumerate(zip(features.chunk(3, 1), slopes.chunk(3, 1))):
+            single = member_of(encoder, member, sizes)
+            theirs = single(rows)
+            torch.testing.assert_close(ours, theirs)
+            theirs.backward(slope)
+            for name, parameter in single.named_parameters():
+                part = gradients[name].chunk(3, 1 if name == "input.weight" else 0)[member]
+                torch.testing.assert_close(part, parameter.grad.to_dense())
+
+
+def test_members_begin_like_networks_of_their_own():
+    torch.manual_seed(0)
+    encoder = MLPEncoder(500, (100, 900), n_members=5)
+    alone = MLPEncoder(500, (100, 900))
+    layers = zip(
+        (encoder.input.weight, encoder.layers[2].weight, encoder.layers[2].bias),
+        (alone.input.weight, alone.layers[2].weight, alone.layers[2].bias),
+    )
+    for together, single in layers:
+        torch.testing.assert_close(together.std(), single.std(), rtol=0.1, atol=0)
+        torch.testing.assert_close(together.abs().max(), single.abs().max(), rtol=0.1, atol=0)
+
+
 def test_dropout_is_for_training():
     encoder = MLPEncoder(12, (50, 50), dropout=0.5)
     assert sum(isinstance(layer, nn.Dropout) for layer in encoder.layers) == 2

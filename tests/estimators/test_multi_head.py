@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 from _factories import CLASSIFIERS, EVERY, N_LABELS, make_learnable, quick
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.heads import FlatHead
 
 every_algorithm = pytest.mark.parametrize(
     "name, multilabel",
@@ -78,3 +80,56 @@ def test_parameters_can_be_set_and_cloned():
 def test_head_lengths_as_an_array_without_dimensions():
     with pytest.raises(ValueError, match=r"head_lengths=\(3,\) is not valid"):
         MultiHeadClassifier("product", head_lengths=np.array(3)).fit(np.eye(4), np.arange(4))
+
+
+# --- ensembles --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_scores_of_an_ensemble_are_the_mean_of_its_members(multilabel):
+    X, y = make_learnable(multilabel)
+    clf = quick("flat", n_members=3, hidden_layer_sizes=(8, 6)).fit(X, y)
+    features, head = clf.transform(X), clf.net_.module_.head
+    assert features.shape == (150, 18)
+    assert head.weight.shape == (N_LABELS, 18)
+    bias = head.bias.detach().numpy()
+    weight = head.weight.detach().numpy()
+    scores = [features[:, part] @ weight[:, part].T + bias for part in np.split(np.arange(18), 3)]
+    np.testing.assert_allclose(clf.decision_function(X), np.mean(scores, 0), rtol=1e-5, atol=1e-5)
+    different = [np.corrcoef(one.ravel(), scores[0].ravel())[0, 1] for one in scores[1:]]
+    assert max(different) < 0.9999
+    exact = np.argsort(-clf.decision_function(X), axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(clf.predict_topk(X, k=5)[0], clf.classes_[exact])
+
+
+def test_one_member_is_the_plain_network():
+    X, y = make_learnable(True)
+    plain = quick("flat", max_epochs=5).fit(X, y)
+    one = quick("flat", max_epochs=5, n_members=1).fit(X, y)
+    assert [name for name, _ in one.net_.module_.named_parameters()] == [
+        *("encoder.input.weight", "encoder.input.bias"),
+        *("encoder.layers.0.weight", "encoder.layers.0.bias", "head.weight", "head.bias"),
+    ]
+    np.testing.assert_array_equal(one.decision_function(X), plain.decision_function(X))
+
+
+def test_number_of_members_can_be_searched():
+    X, y = make_learnable(False)
+    search = GridSearchCV(quick("flat", max_epochs=3), {"n_members": [1, 2]}, cv=2).fit(X, y)
+    n_members = search.best_params_["n_members"]
+    assert search.best_estimator_.transform(X).shape[1] == 16 * n_members
+
+
+@pytest.mark.parametrize(
+    "name, params",
+    [
+        ("cascade", {}),
+        ("product", {}),
+        ("flat", {"encoder": torch.nn.Identity()}),
+        ("flat", {"algorithm": "auto", "head": FlatHead}),
+    ],
+)
+def test_ensembles_are_of_plain_networks(name, params):
+    X, y = make_learnable(False)
+    with pytest.raises(ValueError, match=r"n_members=2 needs algorithm='flat'"):
+        quick(name, n_members=2, **params).fit(X, y)

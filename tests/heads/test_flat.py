@@ -182,3 +182,88 @@ def test_weights_read_for_a_step_are_not_kept(precision):
     head, features, targets = make(True, torch.float32, precision=precision)
     collected(head, features.detach(), targets)
     assert head._last is None
+
+
+# --- members ----------------------------------------------------------------------------------
+
+N_MEMBERS = 2
+
+
+def members_of(head, multilabel, **kwargs):
+    """Heads of the single members, with their weights."""
+    heads = []
+    for weight in head.weight.detach().chunk(N_MEMBERS, 1):
+        single = FlatHead(N_FEATURES // N_MEMBERS, N_LABELS, multilabel, **kwargs)
+        heads.append(single.to(weight.dtype))
+        heads[-1].weight.data.copy_(weight)
+        if head.bias is not None:
+            heads[-1].bias.data.copy_(head.bias.detach())
+    return heads
+
+
+@pytest.mark.parametrize("chunk", [3, 4096])
+@pytest.mark.parametrize(
+    "multilabel, loss",
+    [(True, "bce"), (True, "asymmetric"), (True, "pick_all_labels"), (False, "ce")],
+)
+@pytest.mark.parametrize("weight", [None, ROW_WEIGHT], ids=["unweighted", "weighted"])
+def test_members_have_the_loss_and_gradients_of_single_heads(
+    monkeypatch, multilabel, loss, weight, chunk
+):
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    head, features, targets = make(multilabel, n_members=N_MEMBERS, loss=loss)
+    value = head.loss(features, targets, weight)
+    value.backward()
+    total, biases = 0.0, 0.0
+    for member, single in enumerate(members_of(head, multilabel, loss=loss)):
+        inputs = features.detach().chunk(N_MEMBERS, 1)[member].clone().requires_grad_()
+        alone = single.loss(inputs, targets, weight)
+        alone.backward()
+        total, biases = total + alone.detach(), biases + single.bias.grad
+        of_member = head.weight.grad.chunk(N_MEMBERS, 1)[member]
+        torch.testing.assert_close(of_member, single.weight.grad)
+        torch.testing.assert_close(features.grad.chunk(N_MEMBERS, 1)[member], inputs.grad)
+    torch.testing.assert_close(value.detach(), total)
+    torch.testing.assert_close(head.bias.grad, biases)
+
+
+@pytest.mark.parametrize("n_negatives", [None, 2])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_members_train_as_single_heads(precision, n_negatives):
+    params = {"precision": precision, "n_negatives": n_negatives, "with_bias": False}
+    head, features, targets = make(True, torch.float32, n_members=N_MEMBERS, **params)
+    heads = members_of(head, True, **params)
+    parts = features.detach().chunk(N_MEMBERS, 1)
+    for module, inputs in [(head, features.detach()), *zip(heads, parts)]:
+        torch.manual_seed(1)
+        group = {"params": list(module.parameters()), "rule": "adam", "fused": True}
+        optimizer = RowOptimizer([group], lr=0.1)
+        for _ in range(3):
+            leaf = inputs.clone().requires_grad_()
+            module.loss(leaf, targets, None, optimizer.update).backward()
+            optimizer.step()
+    together = torch.cat([single.weight.detach() for single in heads], 1)
+    tolerance = 1e-4 if precision == "float32" else 1e-2
+    torch.testing.assert_close(head.weight.detach(), together, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("k", [1, 4, N_LABELS])
+def test_members_average_their_logits(monkeypatch, multilabel, k):
+    monkeypatch.setattr(chunked, "CHUNK", 3)
+    head, features, _ = make(multilabel, n_members=N_MEMBERS)
+    heads = members_of(head, multilabel)
+    parts = features.chunk(N_MEMBERS, 1)
+    mean = torch.stack([single.scores(part) for single, part in zip(heads, parts)]).mean(0)
+    torch.testing.assert_close(head.scores(features), mean)
+    torch.testing.assert_close(features @ head.classifier(features).T + head.bias, mean)
+    scores, positions = head.topk(features, k)
+    best, expected = mean.topk(k, dim=1)
+    torch.testing.assert_close(scores, best)
+    torch.testing.assert_close(positions, expected)
+
+
+@pytest.mark.parametrize("params", [{"n_members": 3}, {"n_members": 2, "width": 2}])
+def test_members_need_equal_parts_of_the_features(params):
+    with pytest.raises(ValueError, match="n_members=. needs n_features that they can share"):
+        FlatHead(N_FEATURES, N_LABELS, True, **params)
