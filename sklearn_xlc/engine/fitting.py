@@ -388,10 +388,9 @@ class BaseXLCClassifier(
         if self.encoder is None:
             self._sparse_inputs = reads_sparse(MLPEncoder, rows)
             layers = (X.shape[1], self._widths(), self._dropout(rows), self._sparse_inputs)
-            layers = (*layers, self.n_members)
-            planned = without_weights(lambda: default_encoder(*layers))
-            self._check_memory(planned, None, rows, self._code.n_labels)
-            return default_encoder(*layers)
+            build = functools.partial(default_encoder, *layers, self.n_members)
+            self._check_memory(without_weights(build), None, rows, self._code.n_labels)
+            return build()
         encoder = user_encoder(self.encoder, X)
         self._sparse_inputs = reads_sparse(encoder, rows)
         return encoder

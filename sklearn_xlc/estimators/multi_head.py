@@ -126,9 +126,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         Correct the softmax over sampled labels for the probability with which each label is drawn
         ("sampling").
     n_members : int, default=1
-        Number of networks that are trained side by side in one pass over the data, each with hidden
-        layers of `hidden_layer_sizes` and weights of its own; their scores are averaged ("flat",
-        without `encoder`). Better than one network as wide as all together, at about its cost.
+        Networks, each with layers of `hidden_layer_sizes`, that are trained side by side in one
+        pass over the data; their scores are averaged ("flat", with ``encoder=None``).
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
@@ -242,7 +241,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     n_iter_ : int
         Number of epochs trained.
     loss_curve_ : list of float
-        Training loss of each epoch, of all members together.
+        Training loss of each epoch.
     n_parameters_ : int
         Number of trainable parameters.
     net_ : skorch.NeuralNet
@@ -400,12 +399,14 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         algorithm = self._algorithm(code)
         if self.n_members > 1 and (algorithm != "flat" or self.encoder is not None):
-            raise ValueError(
-                f"n_members={self.n_members} needs algorithm='flat', without head and encoder of "
-                f"your own, got algorithm={algorithm!r} and encoder={self.encoder!r}"
-            )
+            needs = f"n_members={self.n_members} needs algorithm='flat' and encoder=None"
+            raise ValueError(f"{needs}, got {algorithm=} and encoder={self.encoder!r}")
         if self.head is not None:
-            self._check_custom()
+            if self.algorithm != "auto" or not self._is("auto"):
+                raise ValueError(
+                    f"head={self.head!r} replaces algorithm and loss; leave both at 'auto', "
+                    f"got algorithm={self.algorithm!r} and loss={self.loss!r}"
+                )
             return
         if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
             raise ValueError(
@@ -436,14 +437,6 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         if not self._is("arcface"):
             unread |= dict.fromkeys(("margin", "scale"), "without loss='arcface'")
         return unread
-
-    def _check_custom(self) -> None:
-        """Raise ValueError for parameters that a user's own head does not read."""
-        if self.algorithm != "auto" or not self._is("auto"):
-            raise ValueError(
-                f"head={self.head!r} replaces algorithm and loss; leave both at 'auto', "
-                f"got algorithm={self.algorithm!r} and loss={self.loss!r}"
-            )
 
     def _is(self, loss: str) -> bool:
         return isinstance(self.loss, str) and self.loss == loss
