@@ -138,6 +138,7 @@ VALUES = {
     "top_k": [None, 1, 3],
     "n_jobs": [None, 1],
     "n_rounds": [1, 2],
+    "n_members": [1, 2, 3],
     "n_folds": [2, 3],
 }
 BOOLEANS = (True, False)

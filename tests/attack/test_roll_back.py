@@ -230,7 +230,7 @@ def broken_part(name, multilabel, scenario, error, part):
 def random_part(rng, name, multilabel, scenario, error):
     """Parameter with an object that raises; a fitted network keeps its encoder."""
     parts = [{"callbacks": [BreakingCallback(HOOKS[rng.integers(len(HOOKS))], error)]}]
-    if scenario in ("first fit", "refit"):
+    if scenario in ("first fit", "refit") and name != "ensemble":
         parts.append({"encoder": BreakingEncoder(int(rng.integers(3)), error), "max_epochs": 3})
     if multilabel and error is Injected:
         parts.append({"decision": BreakingDecision(0.5, scale="score")})
