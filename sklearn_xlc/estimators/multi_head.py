@@ -413,8 +413,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
                 f"algorithm={self.algorithm!r} needs exactly one label per sample (1-D y), but y "
                 "is an indicator; use algorithm='cascade' or 'flat'"
             )
-        where = f"algorithm={algorithm!r}"
-        criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, where)
+        criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, f"{algorithm=}")
         is_ce = criterion.needs_normaliser and not self._is("joint_ce")
         is_read = algorithm == "product" and is_ce  # where "auto" picks another, `_unread` warns
         if self.n_groups > 1 and not is_read and algorithm in (self.algorithm, "product"):
