@@ -50,6 +50,7 @@ PARAMETERS = {
     "path_exponent": [-0.1, "half"],
     "n_sampled_heads": [-1, 1.5],
     "n_negatives": [0, 1.5, "all"],
+    "n_members": [0, 1.5, "auto"],
     "margin": [-0.1, 3.2],
     "scale": [0, -1.0],
     "correction": ["yes", 2],
