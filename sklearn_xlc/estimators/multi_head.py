@@ -126,8 +126,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         Correct the softmax over sampled labels for the probability with which each label is drawn
         ("sampling").
     n_members : int, default=1
-        Networks, each with layers of `hidden_layer_sizes`, that are trained side by side in one
-        pass over the data; their scores are averaged ("flat", with ``encoder=None``).
+        Networks trained side by side, whose scores are averaged ("flat", with ``encoder=None``).
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
