@@ -1,0 +1,132 @@
+"""Change one default of `MultiHeadClassifier` at a time, on multi-label data sets.
+
+    python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
+
+Prints P@1/3/5 and CPU seconds of the fit for the defaults and for each change, and writes them to
+``search_defaults.md`` in the folder of results. Every fit runs in a process of its own.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from _measure import Clock, add_device, device, fresh_process, load_part
+
+from sklearn_xlc.metrics import precision_at_k
+
+#: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
+CHANGES = {
+    "defaults": {},
+    "all negatives": {"n_negatives": None},
+    "500 negatives": {"n_negatives": 500},
+    "2000 negatives": {"n_negatives": 2000},
+    "width 256": {"hidden_layer_sizes": (256,)},
+    "width 1024": {"hidden_layer_sizes": (1024,)},
+    "half the epochs": {"epochs": 0.5},
+    "twice the epochs": {"epochs": 2.0},
+    "dropout less 0.2": {"dropout": -0.2},
+    "dropout plus 0.2": {"dropout": 0.2},
+    "batches of 128": {"batch_size": 128},
+    "batches of 512": {"batch_size": 512},
+    "encoder's rate halved": {"rates": (0.5, 1.0)},
+    "encoder's rate doubled": {"rates": (2.0, 1.0)},
+    "head's rate halved": {"rates": (1.0, 0.5)},
+    "head's rate doubled": {"rates": (1.0, 2.0)},
+    "float32": {"precision": "float32"},
+    "momentum of rows": {"momentum": True},
+    "cascade": {"algorithm": "cascade"},
+    "three members": {"n_members": 3},
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=1800.0, help="seconds a fit may take")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_device(parser)
+    return parser.parse_args()
+
+
+def classifier(change, seed):
+    """Classifier with one change; factors apply to what "auto" stands for on the data."""
+    from sklearn_xlc import MultiHeadClassifier
+
+    class Changed(MultiHeadClassifier):
+        def _max_epochs(self, n_samples):
+            return max(1, round(super()._max_epochs(n_samples) * change.get("epochs", 1.0)))
+
+        def _dropout(self, rows):
+            return min(0.9, max(0.0, super()._dropout(rows) + change.get("dropout", 0.0)))
+
+        def _rates(self, n_samples):
+            factors = change.get("rates", (1.0, 1.0))
+            return tuple(r * f for r, f in zip(super()._rates(n_samples), factors))
+
+        def _row_momentum(self, n_samples):
+            return change.get("momentum", super()._row_momentum(n_samples))
+
+    ours = {"epochs", "dropout", "rates", "momentum"}
+    params = {name: value for name, value in change.items() if name not in ours}
+    return Changed(random_state=seed, device=device(), **params)
+
+
+def measure_one(folder, name, seed, scratch):
+    """Fit and score in this process, and leave a report."""
+    X, Y = load_part(folder, "trn")
+    X_test, Y_test = load_part(folder, "tst")
+    model = classifier(CHANGES[name], seed)
+    with Clock() as spent:
+        model.fit(X, Y)
+    labels, _ = model.predict_topk(X_test, k=5)
+    scores = [100 * precision_at_k(Y_test, labels, k=k) for k in (1, 3, 5)]
+    report = {"status": "ok", "precision": scores, "cpu_s": spent.cpu}
+    Path(scratch, "report.json").write_text(json.dumps(report))
+
+
+def cell(reports):
+    """Mean precision and CPU seconds over the seeds, or why there are none."""
+    wrong = [report["status"] for report in reports if report["status"] != "ok"]
+    if wrong:
+        return wrong[0]
+    means = [statistics.mean(values) for values in zip(*(r["precision"] for r in reports))]
+    seconds = statistics.mean(report["cpu_s"] for report in reports)
+    return "/".join(f"{mean:.1f}" for mean in means) + f", {seconds:.1f}"
+
+
+def main():
+    options = parse_arguments()
+    names = [folder.resolve().name for folder in options.folders]
+    lines = [f"| change | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    print("\n".join(lines), flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.changes:
+        cells = []
+        for folder in options.folders:
+            reports = []
+            for seed in options.seeds:
+                with tempfile.TemporaryDirectory(prefix="xlc-search-") as scratch:
+                    arguments = [__file__, "--one", folder, name, seed, scratch]
+                    reports.append(
+                        fresh_process(
+                            arguments, scratch, threads=options.threads, limit=options.limit
+                        )
+                    )
+            cells.append(cell(reports))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+        (options.out / "search_defaults.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        folder, name, seed, scratch = sys.argv[2:]
+        measure_one(Path(folder), name, int(seed), scratch)
+    else:
+        main()
