@@ -1,0 +1,152 @@
+"""Time of a fit over that of the bare arithmetic of its steps, on a data set folder.
+
+    python benchmarks/step_overhead.py DATA_FOLDER [DATA_FOLDER ...]
+
+The arithmetic is that of the default multi-label network with one output per label (lookup of
+input rows, layer normalisation, ReLU, dropout, logits, sigmoids, gradients, lazy and dense Adam),
+written with a dozen calls of torch on batches that are cut before the clock starts: no
+scikit-learn, no skorch, no checks, no autograd. Both run in turn, CPU seconds of one thread;
+medians.
+"""
+
+import argparse
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from _measure import load_part
+from torch.nn import functional as F
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.training.heap import memory_kept
+
+WIDTH, ROWS_OF_A_BLOCK = 512, 128
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--samples", type=int, default=20_000, help="of each set, at most")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=3)
+    return parser.parse_args()
+
+
+def batches_of(X, Y, batch_size, rng):
+    """Index arrays of every step, as tensors."""
+    order = rng.permutation(X.shape[0])
+    for start in range(0, len(order), batch_size):
+        rows, labels = X[order[start : start + batch_size]], Y[order[start : start + batch_size]]
+        columns = rows.tocsc()
+        used = np.flatnonzero(np.diff(columns.indptr))
+        edges = np.append(columns.indptr[used], columns.indptr[-1])
+        counts = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
+        arrays = (
+            rows.indices, rows.indptr, columns.indices, edges, used, counts, labels.indices
+        )  # fmt: skip
+        tensors = [torch.from_numpy(array.astype(np.int64)) for array in arrays]
+        yield *tensors, torch.from_numpy(rows.data), torch.from_numpy(columns.data)
+
+
+class Bare:
+    """The default network as tensors, and its step."""
+
+    def __init__(self, n_columns, n_labels, half):
+        self.table = torch.randn(n_columns, WIDTH) * 0.01
+        self.weight = torch.randn(n_labels, WIDTH) * 0.01
+        self.small = [torch.zeros(WIDTH), torch.ones(WIDTH), torch.zeros(WIDTH)]
+        self.small.append(torch.zeros(n_labels))
+        self.squares = torch.zeros_like(self.table)
+        dense = [self.weight, *self.small]
+        self.moments = [[torch.zeros_like(each) for each in dense] for _ in range(2)]
+        self.count = torch.zeros(())
+        self.low = (lambda x: x.bfloat16()) if half else (lambda x: x)
+
+    def adam(self, parameters, gradients, averages, squares, beta1):
+        counts = [self.count] * len(parameters)
+        torch._fused_adamw_(
+            parameters, gradients, averages, squares, [], counts, amsgrad=False, lr=1e-3,
+            beta1=beta1, beta2=0.999, weight_decay=0.0, eps=1e-8, maximize=False,
+        )  # fmt: skip
+
+    def step(self, batch):
+        indices, indptr, back, edges, used, rows, labels, values, back_values = batch
+        n_rows, low = len(indptr) - 1, self.low
+        shift, gain, offset, bias = self.small
+        bag = {"mode": "sum", "include_last_offset": True}
+        summed = F.embedding_bag(indices, self.table, indptr, per_sample_weights=values, **bag)
+        summed += shift
+        normal, mean, scale = torch.native_layer_norm(summed, [WIDTH], gain, offset, 1e-5)
+        kept = torch.empty(normal.numel() // 4, dtype=torch.int64).random_(-(2**63), None)
+        kept = (kept.view(torch.int16) >= 0).view_as(normal) * 2.0
+        features = normal.relu() * kept
+        inputs, weight = low(features), low(self.weight)
+        logits = (inputs @ weight.T).float().add_(bias)
+        F.softplus(logits).sum()
+        slopes = logits.sigmoid_()
+        slopes[rows, labels] -= 1
+        slopes /= n_rows
+        half = low(slopes)
+        to_weight, to_features = (half.T @ inputs).float(), (half @ weight).float()
+        to_features.mul_(kept).mul_(normal > 0)
+        to_sum, to_gain, to_offset = torch.ops.aten.native_layer_norm_backward(
+            to_features, summed, [WIDTH], mean, scale, gain, offset, [True] * 3
+        )
+        to_rows = F.embedding_bag(back, to_sum, edges, per_sample_weights=back_values, **bag)
+        self.count += 1
+        gradients = [to_weight, to_sum.sum(0), to_gain, to_offset, slopes.sum(0)]
+        self.adam([self.weight, *self.small], gradients, *self.moments, 0.9)
+        for some, of_some in zip(used.split(ROWS_OF_A_BLOCK), to_rows.split(ROWS_OF_A_BLOCK)):
+            read = self.table.index_select(0, some), self.squares.index_select(0, some)
+            self.adam([read[0]], [of_some], [torch.zeros_like(of_some)], [read[1]], 0.0)
+            self.table.index_copy_(0, some, read[0])
+            self.squares.index_copy_(0, some, read[1])
+
+
+def seconds_bare(X, Y, batch_size, half):
+    rng = np.random.default_rng(0)
+    batches, bare = list(batches_of(X, Y, batch_size, rng)), Bare(X.shape[1], Y.shape[1], half)
+    with memory_kept():
+        bare.step(batches[0])
+        start = time.process_time()
+        for batch in batches:
+            bare.step(batch)
+        return time.process_time() - start
+
+
+def seconds_of_a_pass(X, Y, batch_size):
+    """Seconds of two passes less those of one: what is done once does not count."""
+    seconds = []
+    for max_epochs in (1, 3):
+        clf = MultiHeadClassifier(
+            "flat", hidden_layer_sizes=(WIDTH,), n_negatives=None, dropout=0.5, random_state=0,
+            batch_size=batch_size, max_epochs=max_epochs,
+        )  # fmt: skip
+        start = time.process_time()
+        clf.fit(X, Y)
+        seconds.append(time.process_time() - start)
+    return (seconds[1] - seconds[0]) / 2, clf._bfloat16
+
+
+def main():
+    options = parse_arguments()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    print("| data | labels | pass of `fit`, s | arithmetic, s | overhead |\n|---|---|---|---|---|")
+    for folder in options.folders:
+        X, Y = (part[: options.samples] for part in load_part(folder, "trn"))
+        runs = []
+        for _ in range(options.runs):
+            whole, half = seconds_of_a_pass(X, Y, options.batch_size)
+            runs.append((whole, seconds_bare(X, Y, options.batch_size, half)))
+        whole, bare = (statistics.median(times) for times in zip(*runs))
+        ratio = statistics.median(a / b for a, b in runs)
+        name = folder.resolve().name
+        print(f"| {name} | {Y.shape[1]} | {whole:.2f} | {bare:.2f} | {100 * (ratio - 1):.0f}% |")
+
+
+if __name__ == "__main__":
+    main()
