@@ -387,7 +387,8 @@ class BaseXLCClassifier(
         X = rows.X
         if self.encoder is None:
             self._sparse_inputs = reads_sparse(MLPEncoder, rows)
-            layers = (X.shape[1], self._widths(), self._dropout(rows), self._sparse_inputs)
+            sizes, dropout = self._hidden_sizes(rows), self._dropout(rows)
+            layers = (X.shape[1], sizes, dropout, self._sparse_inputs)
             build = functools.partial(default_encoder, *layers, self.n_members)
             self._check_memory(without_weights(build), None, rows, self._code.n_labels)
             return build()

@@ -67,7 +67,7 @@ class TrainingMixin:
     #: Fraction of hidden units that dropout="auto" drops if X is mostly zeros.
     _sparse_dropout = 0.7
 
-    def _widths(self) -> Any:
+    def _hidden_sizes(self, rows: Rows) -> Any:
         """Widths of the hidden layers."""
         return self.hidden_layer_sizes
 

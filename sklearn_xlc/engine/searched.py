@@ -19,6 +19,8 @@ FLAT_LIMIT = (1000, 25_000)
 N_NEGATIVES = 1000
 #: Samples from which batches are twice as large.
 LARGE_DATA = 50_000
+#: Non-zeros of X from which a network of twice the width ranks better.
+MANY_ENTRIES = 4_000_000
 
 
 class SearchedDefaults(TrainingMixin):
@@ -37,17 +39,16 @@ class SearchedDefaults(TrainingMixin):
         is_flat = self._code.multilabel and self._algorithm(self._code) == "flat"
         return is_flat and self.encoder is None and self._sparse_inputs
 
-    def _widths(self) -> Any:
+    def _hidden_sizes(self, rows: Rows) -> Any:
         if not isinstance(self.hidden_layer_sizes, str):
             return self.hidden_layer_sizes
-        return (512,) if self._is_searched else (1024,)
+        return (512,) if self._is_searched and _n_stored(rows) < MANY_ENTRIES else (1024,)
 
     def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto" or len(rows) <= SMALL_DATA or not self._is_searched:
             return super()._dropout(rows)
         # The more words there are to learn from, the less a network overfits single ones.
-        stored = rows.X.nnz if sp.issparse(rows.X) else np.count_nonzero(rows.X)
-        return float(np.clip(0.5 - 0.3 * np.log10(stored / 1e6), 0.2, 0.5))
+        return float(np.clip(0.5 - 0.3 * np.log10(_n_stored(rows) / 1e6), 0.2, 0.5))
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size == "auto" and n_samples >= LARGE_DATA and self._is_searched:
@@ -83,3 +84,8 @@ class SearchedDefaults(TrainingMixin):
         if self.n_negatives != "auto":
             return self.n_negatives
         return N_NEGATIVES if self._code.n_labels > 8 * N_NEGATIVES else None
+
+
+def _n_stored(rows: Rows) -> int:
+    """Number of non-zeros of X."""
+    return int(rows.X.nnz if sp.issparse(rows.X) else np.count_nonzero(rows.X))

@@ -21,6 +21,8 @@ _FREE, _FACTOR = 10**8, 100
 
 
 class Kind(NamedTuple):
+    """A kind of object: its types, how it is described, and how it is made again."""
+
     types: tuple[type, ...]
     describe: Callable[[Writer, Any, str], dict[str, Any]]
     rebuild: Callable[[Reader, dict[str, Any]], Any]

@@ -20,7 +20,7 @@ RULES = {
 
 
 #: Numbers in a block of rows: all that an update reads and writes stays in the second-level cache.
-_BLOCK = 2**16
+_BLOCK = 2**17
 
 
 class RowOptimizer(torch.optim.Optimizer):

@@ -54,13 +54,18 @@ def test_dropout_falls_with_the_non_zeros(n_samples, n_stored, dropout):
     assert classifier()._dropout(rows_of(n_samples, n_stored)) == pytest.approx(dropout, abs=1e-3)
 
 
+@pytest.mark.parametrize("n_stored, width", [(3_999_999, 512), (4_000_000, 1024)])
+def test_many_words_take_a_wide_layer(n_stored, width):
+    assert classifier()._hidden_sizes(rows_of(1001, n_stored)) == (width,)
+
+
 @pytest.mark.parametrize(
     "other", [{"multilabel": False}, {"sparse": False}, {"encoder": object}, {"n_labels": 30_000}]
 )
 def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     clf = classifier(**other)
     rows = rows_of(6400, 10**5)
-    assert clf._widths() == (1024,)
+    assert clf._hidden_sizes(rows) == (1024,)
     assert clf._dropout(rows) == (0.7 if clf._sparse_inputs else 0.2)
     assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (256, 10)
     assert clf._rates(6400) == (2e-3, 2e-3)
@@ -71,7 +76,7 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
 def test_what_is_given_is_taken_as_it_is():
     given = {"hidden_layer_sizes": (7,), "dropout": 0.1, "batch_size": 32, "max_epochs": 7}
     clf = classifier(**given, learning_rate=0.5, n_negatives=3, precision="float32")
-    assert clf._widths() == (7,)
+    assert clf._hidden_sizes(rows_of(2000, 10)) == (7,)
     assert clf._dropout(rows_of(2000, 10)) == 0.1
     assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (32, 7)
     assert clf._rates(10**6) == (0.5, 0.5)
