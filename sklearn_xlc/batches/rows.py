@@ -98,8 +98,15 @@ class Rows:
         """Whether the rows of X that belong to the samples are mostly zeros."""
         if self.members is None:
             return is_mostly_zeros(self.X)
-        n_stored = np.diff(self.X.indptr)[self.members].sum()  # validation has dropped zeros
-        return bool(n_stored < SPARSE_SHARE * self.n_instances * self.X.shape[1])
+        return self.n_stored() < SPARSE_SHARE * self.n_instances * self.X.shape[1]
+
+    def n_stored(self) -> int:
+        """Number of non-zeros in the rows of X that belong to the samples."""
+        if not sp.issparse(self.X):
+            return int(np.count_nonzero(self.X))
+        if self.members is None:
+            return int(self.X.nnz)
+        return int(np.diff(self.X.indptr)[self.members].sum())  # validation has dropped zeros
 
     def samples(self) -> Any:
         """X in the form that `collate` reads: CSR, ndarray, list of str or dict of arrays."""

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.engine.label_code import LabelCode
@@ -42,13 +41,13 @@ class SearchedDefaults(TrainingMixin):
     def _hidden_sizes(self, rows: Rows) -> Any:
         if not isinstance(self.hidden_layer_sizes, str):
             return self.hidden_layer_sizes
-        return (512,) if self._is_searched and _n_stored(rows) < MANY_ENTRIES else (1024,)
+        return (512,) if self._is_searched and rows.n_stored() < MANY_ENTRIES else (1024,)
 
     def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto" or len(rows) <= SMALL_DATA or not self._is_searched:
             return super()._dropout(rows)
         # The more words there are to learn from, the less a network overfits single ones.
-        return float(np.clip(0.5 - 0.3 * np.log10(_n_stored(rows) / 1e6), 0.2, 0.5))
+        return float(np.clip(0.5 - 0.3 * np.log10(rows.n_stored() / 1e6), 0.2, 0.5))
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size == "auto" and n_samples >= LARGE_DATA and self._is_searched:
@@ -84,8 +83,3 @@ class SearchedDefaults(TrainingMixin):
         if self.n_negatives != "auto":
             return self.n_negatives
         return N_NEGATIVES if self._code.n_labels > 8 * N_NEGATIVES else None
-
-
-def _n_stored(rows: Rows) -> int:
-    """Number of non-zeros of X."""
-    return int(rows.X.nnz if sp.issparse(rows.X) else np.count_nonzero(rows.X))

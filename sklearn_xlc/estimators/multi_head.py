@@ -119,7 +119,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     n_negatives : int, None or "auto", default="auto"
         Labels that a step of "flat" draws at random as negatives, in addition to the labels of the
         batch (multi-label losses of single labels, such as "bce"). None: all labels. "auto": 1000
-        beyond 8000 labels, which takes a fraction of the time and ranked better; all otherwise.
+        beyond 8000 labels, which takes a fraction of the time and ranks as well; all otherwise.
     margin, scale : float, default=0.5 and 64.0
         Angular margin in radians, and factor of the cosines ("arcface").
     correction : bool, default=False

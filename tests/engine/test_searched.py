@@ -59,6 +59,15 @@ def test_many_words_take_a_wide_layer(n_stored, width):
     assert classifier()._hidden_sizes(rows_of(1001, n_stored)) == (width,)
 
 
+def test_samples_of_weight_zero_and_held_out_ones_do_not_count():
+    """Here the last sample holds all non-zeros."""
+    rows = rows_of(1500, 4_000_000)
+    rest = rows.select(np.arange(1400))
+    assert rest.members is not None
+    assert classifier()._hidden_sizes(rows) == (1024,)
+    assert classifier()._hidden_sizes(rest) == (512,)
+
+
 @pytest.mark.parametrize(
     "other", [{"multilabel": False}, {"sparse": False}, {"encoder": object}, {"n_labels": 30_000}]
 )
