@@ -53,17 +53,21 @@ def encoder(n_features):
 # %%
 # A fixed and a learnt last layer
 # -------------------------------
-# The monitor measures the collapse of the training features after every epoch.
+# Loss and feature decay are those of the paper, which sums the decay over a batch instead of
+# averaging it. The monitor measures the collapse of the training features after every epoch.
+
+BATCH_SIZE = 64
 
 
 def fit(output):
     classifier = ETFNeuralCollapseClassifier(
         output,
+        loss="pick_all_labels",
         encoder=encoder,
         decision="nearest",
-        feature_decay=3e-3,
+        feature_decay=5e-4 * BATCH_SIZE,
         fit_intercept=False,
-        batch_size=64,
+        batch_size=BATCH_SIZE,
         max_epochs=40,
         callbacks=[CollapseMonitor(X_train, Y_train)],
         random_state=0,

@@ -43,7 +43,10 @@ def assign_labels(
         Whether a label that occurs c times in a group goes to the c most similar samples.
     totals : ndarray of shape (n_labels,), default=None
         Number of samples that should carry each label: the label goes to further samples, the most
-        similar first, until this number is reached. None: no further samples.
+        similar first, until this number is reached. A label that every group has might belong to
+        one sample of each: it goes to no further sample that is less similar than the mean of all
+        samples by more than half of what the best samples are more similar. None: no further
+        samples.
     quantile : float in [0, 1], default=None
         Each label also goes to all samples of its groups that are at least as similar as this
         quantile of the samples that already carry it. None: no further samples.
@@ -103,10 +106,12 @@ def _assign_block(
 ) -> tuple[IntArray, IntArray]:
     """Samples and labels assigned in a range of labels."""
     pairs = make_pairs(data, first, last)
-    scores = Gathered(X, pairs).scores(embeddings.block(first, last).ravel())
+    vectors = embeddings.block(first, last)
+    scores = Gathered(X, pairs).scores(vectors.ravel())
     chosen = best_of_segments(pairs, scores, pairs.counts if use_counts else None)
     if totals is not None:
-        chosen |= next_best(pairs, scores, chosen, totals[first:last])
+        bound = _opposite(data, pairs, embeddings, vectors, scores, chosen)
+        chosen |= next_best(pairs, scores, chosen, totals[first:last], bound)
     if quantile is not None:
         chosen |= _above_quantile(pairs, scores, chosen, quantile)
     return pairs.samples[chosen], pairs.labels[chosen] + first
@@ -127,13 +132,22 @@ def best_of_segments(
 
 
 def next_best(
-    pairs: Pairs, scores: FloatArray, chosen: npt.NDArray[np.bool_], totals: FloatArray
+    pairs: Pairs,
+    scores: FloatArray,
+    chosen: npt.NDArray[np.bool_],
+    totals: FloatArray,
+    bound: FloatArray | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Mask of the best pairs not yet chosen, as many samples as each label lacks to its total."""
+    """Mask of the best pairs not yet chosen, as many samples as each label lacks to its total.
+
+    Their scores exceed the bound of the label.
+    """
     held = pairs.once(np.flatnonzero(chosen))
     missing = np.round(totals - np.bincount(pairs.labels[held], minlength=pairs.n_labels))
     rest = pairs.once(np.concatenate([held, np.flatnonzero(~chosen)]))[len(held) :]
     rest = rest[(missing > 0)[pairs.labels[rest]]]
+    if bound is not None:
+        rest = rest[scores[rest] > bound[pairs.labels[rest]]]
     order = rest[np.lexsort((-scores[rest], pairs.labels[rest]))]
     labels = pairs.labels[order]
     return _first_of_runs(order, labels, missing[labels], len(scores))
@@ -147,6 +161,29 @@ def _first_of_runs(
     mask = np.zeros(n_pairs, dtype=bool)
     mask[order[rank < n_first]] = True
     return mask
+
+
+def _opposite(
+    data: Aggregation,
+    pairs: Pairs,
+    embeddings: Embeddings,
+    vectors: FloatArray,
+    scores: FloatArray,
+    chosen: npt.NDArray[np.bool_],
+) -> FloatArray:
+    """Score at which a sample is opposed to a label that every group has; otherwise minus infinity.
+
+    How many samples carry such a label is a guess, so that it must not go to the opposite of the
+    samples that have it, such as x and -x in Figure 1 of the paper.
+    """
+    first, last = pairs.first, pairs.first + pairs.n_labels
+    average = np.zeros(pairs.n_labels)
+    if embeddings.background is not None:
+        average = (vectors @ embeddings.background.mean).astype(np.float64)
+    n_best = np.maximum(pairs.label_sum(chosen), 1)
+    best = pairs.label_sum(chosen * scores) / n_best
+    is_everywhere = np.diff(data.labels.indptr)[first:last] == len(data.groups)
+    return np.where(is_everywhere, average - (best - average) / 2, -np.inf)
 
 
 def _above_quantile(

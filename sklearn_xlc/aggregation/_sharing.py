@@ -105,7 +105,9 @@ def sharing_rates(
     n_best, best, n_in_group, in_group = map(np.concatenate, zip(*parts))
     # Labels whose best samples hardly differ from the others are uninformative.
     power = np.maximum(_towards_pooled(best, n_best), 10 * TAIL)
-    return np.clip(_towards_pooled(in_group, n_in_group) / power, 0, 1)
+    rates = np.clip(_towards_pooled(in_group, n_in_group) / power, 0, 1)
+    # The common rate is no guess for a label that all samples might carry.
+    return np.where(np.diff(has_label.indptr) < len(others), rates, 0)
 
 
 def _towards_pooled(found: FloatArray, number: FloatArray) -> FloatArray:

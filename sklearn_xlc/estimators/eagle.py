@@ -128,7 +128,10 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     samples. Where the samples of a group are alike, more samples carry the label; the second
     estimate counts them. Samples of groups *without* the label do not carry it, so a sample of
     another group that is more similar to the label than nearly all of these carries it. The count
-    uses embeddings learnt from the other half of the groups, and gives `sharing_rates_`.
+    uses embeddings learnt from the other half of the groups, and gives `sharing_rates_`. Of a label
+    that every group has it can tell nothing: its rate is zero, and only the first estimate counts.
+    Such a label may belong to one sample of each group, so that samples opposed to the best ones
+    never get it.
 
     If each sample has one group, the contrast with all samples is the contrast with the groups
     *without* the label: the two differences are proportional.

@@ -31,6 +31,10 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     can therefore be fixed in advance, and the scores of a sample give its whole label set without a
     threshold to tune.
 
+    The default `loss` is a variant that ranked better on text: the mean over the labels of a
+    sample, which compete with each other in half of the loss. ``loss="pick_all_labels"`` is the sum
+    of [1]_.
+
     Parameters
     ----------
     output : {"etf", "learned"}, default="etf"
@@ -53,15 +57,17 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
           :class:`~sklearn_xlc.heads.FocalLoss`.
         - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
           (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
-        - "pick_all_labels": one softmax over all labels for every label of a sample, as in
-          [1]_; :class:`~sklearn_xlc.heads.PickAllLabels`.
+        - "pick_all_labels": the loss of [1]_, one softmax cross-entropy over all labels for each
+          label of a sample, summed over its labels; :class:`~sklearn_xlc.heads.PickAllLabels`.
         - "ce": softmax cross-entropy (multi-class).
         - "auto": ``PickAllLabels(competition=0.5, reduction="mean")``, the mean over the labels of
           a sample, which compete with each other in half of the loss. On text, the loss of [1]_
           costs a point of precision at 1, and a `competition` below 0.5 predicts set sizes less
           accurately.
     feature_decay : float, default=0.0
-        Weight of the mean squared norm of the features in the loss.
+        Weight of the mean squared norm of the features in the loss. Equation 4 of [1]_ has the sum
+        over the samples of a batch, so that its lambda_H times the batch size is `feature_decay`:
+        5e-4 at 128 samples is 0.064.
     fit_intercept : bool, default=True
         Whether to train a bias for each label.
     decision : str or Decision, default="auto"
@@ -180,8 +186,17 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is the softmax over all labels, so its rows sum to one. In multi-label it
-    estimates the share of each label in the label set of a sample.
+    :meth:`predict_proba` is the softmax over all labels, so its rows sum to one. With class labels
+    it estimates the probability of each class. In multi-label it depends on the loss what it
+    estimates, for samples that look alike and have label sets S:
+
+    - "pick_all_labels" (a sum): the probability that S holds the label, divided by the mean number
+      of labels. Labels rank as they do by their probabilities.
+    - ``PickAllLabels(reduction="mean")``: the mean share of the label in S, which is 1 / |S| if S
+      holds the label and 0 otherwise.
+    - The default, and any `competition` below 1: no simple quantity. The ranking is much the same,
+      but frequent labels are overrated: if 5/12 of the samples have the label set {0}, 5/12 {0, 1,
+      2} and 1/6 {3}, the mean shares are .56/.14/.14/.17 and the estimates .63/.13/.13/.11.
 
     "nearest" compares features with scaled sums of the last layer's rows. The thresholds of
     "threshold" are small, since the labels of a sample share one probability.

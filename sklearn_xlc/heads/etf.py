@@ -36,7 +36,8 @@ class ETFHead(ChunkedHead):
     with_bias : bool, default=True
         Whether each label has a trained bias, which starts at the label's frequency.
     feature_decay : float, default=0.0
-        Weight of the mean of :math:`\|h\|^2` in the loss.
+        Weight of the mean of :math:`\|h\|^2` in the loss; the batch size times lambda_H of [1]_,
+        where the squared norms of a batch are summed.
     memory_limit : int, default=2**30
         Limit in bytes of the temporary logits.
     seed : int, default=0

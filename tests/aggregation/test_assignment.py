@@ -114,6 +114,23 @@ def test_totals_go_to_the_next_best_rows(rng, total):
         np.testing.assert_array_equal(found[:, label], expected)
 
 
+@pytest.mark.parametrize("with_background", [False, True])
+def test_a_label_of_every_group_does_not_go_to_opposite_rows(with_background):
+    rng = np.random.default_rng(0)
+    X = unit_rows(np.repeat([[1.0, 0.0], [0.6, 0.8], [-1.0, 0.1]], 8, axis=0))
+    X += 0.01 * rng.normal(size=X.shape)
+    X = unit_rows(X[np.arange(24).reshape(3, 8).T.ravel()])  # each group has one row of each kind
+    data = aggregation(np.kron(np.eye(8), np.ones((3, 1))), np.ones((8, 1)))
+    background = make_background(X, 0, 0.1, np.random.RandomState(0)) if with_background else None
+    embeddings = learn_embeddings(X, data, background=background, n_iter=20)
+    scores = X @ embeddings.block(0, 1)[0]
+    found = assign_labels(X, data, embeddings, totals=np.full(1, 1000.0)).toarray().ravel()
+    mean = X.mean(axis=0) @ embeddings.block(0, 1)[0] if with_background else 0.0
+    best = scores.reshape(8, 3).max(axis=1).mean()
+    np.testing.assert_array_equal(found, scores > mean - (best - mean) / 2)
+    assert 8 < found.sum() < 24
+
+
 @pytest.mark.parametrize("quantile", [0.0, 0.5, 1.0])
 def test_quantile_shares_with_rows_as_similar(rng, quantile):
     X = unit_rows(rng.normal(size=(40, 4)))

@@ -57,7 +57,7 @@ def by_loops(X, membership, labels, seed):
     """The definition: one row, one group and one label at a time."""
     random = np.random.default_rng(seed)
     mask = random.permutation(membership.shape[1]) % 2 == 0
-    counts = np.zeros((4, labels.shape[1]))
+    counts, told = np.zeros((4, labels.shape[1])), np.ones(labels.shape[1])
     has_label = membership @ labels > 0
     vectors = learn_embeddings(X, aggregation(membership, labels * ~mask[:, None]), n_iter=0)
     vectors = vectors.block(0, labels.shape[1])
@@ -65,6 +65,7 @@ def by_loops(X, membership, labels, seed):
     others = random.choice(rows, min(module.N_OTHERS, len(rows)), replace=False)
     for label, vector in enumerate(vectors):
         free = [row for row in others if not has_label[row, label]]
+        told[label] = len(free) > 0
         if not vector.any() or not free:
             continue
         rank = int(np.ceil(module.TAIL * len(free)))
@@ -87,7 +88,7 @@ def by_loops(X, membership, labels, seed):
         return (found + module.STRENGTH * pooled) / (number + module.STRENGTH)
 
     power = np.maximum(drawn(counts[1], counts[0]), 10 * module.TAIL)
-    return np.clip(drawn(counts[3], counts[2]) / power, 0, 1)
+    return told * np.clip(drawn(counts[3], counts[2]) / power, 0, 1)
 
 
 def overlapping(seed):
@@ -132,6 +133,14 @@ def test_another_score_exceeds_the_bound_by_the_chance_that_is_stated():
         stated.append(chance.mean())
     assert np.mean(above) == pytest.approx(np.mean(stated), rel=0.05)
     assert max(stated) < 2 / 200
+
+
+def test_nothing_is_told_of_a_label_that_every_group_has():
+    X, _, data = shared_labels(0.7, n_groups=200)
+    labels = np.hstack([data.labels.toarray(), np.ones((200, 1))])
+    found = sharing_rates(X, aggregation(data.groups, labels))
+    assert found[-1] == 0
+    np.testing.assert_allclose(found[:-1], 0.7, atol=0.1)
 
 
 @pytest.mark.parametrize("as_given", [np.asarray, sp.csr_array])

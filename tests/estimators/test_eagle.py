@@ -65,15 +65,15 @@ def problem(seed=0, n=200, n_labels=12, size=5):
 @BOTH
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("n_iter", [0, "auto"])
-def test_the_toy_of_figure_1(eagle, seed, n_iter):
+@pytest.mark.parametrize("n_groups", [2, 3, 50])
+def test_the_toy_of_figure_1(eagle, seed, n_iter, n_groups):
     x = np.array([1.0, -2.0, 0.5])
-    X = np.tile([x, -x], (3, 1))
-    y, groups = np.ones((6, 2), dtype=int), [0, 0, 1, 1, 2, 2]
-    # Three rows a group are expected by chance where all groups have a label, so no sharing here.
-    eagle = clone(eagle).set_params(random_state=seed, n_iter=n_iter, sharing=None)
+    X = np.tile([x, -x], (n_groups, 1))
+    y, groups = np.ones((2 * n_groups, 2), dtype=int), np.repeat(np.arange(n_groups), 2)
+    eagle = clone(eagle).set_params(random_state=seed, n_iter=n_iter)
     assigned = eagle.fit(X, y, groups).assign(X, y, groups).toarray()
     np.testing.assert_array_equal(assigned.sum(axis=1), 1)
-    np.testing.assert_array_equal(assigned, np.tile(assigned[:2], (3, 1)))
+    np.testing.assert_array_equal(assigned, np.tile(assigned[:2], (n_groups, 1)))
     np.testing.assert_allclose(np.abs(eagle.transform([x])), 1, rtol=1e-12)
 
 

@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from scipy.special import log_softmax
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
@@ -17,9 +18,11 @@ from torch import nn
 
 from _factories import QUICK
 from sklearn_xlc import ETFNeuralCollapseClassifier, config_context
+from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
 from sklearn_xlc.decisions import Divergence, Nearest, Threshold
 from sklearn_xlc.geometry import simplex_etf
+from sklearn_xlc.heads import PickAllLabels
 from sklearn_xlc.training import CollapseMonitor
 
 N_LABELS = 20
@@ -179,6 +182,50 @@ def test_probabilities_are_shares_of_a_row(data):
     p = clf.predict_proba(X)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-9)
     np.testing.assert_allclose(np.log(p), clf.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "loss, expected",
+    [
+        ("pick_all_labels", np.array([10, 5, 5, 2]) / 22),
+        (PickAllLabels(reduction="mean"), np.array([20, 5, 5, 6]) / 36),
+        ("auto", [0.6283, 0.1290, 0.1290, 0.1136]),  # minimised numerically
+    ],
+    ids=["sum", "mean", "auto"],
+)
+def test_what_probabilities_estimate_where_samples_look_alike(loss, expected):
+    Y = np.repeat([[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1]], [25, 25, 10], axis=0)
+    clf = quick(loss=loss, learning_rate=0.05, max_epochs=200).fit(np.ones((60, 1)), Y)
+    np.testing.assert_allclose(clf.predict_proba([[1.0]]), [expected], atol=2e-3)
+
+
+@pytest.mark.parametrize("feature_decay", [0.0, 0.3])
+@pytest.mark.parametrize("loss", ["pick_all_labels", "auto"])
+def test_loss_is_the_formula_of_the_paper_or_the_documented_variant(data, loss, feature_decay):
+    X, Y = data[0][:50], data[1][:50].toarray()
+    clf = quick(loss=loss, feature_decay=feature_decay, max_epochs=3).fit(X, Y)
+    logits = clf.decision_function(X)  # log probabilities: the softmax is that of the logits
+    h = clf._inputs(clf._validate_predict(X))
+    expected = 0.0
+    for z, labels, inputs in zip(logits, Y, h):
+        losses = []
+        for k in np.flatnonzero(labels):
+            surprise = -np.log(np.exp(z[k]) / np.exp(z).sum())  # L_CE(z, y_k)
+            margin = np.log1p(np.exp(z[labels == 0]).sum() / np.exp(z[k]))
+            losses.append(surprise if loss == "pick_all_labels" else (surprise + margin) / 2)
+        if losses:
+            expected += np.sum(losses) if loss == "pick_all_labels" else np.mean(losses)
+        expected += feature_decay * (inputs @ inputs)
+    assert loss_of(clf, X, Y) == pytest.approx(expected / len(Y), rel=1e-9)
+
+
+def loss_of(clf, X, Y):
+    """Loss of the head on a batch."""
+    rows = sp.csr_matrix(Y)
+    targets = Targets(torch.tensor(rows.indptr), torch.tensor(rows.indices, dtype=torch.int64))
+    features = torch.from_numpy(clf.transform(X))
+    with torch.no_grad():
+        return clf.net_.module_.head.loss(features, targets).item()
 
 
 # --- features and parameters --------------------------------------------------------------------
