@@ -156,7 +156,10 @@ class ChunkedHead(Head):
         return 0.0
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        inputs = self.inputs(features)
+        return self.topk_of(self.inputs(features), k)
+
+    def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Scores and positions of the k best labels, from the inputs of the chunks."""
         normalisers = []
 
         def chunks() -> Iterator[tuple[int, Tensor]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
 from sklearn_xlc.heads.losses import Labels, Loss
+from sklearn_xlc.heads.screening import Screening
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.
@@ -66,6 +68,8 @@ class FlatHead(ChunkedHead):
     """
 
     n_members: int = 1  # of heads in files that do not know of members
+    #: Search for the best labels, and the weights that it was made for.
+    _screening: tuple[Any, Screening] | None = None
 
     def __init__(
         self,
@@ -148,6 +152,40 @@ class FlatHead(ChunkedHead):
         """Weights of the labels, of shape (chunk, n_features)."""
         return self.weight[chunk] if self.n_members == 1 else self.weight[chunk] / self.n_members
 
+    def train(self, mode: bool = True) -> FlatHead:
+        if mode:  # weights will change
+            self._screening = None
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_screening", None)
+        return state
+
+    def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        screening = self._screening_for(inputs, k)
+        if screening is None:
+            return super().topk_of(inputs, k)
+        scaled = inputs if self.n_members == 1 else inputs / self.n_members
+        return screening.topk(
+            scaled, k, lambda rows: super(FlatHead, self).topk_of(inputs[rows], k)
+        )
+
+    def _screening_for(self, inputs: Tensor, k: int) -> Screening | None:
+        """Search for the best labels if it is faster than all logits, and their order is enough."""
+        if (
+            self.training
+            or torch.is_grad_enabled()
+            or self.link == "exp"  # the normaliser needs all logits
+            or type(self).logits is not FlatHead.logits
+            or not Screening.suits(inputs, self.weight, k)
+        ):
+            return None
+        made_for = _state_of(self.weight), _state_of(self.bias)
+        if self._screening is None or self._screening[0] != made_for:
+            self._screening = made_for, Screening(self.weight, self.bias)
+        return self._screening[1] if self._screening[1].is_finite else None
+
     def logits(self, inputs: Tensor, chunk: Labels) -> Tensor:
         bias = None if self.bias is None else self.bias[chunk]
         if self.training and self.low_precision:
@@ -187,6 +225,13 @@ class FlatHead(ChunkedHead):
             )
             self._last = (chunk, weight.bfloat16() if self.low_precision else weight)
         return self._last[1]
+
+
+def _state_of(parameter: Tensor | None) -> Any:
+    """What changes when a parameter is written to."""
+    if parameter is None or parameter.is_inference():
+        return id(parameter)
+    return parameter.data_ptr(), parameter._version
 
 
 def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:

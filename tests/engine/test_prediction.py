@@ -12,6 +12,8 @@ import torch
 from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
 from sklearn_xlc.engine import prediction
+from sklearn_xlc.heads import screening
+from sklearn_xlc.heads.screening import multiplies_int8
 
 N_LABELS = 9
 
@@ -186,3 +188,33 @@ def test_batches_shrink_to_the_memory_limit(monkeypatch, algorithm, multilabel):
         for one, other in zip(np.atleast_2d(again), np.atleast_2d(expected)):
             # A matrix product of fewer rows may add up in another order.
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(not multiplies_int8(), reason="no fast products of eight-bit integers here")
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("params", [{}, {"n_members": 2}], ids=str)
+def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, multilabel):
+    rng = np.random.default_rng(0)
+    X = sp.random(700, 30, 0.2, "csr", dtype=np.float32, rng=rng)
+    y = rng.integers(0, 120, 700)
+    Y = sp.csr_matrix((np.ones(700), (np.arange(700), y)), shape=(700, 120)) if multilabel else y
+    clf = quick("flat", precision="float32", **params).fit(X, Y)
+    labels, scores = clf.predict_topk(X, 2)
+    decided = clf.predict(X)
+    monkeypatch.setattr(screening, "_WORTH", (1, 1))
+    assert clf.net_.module_.head._screening is None
+    in_parts = [clf.predict_topk(X[start : start + 100], 2) for start in range(0, 700, 100)]
+    one_by_one = [clf.predict_topk(X[row], 2) for row in range(20)]
+    for same in (
+        clf.predict_topk(X, 2),
+        clf.predict_topk(X.toarray(), 2),
+        tuple(map(np.concatenate, zip(*in_parts))),
+        tuple(map(np.concatenate, zip(*one_by_one))),
+    ):
+        np.testing.assert_array_equal(same[0], labels[: len(same[0])])
+        np.testing.assert_allclose(same[1], scores[: len(same[0])], rtol=1e-4, atol=1e-5)
+    again = clf.predict(X)
+    assert ((again != decided).nnz if multilabel else (again != decided).sum()) == 0
+    assert clf.net_.module_.head._screening is not None
+    scores = clf.partial_fit(X, Y).decision_function(X)  # the search is made anew
+    np.testing.assert_array_equal(clf.predict_topk(X, 1)[0][:, 0], scores.argmax(1))

@@ -1,0 +1,251 @@
+"""Screening: the best labels are those of all logits, whatever the numbers."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from sklearn_xlc.heads import ChunkedHead, FlatHead, screening
+from sklearn_xlc.heads.screening import Screening, multiplies_int8
+
+pytestmark = pytest.mark.skipif(
+    not multiplies_int8(), reason="the processor has no fast products of eight-bit integers"
+)
+
+N_LABELS, N_FEATURES = 640, 24
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def integers(low, high, *shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(low, high, shape, generator=generator).float()
+
+
+def best(inputs, weight, bias, k):
+    """Logits and positions of all labels in float64: best first, equal logits by position."""
+    logits = inputs.double() @ weight.double().T + (0 if bias is None else bias.double())
+    values, order = logits.sort(dim=1, descending=True, stable=True)
+    return values[:, :k], order[:, :k]
+
+
+def search(inputs, weight, bias, k):
+    """Result of the search, and how many rows needed all logits."""
+    n_open = []
+
+    def compute(rows):
+        n_open.append(len(rows))
+        return tuple(part.to(t) for part, t in zip(best(inputs[rows], weight, bias, k), TYPES))
+
+    found = Screening(weight, bias)
+    assert found.is_finite
+    with torch.inference_mode():
+        return found.topk(inputs, k, compute), sum(n_open)
+
+
+TYPES = torch.float32, torch.int64
+
+
+def peaked(n_rows, seed=0):
+    """Inputs and weights of which a few logits of a row stand out, as of trained networks."""
+    weight = normal(N_LABELS, N_FEATURES, seed=seed)
+    labels = torch.randint(N_LABELS, (n_rows, 8), generator=torch.Generator().manual_seed(seed))
+    inputs = (weight[labels] * torch.arange(1, 9)[:, None]).sum(1) / 10
+    return inputs, weight, normal(N_LABELS, seed=seed + 1)
+
+
+@pytest.mark.parametrize("n_rows", [1, 16, 17, 300])
+@pytest.mark.parametrize("k", [1, 5, 40])
+@pytest.mark.parametrize("positive", [True, False])
+def test_finds_the_best_labels(n_rows, k, positive):
+    inputs, weight, bias = peaked(n_rows)
+    inputs = inputs.relu() if positive else inputs
+    (logits, positions), n_open = search(inputs, weight, bias, k)
+    expected, expected_positions = best(inputs, weight, bias, k)
+    assert torch.equal(positions, expected_positions)
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-6, atol=1e-5)
+    assert n_open < n_rows / 3 or k == 40
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ties_go_to_lower_positions(seed):
+    rng = np.random.default_rng(seed)
+    span = int(rng.integers(1, 40))
+    inputs = integers(-span, span + 1, int(rng.integers(1, 40)), N_FEATURES, seed=seed)
+    weight = integers(-span, span + 1, N_LABELS, N_FEATURES, seed=seed + 100)
+    bias = integers(-3, 4, N_LABELS, seed=seed) if seed % 2 else None
+    k = int(rng.integers(1, 41))
+    (logits, positions), _ = search(inputs, weight, bias, k)
+    expected, expected_positions = best(inputs, weight, bias, k)  # exact in float32, too
+    assert torch.equal(positions, expected_positions)
+    assert torch.equal(logits.double(), expected)
+
+
+def test_labels_closer_than_the_rounding_are_told_apart():
+    inputs = integers(1, 5, 50, N_FEATURES)
+    steps = integers(0, 3, N_LABELS, N_FEATURES, seed=1) / 2**12
+    weight = integers(-40, 40, 1, N_FEATURES, seed=2) + steps  # exact in float32, too
+    (logits, positions), n_open = search(inputs, weight, None, 5)
+    expected, expected_positions = best(inputs, weight, None, 5)
+    assert torch.equal(positions, expected_positions)
+    assert torch.equal(logits.double(), expected)
+    assert n_open == 50
+
+
+@pytest.mark.parametrize(
+    "scale, of_bias", [(1e-42, 0), (1e-42, 1e-42), (1e-30, 1e-35), (1e30, 1), (1, 1e37), (1e19, 1)]
+)
+def test_sizes_of_numbers_do_not_matter(scale, of_bias):
+    inputs, weight, bias = peaked(40)
+    for small, large in ((inputs, weight * scale), (inputs * scale, weight)):
+        (logits, positions), _ = search(small, large, bias * of_bias, 5)
+        expected, expected_positions = best(small, large, bias * of_bias, 5)
+        assert torch.equal(positions, expected_positions)
+        torch.testing.assert_close(logits, expected.float(), rtol=1e-5, atol=1e-44)
+
+
+def test_rows_of_other_sizes_do_not_spoil_the_rest():
+    inputs, weight, bias = peaked(200)
+    inputs[3] *= 1e6
+    inputs[5] *= 1e-6
+    inputs[7] = 0
+    (_, positions), n_open = search(inputs, weight, bias, 5)
+    assert torch.equal(positions, best(inputs, weight, bias, 5)[1])
+    assert n_open < 60
+
+
+@pytest.mark.parametrize("n_rows", [4, 60])
+def test_all_labels_equal(n_rows):
+    inputs, weight = integers(-9, 9, n_rows, N_FEATURES), integers(-9, 9, 1, N_FEATURES, seed=1)
+    (_, positions), n_open = search(inputs, weight.repeat(N_LABELS, 1), None, 3)
+    assert positions.tolist() == [[0, 1, 2]] * n_rows
+    assert n_open == n_rows
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_one_row_that_is_not_finite(value):
+    inputs, weight, bias = peaked(30)
+    inputs[4, 2] = value
+    (_, positions), n_open = search(inputs, weight, bias, 5)
+    finite = torch.arange(30) != 4
+    assert torch.equal(positions[finite], best(inputs, weight, bias, 5)[1][finite])
+    assert n_open == 30
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_not_finite_are_not_searched(value):
+    for part in range(2):
+        _, weight, bias = peaked(1)
+        (weight, bias)[part][3] = value
+        assert not Screening(weight, bias).is_finite
+
+
+@pytest.mark.parametrize("n_rows", [9, 200])
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_hold(n_rows, seed):
+    inputs, weight, bias = peaked(n_rows, seed)
+    inputs[0] *= 5  # cut off
+    if seed == 1:
+        weight[::2] *= 100
+    if seed == 2:
+        inputs = inputs.relu()
+    if seed == 3:  # what rounding changes lies along the other factor
+        inputs = (inputs / inputs.abs().amax() * 40).round() + 0.499 * weight[:n_rows].sign()
+    found = Screening(weight, bias)
+    rounded, radius = found._rounded(inputs.numpy())
+    logits = found._logits(rounded, 5, radius)
+    exact = (inputs.double() @ weight.double().T + bias.double()).numpy()
+    error = np.abs(logits.lowest + logits.step * logits.values.astype(np.float64) - exact)
+    known = np.ones(error.shape, dtype=bool)
+    if np.isfinite(logits.top):
+        known = (logits.values > 0) & (logits.values < logits.top)
+        assert known.any(1).mean() > 0.9
+    bound = np.stack([radius.at(found._norms, row) for row in range(n_rows)]) + logits.half
+    assert (error <= bound)[known].all()
+    assert (error / bound)[known].max() > 0.05  # and are not without use
+
+
+# --- in the head ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Screening of small heads, too."""
+    monkeypatch.setattr(screening, "_WORTH", (1, 1))
+
+
+def make(**params):
+    torch.manual_seed(0)
+    head = FlatHead(N_FEATURES, N_LABELS, True, **params).eval()
+    torch.nn.init.normal_(head.weight)
+    if head.bias is not None:
+        torch.nn.init.normal_(head.bias)
+    return head
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"with_bias": False}, {"width": 12}, {"n_members": 3}, {"loss": "asymmetric"}],
+    ids=str,
+)
+@pytest.mark.parametrize("k", [1, 7])
+def test_head_ranks_as_by_all_logits(small, params, k):
+    head, features = make(**params), normal(70, N_FEATURES, seed=3)
+    with torch.no_grad():
+        scores, positions = head.topk(features, k)
+        assert head._screening is not None
+        expected, expected_positions = ChunkedHead.topk_of(head, head.inputs(features), k)
+    assert torch.equal(positions, expected_positions)
+    torch.testing.assert_close(scores, expected)
+
+
+def test_head_of_one_class_a_sample(small):
+    torch.manual_seed(0)
+    head, features = FlatHead(N_FEATURES, N_LABELS, False).eval(), normal(9, N_FEATURES)
+    with torch.no_grad():
+        assert torch.equal(head.topk(features, 1)[1][:, 0], head.scores(features).argmax(1))
+    assert head._screening is not None
+
+
+@pytest.mark.parametrize("change", ["step", "copy", "bias"])
+def test_search_follows_the_weights(small, change):
+    head, features = make(), normal(20, N_FEATURES, seed=3)
+    with torch.no_grad():
+        head.topk(features, 3)
+        if change == "step":  # of an optimiser, past torch's count of changes
+            head.train()
+            head.weight.data.neg_()
+            head.eval()
+        elif change == "copy":
+            head.load_state_dict({name: -part for name, part in head.state_dict().items()})
+        else:
+            head.bias[600] = 100.0
+        expected = ChunkedHead.topk_of(head, features, 3)[1]
+        assert torch.equal(head.topk(features, 3)[1], expected)
+
+
+def test_search_is_neither_pickled_nor_copied(small):
+    head, features = make(), normal(20, N_FEATURES, seed=3)
+    before = len(pickle.dumps(head))
+    with torch.no_grad():
+        expected = head.topk(features, 3)[1]
+        assert len(pickle.dumps(head)) == before
+        for other in (copy.deepcopy(head), pickle.loads(pickle.dumps(head))):
+            assert other._screening is None
+            assert torch.equal(other.topk(features, 3)[1], expected)
+
+
+def test_not_where_it_does_not_apply(small):
+    head, features = make(), normal(20, N_FEATURES, seed=3)
+    head.topk(features, 3)  # a gradient may be wanted
+    with torch.no_grad():
+        head.topk(features, N_LABELS // 4)
+        head.double().topk(features.double(), 3)
+        shared = make(loss="pick_all_labels")
+        shared.topk(features, 3)
+    assert head._screening is None
+    assert shared._screening is None
