@@ -238,6 +238,43 @@ def unit_rows(X: Any) -> Any:
     return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
+def bounded_rows(X: Any) -> Any:
+    """Divide all rows by the largest of their norms; zeros stay zero.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_rows, n_columns)
+        Matrix.
+
+    Returns
+    -------
+    {ndarray, csr_array} of shape (n_rows, n_columns)
+        Rows of norm one or less; float64 unless X is floating.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc._csr import bounded_rows
+    >>> bounded_rows(np.array([[3.0, 4.0], [0.0, 1.0]]))
+    array([[0.6, 0.8],
+           [0. , 0.2]])
+    """
+    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X, order="C")
+    if X.dtype.kind != "f":
+        X = X.astype(np.float64)
+    is_sparse = sp.issparse(X)
+    values = X.data if is_sparse else X
+    largest = np.abs(values).max(initial=0)
+    if largest > 0:
+        values = values / largest  # so that no square overflows
+        if is_sparse:
+            norms = _stored_norms(values, row_numbers(X.indptr), X.shape[0])
+        else:
+            norms = np.linalg.norm(values, axis=1)
+        values = values / norms.max().astype(values.dtype)
+    return sp.csr_array((values, X.indices, X.indptr), shape=X.shape) if is_sparse else values
+
+
 def _stored_norms(data: npt.NDArray[Any], rows: IntArray, n_rows: int) -> FloatArray:
     with np.errstate(over="ignore"):
         return np.sqrt(np.bincount(rows, data.astype(np.float64) ** 2, minlength=n_rows))

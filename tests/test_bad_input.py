@@ -189,6 +189,11 @@ SET = [
         Y,
         "max_active=2 has no effect with output='bottleneck'",
     ),
+    (
+        DFTSigmoidClassifier(init="random", output="bottleneck", max_epochs=1),
+        Y,
+        "init='random' has no effect with output='bottleneck'",
+    ),
     (EAGLETransformer(contrast=None, shrinkage=0.1), Y, "shrinkage=0.1 .* contrast=None"),
     (EAGLETransformer(n_iter=0, temperature=1.0), Y, "temperature=1.0 has no effect with n_iter=0"),
     (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5 has no effect with n_iter=0"),

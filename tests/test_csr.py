@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sklearn_xlc._csr import (
+    bounded_rows,
     canonical,
     distinct_rows,
     find_entries,
@@ -188,3 +189,17 @@ def test_hash_of_counters():
     counters = np.uint64(1234567) + step * np.arange(1, 4, dtype=np.uint64)
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     assert mix_bits(counters).tolist() == expected
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("dtype, size", [(np.float32, 1e30), (np.float64, 1e-300), (int, 7)])
+def test_bounded_rows_have_norms_up_to_one(convert, dtype, size, rng):
+    X = (size * rng.normal(size=(20, 5)) * (rng.random((20, 5)) < 0.5)).astype(dtype)
+    found = bounded_rows(convert(X))
+    assert found.dtype == (np.float64 if dtype is int else dtype)
+    found = found.toarray() if sp.issparse(found) else found
+    wide = X.astype(np.longdouble)
+    expected = wide / np.sqrt((wide**2).sum(axis=1)).max()
+    np.testing.assert_allclose(found, expected.astype(float), rtol=1e-6)
+    assert not bounded_rows(convert(np.zeros((3, 2)))).sum()
+    assert bounded_rows(convert(np.zeros((0, 2)))).shape == (0, 2)

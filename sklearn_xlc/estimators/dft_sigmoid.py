@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
+from sklearn_xlc.geometry._validation import check_assignments
 from sklearn_xlc.heads import FlatHead, FourierHead, Head, Loss
 from sklearn_xlc.heads.losses import LOSSES
 
@@ -42,6 +45,11 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     output : {"dft", "bottleneck"}, default="dft"
         Output layer. "bottleneck" is the plain low-rank layer that [1]_ compares with, of width
         `n_slack`, without biases and without a guarantee.
+    init : {"frequencies", "random"}, default="frequencies"
+        Start of the Fourier layer. "frequencies": the first logits are those of the label
+        frequencies, and the slack columns start in pairs that cancel. "random" is the start of
+        [1]_: random slack columns, and the probability ``max_active_ / n_labels`` for all labels,
+        by the constant Fourier column. Its validation loss falls more slowly.
     loss : str or Loss, default="auto"
         Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
 
@@ -176,8 +184,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     The guarantee holds at any threshold, since one of the Fourier columns is constant. It covers
     the output layer: each set of up to k labels is predicted in an open region of the layer's
-    inputs. These inputs are a linear map of the encoder's features, so the encoder should have at
-    least as many outputs as the layer has columns; `fit` warns if it has fewer than ``2 k + 1``.
+    inputs. These inputs are a linear map of the encoder's features. Whether features can reach each
+    region is another question: they need about as many dimensions as the layer has columns, ``2 k +
+    1 + n_slack``, and `fit` warns of an encoder with fewer outputs. ``verify(Y, X,
+    whole_network=True)`` answers it for label sets of your choice.
 
     References
     ----------
@@ -203,6 +213,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         "max_active": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_slack": [Interval(Integral, 0, None, closed="left")],
         "output": [StrOptions({"dft", "bottleneck"})],
+        "init": [StrOptions({"frequencies", "random"})],
         "loss": [StrOptions({"auto", *LOSSES}), Loss],
     }
 
@@ -212,6 +223,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         *,
         n_slack: int = 50,
         output: str = "dft",
+        init: str = "frequencies",
         loss: str | Loss = "auto",
         decision: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
@@ -238,6 +250,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self.max_active = max_active
         self.n_slack = n_slack
         self.output = output
+        self.init = init
         self.loss = loss
         self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -288,7 +301,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self._warn_beyond(self.max_active, Y)
 
     def _unread(self, code: LabelCode) -> dict[str, str]:
-        return {"max_active": "with output='bottleneck'"} if self.output == "bottleneck" else {}
+        why = "with output='bottleneck'"
+        return dict.fromkeys(("max_active", "init"), why) if self.output == "bottleneck" else {}
 
     def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
         """Warn of samples that the guarantee does not cover; a full-rank layer covers all."""
@@ -312,15 +326,24 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             return FlatHead(*size, self.memory_limit, precision, **layer)
         k = self._typical_size if self.max_active == "auto" else self.max_active
         self.max_active_ = min(int(k), (code.n_labels - 1) // 2)
-        if n_features < 2 * self.max_active_ + 1:
+        width = 2 * self.max_active_ + 1 + self.n_slack
+        if n_features < min(width, code.n_labels):
             warnings.warn(
-                f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 = "
-                f"{2 * self.max_active_ + 1} columns of the output layer: not every set of up to "
-                f"{self.max_active_} labels can be reached; use a wider last layer",
+                f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "
+                f"n_slack = {width} columns of the output layer: its features may not reach every "
+                f"set of up to {self.max_active_} labels, see verify(..., whole_network=True); use "
+                "a wider last layer, or a smaller n_slack",
                 UserWarning,
                 stacklevel=4,
             )
-        return FourierHead(*size, self.max_active_, self.n_slack, self.memory_limit, loss=self.loss)
+        return FourierHead(
+            *size,
+            self.max_active_,
+            self.n_slack,
+            self.memory_limit,
+            loss=self.loss,
+            init=self.init,
+        )
 
     # --- guarantee ----------------------------------------------------------------------------
 
@@ -338,12 +361,15 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         Y: Any,
         X: Any = None,
         *,
+        whole_network: bool = False,
         time_limit: float = 10.0,
         search_radius: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> ArgmaxabilityReport:
-        """Check which label sets the output layer can predict, at the threshold in use.
+        """Check which label sets the output layer, or the network, can predict.
+
+        The check is made at the threshold in use.
 
         If the decision is not a threshold, or if labels share one probability (softmax), the check
         takes labels with a positive score as predicted.
@@ -355,6 +381,14 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features), default=None
             Samples to try first: a label set that the classifier predicts for one of them is
             argmaxable.
+        whole_network : bool, default=False
+            Whether to ask which label sets the encoder's features can reach, instead of any inputs
+            of the output layer. Features of the default encoder are never negative (ReLU); of an
+            `encoder` of your own, those count as such that are not negative for any sample of X.
+            "Not argmaxable" then holds for the network: no input gives the set. "Argmaxable" comes
+            with features, and unless the reason is "point", for which a sample of X gives the set,
+            the encoder may be unable to compute them: its range is part of the cone of non-negative
+            features. Weights are multiplied out in double precision.
         time_limit : float, default=10.0
             Seconds for each label set; a set not decided by then is reported as unknown.
         search_radius : bool, default=False
@@ -380,24 +414,68 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 "verify checks label sets, but the classifier was fitted on class labels (1-D y); "
                 "fit it on an indicator of labels"
             )
-        points = None if X is None else self._output_inputs(self._validate_predict(X))
         is_odds = self.net_.module_.head.link == "sigmoid"
-        cut, intercept = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0, None
-        if np.ndim(cut) or (cut and self.max_active_ is None):
-            intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
-        elif points is not None:
-            # The first Fourier column is constant: it moves the threshold, and no set is lost.
-            points[:, 0] -= np.sqrt(len(self.classes_)) * cut
-        return verify_argmaxable(
-            self if intercept is None else self.output_weights_,
+        cut = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0
+        X = None if X is None else self._validate_predict(X)
+        verify = self._verify_network if whole_network else self._verify_layer
+        return verify(
             Y,
-            intercept,
-            points=points,
+            X,
+            cut,
             time_limit=time_limit,
             search_radius=search_radius,
             n_jobs=n_jobs,
             verbose=verbose,
         )
+
+    def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
+        """Label sets that some inputs of the output layer give."""
+        points = None if X is None else self._output_inputs(X)
+        if np.ndim(cut) or (cut and self.max_active_ is None):
+            intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
+            return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
+        if points is not None:
+            # The first Fourier column is constant: it moves the threshold, and no set is lost.
+            points[:, 0] -= np.sqrt(len(self.classes_)) * cut
+        return verify_argmaxable(self, Y, points=points, **options)
+
+    def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
+        """Label sets that some features of the encoder give."""
+        coef, intercept = self._feature_weights()
+        features = None if X is None else self._encoded(X)
+        nonnegative = np.full(coef.shape[1], self.encoder is None)
+        if features is not None:
+            nonnegative |= features.min(axis=0) >= 0
+        report = verify_argmaxable(
+            coef, Y, intercept - cut, points=features, nonnegative=nonnegative, **options
+        )
+        open_rows = np.flatnonzero(report.status == -1)
+        if not len(open_rows):
+            return report
+        # What is out of reach of the layer is out of reach of the network. The product of a low
+        # rank is hard to prove anything of.
+        layer = self._verify_layer(check_assignments(Y, "Y")[open_rows], None, cut, **options)
+        for row, status, reason, conflict in zip(
+            open_rows, layer.status, layer.reason, layer.conflicts
+        ):
+            if status == 0:
+                report.status[row], report.reason[row], report.radius[row] = 0, reason, 0.0
+                report.conflicts[row] = conflict
+        return report
+
+    def _feature_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and biases of the labels on the encoder's features."""
+        head = copy.deepcopy(self.net_.module_.head).double().cpu()
+        with torch.no_grad():
+            bias = head.inputs(torch.zeros(1, head.n_features, dtype=torch.float64))
+            weight = head.inputs(torch.eye(head.n_features, dtype=torch.float64)) - bias
+        coef = self.output_weights_.astype(np.float64)
+        return coef @ weight.numpy().T, (coef @ bias.numpy().T).ravel()
+
+    def _encoded(self, X: Any) -> np.ndarray:
+        """Features of validated samples."""
+        with self.net_.predicting():
+            return np.concatenate([f.cpu().double().numpy() for _, f in self._features(X)])
 
     def _output_inputs(self, X: Any) -> np.ndarray:
         """Inputs of the output layer for each sample: the factors of its weights."""

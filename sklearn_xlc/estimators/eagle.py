@@ -8,20 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array, check_random_state, column_or_1d
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import (
-    check_counts,
-    check_objects,
-    check_X,
-    refuse_continuous,
-    unchanged_on_error,
-    warn_unread,
-)
+from sklearn_xlc._checks import check_X, unchanged_on_error, warn_unread
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
-from sklearn_xlc._csr import is_mostly_zeros, one_per_row, unit_rows
+from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, unit_rows
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.aggregation import (
     Aggregation,
@@ -33,6 +26,7 @@ from sklearn_xlc.aggregation import (
     sharing_rates,
 )
 from sklearn_xlc.groups import check_groups
+from sklearn_xlc.groups._counts import labels_of_groups
 
 DTYPES = (np.float64, np.float32)
 #: Below this share of non-zeros sums over sparse samples are faster than over dense ones.
@@ -47,16 +41,22 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     each group with the label [1]_. Then :meth:`assign` gives each label of a group to the sample
     closest to its embedding, and any classifier can be trained on the samples.
 
-    ``contrast=None`` is the method of the paper. On text it fails: the sum of the samples of a
-    label's groups points along the mean of all samples, and one sample close to the mean takes most
-    labels. The default therefore discounts the mean and the main directions of all samples, weights
-    the samples of a group softly, and shares frequent labels among several samples.
+    ``contrast=None`` is the method of the paper. On the sparse text of the tables below it assigns
+    most labels wrongly in random groups of 10: the sum of the samples of a label's groups points
+    along the mean of all samples, and one sample close to the mean takes most labels. The default
+    therefore discounts the mean and the main directions of all samples, weights the samples of a
+    group softly, and shares frequent labels among several samples.
 
     Parameters
     ----------
     contrast : {"background"} or None, default="background"
         "background": samples are centred, and directions in which all samples vary count less
-        (`n_components`, `shrinkage`). None: the paper's sums, exactly.
+        (`n_components`, `shrinkage`). None: Algorithms 1 and 2 of [1]_, on samples of norm one, or
+        as given with ``normalize=False``.
+    normalize : bool, default=True
+        Whether to scale samples to norm one, so that inner products are cosines. False, for
+        ``contrast=None`` only: sums and inner products are those of the samples as given, as
+        Algorithm 1 is written; longer samples then count for more in the sums, and win labels.
     n_iter : int or "auto", default="auto"
         Number of iterations T after the first sum; 0 is EAGLE-0. "auto": 2, or 20 without contrast.
     step_size : float, "full" or "auto", default="auto"
@@ -84,8 +84,8 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         similarity. More samples need less: "auto" is ``0.2 / sqrt(n_samples)``.
     multiplicity : {"ignore", "top"}, default="ignore"
         Meaning of a number c above 1 in `y` (labels merged as lists). "ignore": the label occurs in
-        the group, however often. "top": the label goes to c samples of the group; the group then
-        also counts c times in the sums, and `sharing` has no effect.
+        the group, however often. "top": the label goes to c samples of the group, and `sharing` has
+        no effect; with a contrast the group also counts c times in the sums.
     top_k : int, default=None
         Number of labels that :meth:`transform` keeps for each sample, as CSR. None: all, dense.
     memory_limit : int, default=2**29
@@ -181,6 +181,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     _parameter_constraints: dict[str, list[Any]] = {
         "contrast": [StrOptions({"background"}), None],
+        "normalize": ["boolean"],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "step_size": [StrOptions({"auto", "full"}), Interval(Real, 0, None, closed="neither")],
         "temperature": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
@@ -198,6 +199,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self,
         *,
         contrast: str | None = "background",
+        normalize: bool = True,
         n_iter: int | str = "auto",
         step_size: float | str = "auto",
         temperature: float | str = "auto",
@@ -211,6 +213,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         random_state: Any = None,
     ) -> None:
         self.contrast = contrast
+        self.normalize = normalize
         self.n_iter = n_iter
         self.step_size = step_size
         self.temperature = temperature
@@ -230,7 +233,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples. Their norms have no effect.
+            Samples. Their norms have no effect, unless ``normalize=False``.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
             Labels of the groups, in one of two forms: row i holds the labels of sample i's group,
@@ -250,11 +253,17 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Raises
         ------
         ValueError
-            If an argument is not valid; the message names the row.
+            If an argument is not valid; the message names the row. If ``normalize=False`` meets a
+            contrast, which is that of samples of norm one.
         """
         with unchanged_on_error(self):
             warn_unread(self, self._unread())
-            X = self._unit_samples(X, reset=True)
+            if not self.normalize and self.contrast is not None:
+                raise ValueError(
+                    f"normalize=False needs contrast=None, got contrast={self.contrast!r}; set one "
+                    "or the other"
+                )
+            X = self._scaled(self._samples(X, reset=True))
             self._learn(X, *self._aggregation(X.shape[0], y, groups))
         return self
 
@@ -269,14 +278,18 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             unread["sharing"] = "with multiplicity='top'"
         return unread
 
-    def _unit_samples(self, X: Any, reset: bool = False) -> Any:
-        """Samples of norm one, sparse if the X of `fit` holds many zeros, however it is stored."""
+    def _samples(self, X: Any, reset: bool = False) -> Any:
+        """Validated samples, sparse if the X of `fit` holds many zeros, however it is stored."""
         X = check_X(self, X, DTYPES, reset)
         if reset:
             self._was_sparse, self._reads_sparse = sp.issparse(X), is_mostly_zeros(X, SPARSE_SHARE)
         if self._reads_sparse != sp.issparse(X):
             X = sp.csr_matrix(X) if self._reads_sparse else X.toarray()
-        return unit_rows(X)
+        return X
+
+    def _scaled(self, X: Any) -> Any:
+        """Samples of norm one; or all divided by the largest norm, as ties have a tolerance."""
+        return unit_rows(X) if self.normalize else bounded_rows(X)
 
     def _learn(self, X: Any, data: Aggregation, classes: np.ndarray | None) -> None:
         """Learn the embeddings from unit samples."""
@@ -333,7 +346,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return rows.toarray() if sp.issparse(rows) else rows
 
     def transform(self, X: Any) -> Any:
-        """Compute the cosine of every sample with every label embedding.
+        """Compute the cosine of every sample with every label embedding, or the inner product.
 
         Parameters
         ----------
@@ -343,7 +356,8 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Affinities in [-1, 1]. With `top_k`, only the largest of each sample, as CSR; ties go to
+            Affinities: cosines, in [-1, 1], or inner products of samples as given, with
+            ``normalize=False``. With `top_k`, only the largest of each sample, as CSR; ties go to
             the first labels.
 
         Raises
@@ -352,7 +366,9 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If dense affinities would be larger than ``sklearn_xlc.get_config()["dense_limit"]``.
         """
         check_is_fitted(self)
-        X = self._unit_samples(X)
+        X = self._samples(X)
+        if self.normalize:
+            X = unit_rows(X)
         shape = (X.shape[0], len(self.classes_))
         if self.top_k is not None:
             return self._top_affinities(X, min(self.top_k, shape[1]))
@@ -388,7 +404,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If an argument is not valid; the message names the row.
         """
         check_is_fitted(self)
-        X = self._unit_samples(X)
+        X = self._scaled(self._samples(X))
         data, _ = self._aggregation(X.shape[0], y, groups, fitted=True)
         sharing, totals, quantile = self._resolve_auto("sharing"), None, None
         if self.multiplicity == "ignore" and sharing == "expected":
@@ -424,7 +440,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         known = self.classes_ if fitted and self._one_label else None
-        Y, classes = _check_labels(y, known)
+        Y, classes = labels_of_groups(y, known)
         if fitted and Y.shape[1] != len(self.classes_):
             raise ValueError(
                 f"y must have {len(self.classes_)} labels as in fit, got shape {Y.shape}"
@@ -440,7 +456,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return [(first, min(first + step, n_labels)) for first in range(0, n_labels, step)]
 
     def _affinities(self, X: Any, first: int, last: int) -> np.ndarray:
-        """Cosines of unit samples with some labels."""
+        """Inner products of samples with some labels."""
         vectors = self._embeddings.block(first, last).astype(X.dtype, copy=False)
         return X @ np.ascontiguousarray(vectors.T)
 
@@ -465,31 +481,3 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _check_labels(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray | None]:
-    """Counts of labels as canonical CSR, and the names of the labels of a 1-D y."""
-    if not sp.issparse(y):
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
-        if y.ndim == 1 or y.shape[1] == 1 and y.dtype.kind not in "biuf":
-            y = column_or_1d(y)
-            if y.dtype == object:
-                check_objects(y)
-            return _check_classes(y, classes)
-    if 0 in y.shape[1:]:
-        raise ValueError(f"y must have a column for each label, got shape {y.shape}")
-    return check_counts(y, "y"), None
-
-
-def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray]:
-    """Indicator of one label per row, and the names of the labels."""
-    refuse_continuous(y)
-    known, ids = np.unique(y, return_inverse=True)
-    if classes is not None:
-        unknown = np.flatnonzero(~np.isin(y, classes))
-        if len(unknown):
-            raise ValueError(
-                f"y holds the label {y[unknown[0]]} in row {unknown[0]}, which did not occur in fit"
-            )
-        known, ids = classes, np.searchsorted(classes, y)
-    return one_per_row(ids, len(known), np.int32), known

@@ -24,6 +24,8 @@ from sklearn_xlc.geometry._report import ArgmaxabilityReport
 from sklearn_xlc.geometry._validation import LinearLayer, check_assignments, check_layer
 
 N_PROGRESS_LINES = 20
+#: Shift of non-negative features, which must be positive, as a share of the largest feature.
+POINT_SHIFT = 1e-9
 
 
 def is_argmaxable(
@@ -88,6 +90,7 @@ def verify_argmaxable(
     intercept: Any = None,
     *,
     points: Any = None,
+    nonnegative: Any = False,
     max_active: int | None = None,
     box: float = 1e4,
     min_radius: float = 1e-8,
@@ -126,11 +129,14 @@ def verify_argmaxable(
         Inputs of the layer to try first, such as the features of all training samples: a set that
         the layer predicts for one of them is argmaxable. Without biases the witness is the point
         times a power of two.
+    nonnegative : bool or array-like of shape (n_features,), default=False
+        Whether features, or which of them, are never negative, as outputs of a ReLU. A witness then
+        has none below zero; such sets are fewer.
     max_active : int, default=None
         Largest number of active labels of a Fourier layer: the first ``2 * max_active + 1`` columns
         of the weights are the :func:`fourier_matrix`, up to rounding. Without biases, a theorem
-        makes sets with at most ``2 * max_active`` cyclic sign changes argmaxable. None: no Fourier
-        columns.
+        makes sets with at most ``2 * max_active`` cyclic sign changes argmaxable; it says nothing
+        of `nonnegative` features. None: no Fourier columns.
     box : float, default=1e4
         Bound of the coordinates of x in the linear program (LP). Without biases regions are cones,
         and radii are proportional to `box`.
@@ -189,6 +195,10 @@ def verify_argmaxable(
         max_active = getattr(coef, "max_active_", None)
     sets = check_assignments(Y, "Y", len(layer.coef))
     points = _check_points(points, layer)
+    n_labels, signed = len(layer.coef), _signed_features(nonnegative, layer.coef.shape[1])
+    if len(signed):
+        layer, sets, points = _with_features(layer, sets, points, signed)
+        max_active = None
     for name, value in (("box", box), ("time_limit", time_limit)):
         check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
         if not np.isfinite(value):
@@ -209,7 +219,38 @@ def verify_argmaxable(
         if verbose > 0:
             _print_progress(done, len(todo))
     ordered = [verdicts[first[i]] for i in inverse]
-    return _make_report(ordered, sets, layer.coef.shape[1], float(min_radius))
+    return _make_report(ordered, sets[:, :n_labels], layer.coef.shape[1], float(min_radius))
+
+
+def _signed_features(nonnegative: Any, n_features: int) -> IntArray:
+    """Positions of the features that are never negative."""
+    mask = np.asarray(nonnegative)
+    if mask.dtype != bool or mask.shape not in ((), (n_features,)):
+        raise ValueError(
+            f"nonnegative must be True, False or a mask of the {n_features} features, got "
+            f"{nonnegative!r}"
+        )
+    return np.flatnonzero(np.broadcast_to(mask, n_features))
+
+
+def _with_features(
+    layer: LinearLayer, sets: sp.csr_array, points: FloatArray | None, signed: IntArray
+) -> tuple[LinearLayer, sp.csr_array, FloatArray | None]:
+    """Layer, sets and points with a label for each of these features, which is always active.
+
+    Logits are strictly positive or negative, so that features of zero may as well be slightly
+    above: a witness with non-negative features exists if one with positive features does.
+    """
+    n_features = layer.coef.shape[1]
+    intercept = layer.intercept
+    if intercept is not None:
+        intercept = np.append(intercept, np.zeros(len(signed)))
+    coef = np.vstack([layer.coef, np.eye(n_features)[signed]])
+    ones = sp.csr_array(np.ones((sets.shape[0], len(signed)), dtype=sets.dtype))
+    if points is not None:
+        points = points.copy()
+        points[:, signed] += POINT_SHIFT * np.abs(points).max(initial=0)
+    return LinearLayer(coef, intercept), sp.hstack([sets, ones], format="csr"), points
 
 
 def _from_points(
@@ -246,6 +287,7 @@ def _make_report(
     verdicts: list[Verdict], sets: sp.csr_array, n_features: int, min_radius: float
 ) -> ArgmaxabilityReport:
     """Report that holds the verdicts as arrays."""
+    n_labels = sets.shape[1]
     witness = np.full((len(verdicts), n_features), np.nan)
     for row, verdict in enumerate(verdicts):
         if verdict.witness is not None:
@@ -255,9 +297,12 @@ def _make_report(
         radius=np.array([verdict.radius for verdict in verdicts], dtype=np.float64),
         witness=witness,
         reason=np.array([verdict.reason for verdict in verdicts], dtype="<U16"),
-        conflicts=[verdict.conflict for verdict in verdicts],
+        conflicts=[
+            None if verdict.conflict is None else verdict.conflict[verdict.conflict < n_labels]
+            for verdict in verdicts
+        ],
         n_active=np.diff(sets.indptr).astype(np.int64),
-        n_labels=sets.shape[1],
+        n_labels=n_labels,
         min_radius=min_radius,
     )
 

@@ -1,4 +1,4 @@
-"""Counts of labels in groups: how many samples of a group carry each label."""
+"""Labels of groups, and counts of them: how many samples of a group carry each label."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_array, column_or_1d
 
-from sklearn_xlc._checks import check_counts, check_sparse, is_indicator
-from sklearn_xlc._csr import row_of
+from sklearn_xlc._checks import (
+    check_counts,
+    check_objects,
+    check_sparse,
+    is_indicator,
+    refuse_continuous,
+)
+from sklearn_xlc._csr import one_per_row, row_of
 from sklearn_xlc.groups._groups import Groups
 
 
@@ -53,3 +60,31 @@ def cap_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
 def _sizes(counts: sp.csr_matrix, groups: Groups) -> np.ndarray:
     """Size of the group of each stored count."""
     return np.repeat(groups.sizes, np.diff(counts.indptr))
+
+
+def labels_of_groups(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray | None]:
+    """Counts of labels as canonical CSR, and the names of the labels of a 1-D y."""
+    if not sp.issparse(y):
+        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
+        if y.ndim == 1 or y.shape[1] == 1 and y.dtype.kind not in "biuf":
+            y = column_or_1d(y)
+            if y.dtype == object:
+                check_objects(y)
+            return _check_classes(y, classes)
+    if 0 in y.shape[1:]:
+        raise ValueError(f"y must have a column for each label, got shape {y.shape}")
+    return check_counts(y, "y"), None
+
+
+def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray]:
+    """Indicator of one label per row, and the names of the labels."""
+    refuse_continuous(y)
+    known, ids = np.unique(y, return_inverse=True)
+    if classes is not None:
+        unknown = np.flatnonzero(~np.isin(y, classes))
+        if len(unknown):
+            raise ValueError(
+                f"y holds the label {y[unknown[0]]} in row {unknown[0]}, which did not occur in fit"
+            )
+        known, ids = classes, np.searchsorted(classes, y)
+    return one_per_row(ids, len(known), np.int32), known

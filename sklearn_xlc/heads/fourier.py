@@ -57,6 +57,10 @@ class FourierHead(ChunkedHead):
         number of labels is between 2000 and 200 000 and has no prime factor above 11.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+    init : {"frequencies", "random"}, default="frequencies"
+        Initial logits. "frequencies": those of the label frequencies; the slack columns start in
+        pairs that cancel. "random", the start of [1]_: slack columns and projection are random, and
+        the constant Fourier column gives all labels the probability k / n.
 
     Attributes
     ----------
@@ -64,12 +68,12 @@ class FourierHead(ChunkedHead):
         Layer that computes the coefficients of W, then of S.
     slack : Parameter of shape (n_labels, n_slack)
     gain : float
-        Factor of the Fourier coefficients.
+        Factor of the Fourier coefficients; 1 with ``init="random"``.
 
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
-       Sparse Multi-Label Classification. AAAI 2024. Equation 8.
+       Sparse Multi-Label Classification. AAAI 2024. Equation 8 and Section 5.1.
 
     Examples
     --------
@@ -90,6 +94,7 @@ class FourierHead(ChunkedHead):
         memory_limit: int = 2**30,
         method: str = "auto",
         loss: str | Loss = "auto",
+        init: str = "frequencies",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         check_integer(n_slack, "n_slack", 0)
@@ -100,9 +105,11 @@ class FourierHead(ChunkedHead):
             )
         if method == "auto":
             method = _fastest(n_labels, max_active, memory_limit)
+        if init not in ("frequencies", "random"):
+            raise ValueError(f"init must be 'frequencies' or 'random', got {init!r}")
         self.max_active, self.n_slack, self.method = max_active, n_slack, method
-        self.width = 2 * max_active + 1
-        self.gain = ENTRY * n_labels**0.5
+        self.init, self.width = init, 2 * max_active + 1
+        self.gain = 1.0 if init == "random" else ENTRY * n_labels**0.5
         self.projection = nn.Linear(n_features, self.width + n_slack)
         self.slack = nn.Parameter(torch.zeros(n_labels, n_slack))
         self._start_slack()
@@ -112,6 +119,11 @@ class FourierHead(ChunkedHead):
     def _start_slack(self) -> None:
         """Slack columns in pairs that cancel: they learn like random columns, but start at zero."""
         weight, bias = self.projection.weight, self.projection.bias
+        if self.init == "random":
+            bound = max(1, self.n_slack) ** -0.5  # as nn.Linear has it
+            self.slack.uniform_(-bound, bound)
+            bias.zero_()
+            return
         # Coefficients of W, and of the first slack column, start at their biases. That column, with
         # the coefficient one, is a bias for every label.
         weight[: self.width + 1] = 0.0
@@ -131,10 +143,16 @@ class FourierHead(ChunkedHead):
         return [self.slack] if self.n_slack else []
 
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
-        return [(self.slack, self.n_slack, 0)] if self.n_slack > 1 else []
+        has_biases = self.n_slack > 1 and self.init == "frequencies"
+        return [(self.slack, self.n_slack, 0)] if has_biases else []
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the mean number of labels per sample; with slack, at each label's frequency."""
+        if self.init == "random":
+            share = torch.full_like(frequency[:1], self.max_active / self.n_labels)
+            with torch.no_grad():  # Section 5.1: sqrt(n) logit(k / n)
+                self.projection.bias[0] = self.n_labels**0.5 * self.criterion.prior(share)[0]
+            return
         target = self.criterion.prior(frequency)
         constant = target.mean()
         if not self.n_slack and not self.criterion.needs_normaliser:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from scipy.optimize import linprog
 from scipy.special import logit
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
@@ -120,8 +121,80 @@ def test_rows_beyond_the_guarantee_are_counted(data):
 
 def test_an_encoder_too_narrow_for_the_guarantee_is_warned_of(data):
     X, Y = data
-    with pytest.warns(UserWarning, match="the encoder has 3 outputs, fewer than .* wider"):
-        quick(hidden_layer_sizes=(3,), max_epochs=1).fit(X, Y)
+    columns = 2 * np.diff(Y.indptr).max() + 1 + 4
+    assert columns < N_LABELS
+    with pytest.warns(UserWarning, match=rf"n_slack = {columns} columns of the output .* wider"):
+        quick(hidden_layer_sizes=(columns - 1,), max_epochs=1).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(hidden_layer_sizes=(columns,), max_epochs=1).fit(X, Y)
+        quick(hidden_layer_sizes=(N_LABELS,), n_slack=50, max_epochs=1).fit(X, Y)  # full rank
+
+
+def reached(clf, sets, cut=0.0):
+    """Whether some e >= 0 has (W (P e + b) - cut) of the wanted signs: one LP a set."""
+    head, W = clf.net_.module_.head, clf.output_weights_
+    gains = np.ones(W.shape[1])
+    if clf.max_active_ is not None:
+        gains[: 2 * clf.max_active_ + 1] = head.gain
+    P = gains[:, None] * head.projection.weight.detach().double().numpy()
+    b = gains * head.projection.bias.detach().double().numpy()
+    answers = []
+    for y in sets:
+        signs = np.where(y, 1, -1)
+        # Largest t <= 1 with s_i (w_i P e + e0 (w_i b - cut)) >= t and e0 >= t; 0 if none is above.
+        rows = np.column_stack([signs[:, None] * (W @ P), signs * (W @ b - cut)])
+        rows = np.vstack([rows, np.append(np.zeros(P.shape[1]), 1)])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        result = linprog(
+            np.append(np.zeros(rows.shape[1]), -1),
+            A_ub=np.column_stack([-rows, np.ones(len(rows))]),
+            b_ub=np.zeros(len(rows)),
+            bounds=[(0, 1e4)] * rows.shape[1] + [(None, 1)],
+        )
+        answers.append(result.x[-1])
+    return np.array(answers)
+
+
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+@pytest.mark.parametrize("threshold", [0.5, 0.1])
+@pytest.mark.filterwarnings("ignore:the encoder has 7 outputs")
+def test_whole_network_is_the_cone_of_rectified_features(data, output, threshold):
+    X, Y = data
+    params = {"hidden_layer_sizes": (7,), "decision": Threshold(threshold), "max_epochs": 20}
+    clf = quick(output=output, n_slack=5, **params).fit(X, Y)
+    sets = Y[:40].toarray()
+    report = clf.verify(sets, whole_network=True)
+    margin = reached(clf, sets, logit(threshold))
+    clear = (margin > 1e-7) | (margin < 1e-12)
+    assert clear.sum() > 30
+    np.testing.assert_array_equal(report.status[clear], margin[clear] > 1e-7)
+    assert 0 < report.n_argmaxable < 40
+    # A set out of reach of every input of the output layer is out of reach of features.
+    assert not (report.status == 1)[clf.verify(sets).status == 0].any()
+    found = report.status == 1
+    assert (report.witness[found] > 0).all()
+    # Labels that contradict each other are labels, not features.
+    for conflict in report.conflicts:
+        assert conflict is None or conflict.max(initial=0) < N_LABELS
+    # What the network predicts of a sample is within its reach.
+    predicted = clf.verify(clf.predict(X), X, whole_network=True)
+    assert set(predicted.reason) == {"point"}
+
+
+def test_features_of_an_own_encoder_are_as_signed_as_in_x(data):
+    X, Y = data
+    params = {"n_slack": 3, "encoder": lambda n: torch.nn.Linear(n, 6), "max_active": 2}
+    with pytest.warns(UserWarning, match="the encoder has 6 outputs|more than max_active=2"):
+        clf = quick(**params).fit(X, Y)
+    sets = Y[:40]
+    free = clf.verify(sets, whole_network=True)
+    both_signs = clf.verify(sets, X, whole_network=True)
+    np.testing.assert_array_equal(free.status, both_signs.status)
+    with torch.no_grad():
+        clf.net_.module_.encoder.bias += 1e3  # no sample has a negative feature now
+    positive = clf.verify(sets, X, whole_network=True)
+    assert positive.n_argmaxable < free.n_argmaxable
 
 
 def test_auto_keeps_to_what_the_labels_allow():
@@ -149,6 +222,25 @@ def test_first_logits_are_the_label_frequencies(data):
     clf = quick(learning_rate=1e-300, optimizer="sgd", max_epochs=1, n_slack=0).fit(X, Y)
     target = logit(Y.nnz / Y.shape[0] / Y.shape[1])
     np.testing.assert_allclose(clf.decision_function(X), np.full(Y.shape, target), rtol=1e-12)
+
+
+def test_the_start_of_the_paper(data):
+    X, Y = data
+    params = {"learning_rate": 1e-300, "optimizer": "sgd", "max_epochs": 1, "init": "random"}
+    clf = quick(**params).fit(X, Y)
+    head, n, k = clf.net_.module_.head, N_LABELS, clf.max_active_
+    P, b = (p.detach().numpy() for p in (head.projection.weight, head.projection.bias))
+    np.testing.assert_allclose(b, [np.sqrt(n) * logit(k / n), *np.zeros(2 * k + 4)], atol=1e-200)
+    S = head.slack.detach().numpy()
+    assert len(np.unique(np.abs(S))) == S.size  # random, none cancels another
+    # z = W (P e + b) + S q, Eq. 9, with the Fourier matrix of Eq. 8 written out.
+    t = 2 * np.pi * np.arange(n) / n
+    waves = [f(j * t) for j in range(1, k + 1) for f in (np.cos, np.sin)]
+    W = np.stack([np.full(n, 1 / np.sqrt(n)), *(np.sqrt(2 / n) * wave for wave in waves)], axis=1)
+    x = clf.transform(X) @ P.T + b
+    expected = x[:, : 2 * k + 1] @ W.T + x[:, 2 * k + 1 :] @ S.T
+    np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-9, atol=1e-9)
+    assert clf.verify(Y).n_argmaxable == 300
 
 
 def test_parameters_are_counted_without_the_fixed_matrix(data):
@@ -223,6 +315,7 @@ def test_partial_fit_does_not_tune_the_threshold(data):
         ({"max_active": "all"}, "'max_active' parameter of DFTSigmoidClassifier must be"),
         ({"max_active": 15}, r"max_active=15 needs .* = 31 columns.*30 labels.*at most 14"),
         ({"n_slack": -1}, "'n_slack' parameter of DFTSigmoidClassifier must be"),
+        ({"init": "zeros"}, "'init' parameter of DFTSigmoidClassifier must be"),
         ({"output": "fft"}, "'output' parameter of DFTSigmoidClassifier must be"),
         ({"output": "bottleneck", "n_slack": 0}, "'bottleneck' .* n_slack must be at least 1"),
         ({"decision": Threshold(0.0)}, "threshold=0.0 must be between 0 and 1"),

@@ -110,6 +110,54 @@ def test_without_contrast_and_groups_it_is_parabels_embedding():
         np.testing.assert_allclose(found, expected, atol=1e-13)
 
 
+def literal_eagle(X, groups, Y, n_iter, step=0.1):
+    """Algorithms 1 and 2 of the paper: embeddings, and the labels of the samples."""
+
+    def proj(x):
+        return x / np.linalg.norm(x)
+
+    members = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
+    embeddings, assigned = np.zeros((Y.shape[1], X.shape[1])), np.zeros((len(X), Y.shape[1]), int)
+    for k in range(Y.shape[1]):
+        with_label = [rows for rows in members if Y[rows[0], k]]
+        e = proj(sum(X[rows].sum(axis=0) for rows in with_label))
+        for _ in range(n_iter):
+            g = np.zeros(X.shape[1])
+            for rows in with_label:
+                v = X[rows] @ e
+                a = v == v.max()
+                g += a @ X[rows]
+            e = proj(e + step * proj(g))
+        embeddings[k] = e
+        for rows in with_label:
+            assigned[rows[(X[rows] @ e).argmax()], k] = 1
+    return embeddings, assigned
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("n_iter", [0, 20])
+def test_without_contrast_it_is_the_algorithm_of_the_paper(convert, normalize, n_iter):
+    X, _, y, groups = problem()
+    X = X * np.where(np.random.default_rng(0).random(X.shape) < 0.15, 1, 0)  # zeros for CSR
+    X *= np.geomspace(1e-3, 1e3, len(X))[:, None]
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True) if normalize else X
+    embeddings, assigned = literal_eagle(rows, groups, y, n_iter)
+    eagle = clone(PAPER).set_params(n_iter=n_iter, normalize=normalize)
+    eagle.fit(convert(X), y, groups)
+    found = eagle.label_embeddings_
+    found = found.toarray() if sp.issparse(found) else found
+    np.testing.assert_allclose(found, embeddings, atol=1e-12)
+    np.testing.assert_array_equal(eagle.assign(convert(X), y, groups).toarray(), assigned)
+    np.testing.assert_allclose(eagle.transform(convert(X)), rows @ embeddings.T, rtol=1e-9)
+
+
+def test_samples_as_given_have_no_contrast():
+    X, _, y, groups = problem()
+    with pytest.raises(ValueError, match="normalize=False needs contrast=None, got contrast='back"):
+        EAGLETransformer(normalize=False).fit(X, y, groups)
+
+
 def test_default_recovers_most_labels_and_more_than_the_paper():
     X, Y, y, groups = problem(n=1000)
     true = {}
@@ -371,6 +419,7 @@ def test_bad_input(wrong, message):
     "parameter, value",
     [
         ("contrast", "mean"),
+        ("normalize", "l2"),
         ("n_iter", -1),
         ("step_size", 0),
         ("temperature", -0.1),

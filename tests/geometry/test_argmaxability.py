@@ -457,6 +457,38 @@ def test_progress(capsys):
     assert lines[-1] == "verify_argmaxable: 100 of 100 label sets"
 
 
+@pytest.mark.parametrize("with_biases", [False, True])
+@pytest.mark.parametrize("mask", [True, [True, False, True]], ids=["all", "some"])
+def test_non_negative_features_are_inequalities_of_their_own(rng, with_biases, mask):
+    """Fourier-Motzkin in fractions on ``s_i (w_i x + b_i) > 0`` and ``x_j > 0``."""
+    for _ in range(3):
+        W = rng.integers(-3, 4, (5, 3)).astype(float)
+        b = rng.integers(-2, 3, 5).astype(float) if with_biases else None
+        Y = all_assignments(5)
+        report = verify_argmaxable(W, Y, b, nonnegative=mask)
+        bounded = [
+            tuple(map(Fraction, row))
+            for row, kept in zip(np.eye(3, 4, dtype=int).tolist(), np.broadcast_to(mask, 3))
+            if kept
+        ]
+        table = [exactly_feasible(signed_table(W, b, y) + bounded) for y in Y]
+        np.testing.assert_array_equal(report.status, table)
+        found = report.status == 1
+        assert (report.witness[found][:, np.broadcast_to(mask, 3)] > 0).all()
+        assert (report.n_active == Y.sum(axis=1)).all()
+        assert report.n_labels == 5
+        for row in np.flatnonzero(report.status == 0):
+            conflict = report.conflicts[row]
+            rows = [signed_table(W, b, Y[row])[label] for label in conflict]
+            assert not exactly_feasible(rows + bounded)
+
+
+def test_points_may_have_features_of_zero():
+    report = verify_argmaxable(TRIANGLE, [1, 0, 0], points=[[2.0, 0.0]], nonnegative=True)
+    assert report.reason[0] == "point"
+    np.testing.assert_allclose(report.witness[0] / report.witness[0].max(), [1, 0], atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "arguments, options, error, message",
     [
@@ -472,6 +504,8 @@ def test_progress(capsys):
         ((TRIANGLE, [1, 0, 0], [1.0, 2.0]), {}, ValueError, r"intercept must have shape \(3,\)"),
         ((TRIANGLE, [1, 0, 0], [1, 2, np.inf]), {}, ValueError, "intercept must be finite"),
         ((TRIANGLE, [1, 0, 0], "zero"), {}, ValueError, "intercept must be numbers"),
+        ((TRIANGLE, [1, 0, 0]), {"nonnegative": 1}, ValueError, "True, False or a mask of the 2 f"),
+        ((TRIANGLE, [1, 0, 0]), {"nonnegative": [True]}, ValueError, r"got \[True\]"),
         ((TRIANGLE, [1, 0, 0]), {"points": [[1.0]]}, ValueError, "points have 1 columns"),
         ((TRIANGLE, [1, 0, 0]), {"box": 0}, ValueError, "box == 0, must be > 0"),
         ((TRIANGLE, [1, 0, 0]), {"box": np.inf}, ValueError, "box must be finite"),
