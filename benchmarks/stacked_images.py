@@ -33,7 +33,7 @@ SIDE, HIDDEN, BATCH = 56, 512, 128
 #: Features of each kind of network: those of a fixed simplex need no more than there are labels.
 WIDTHS = {"learned": 64, "etf": 10, "one-vs-all": 64}
 N_WATCHED = 2000
-MEASURES = ("nc1", "nc2_means", "nc2_weights", "nc3", "ncm_2")
+MEASURES = ("nc1", "nc1_2", "nc2_means", "nc2_weights", "nc3", "ncm_2")
 
 
 def parse_arguments():
@@ -206,9 +206,9 @@ def score(Y, predicted):
 def tables(records):
     """Means over seeds as two Markdown tables."""
     lines = [
-        "| last layer | feature decay | trainable parameters | soft IoU | NC1 | NC2, means | "
-        "NC2, weights | NC3 | NCm (first -> last) |",
-        "|---" * 9 + "|",
+        "| last layer | feature decay | trainable parameters | soft IoU | NC1 | NC1, pairs | "
+        "NC2, means | NC2, weights | NC3 | NCm (first -> last) |",
+        "|---" * 10 + "|",
     ]
     models = defaultdict(list)
     for record in records:

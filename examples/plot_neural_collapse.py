@@ -91,11 +91,12 @@ for name, classifier in classifiers.items():
 #
 # Collapse, seen
 # --------------
-# All measures are zero for features that have collapsed: NC1 is the spread within a class, NC2
-# and NC3 the distance of class means, and of means and weights, from a simplex; NCm compares the
-# mean of a label set with the sum of the means of its labels.
+# All measures are zero for features that have collapsed: NC1 is the spread within a class, of
+# images with one digit or, as "nc1_2", with two; NC2 and NC3 are the distance of class means, and
+# of means and weights, from a simplex; NCm compares the mean of a label set with the sum of the
+# means of its labels.
 
-for measure in ("nc1", "nc2_means", "nc3", "ncm_2"):
+for measure in ("nc1", "nc1_2", "nc2_means", "nc3", "ncm_2"):
     values = classifiers["fixed"].net_.history[:, measure]
     print(f"{measure:10} first epoch {values[0]:.3f}, last epoch {values[-1]:.4f}")
 

@@ -40,8 +40,8 @@ def neural_collapse(
         Rows of the classifier, in the order of the label ids. None: `nc2_weights` and `nc3` are
         NaN.
     max_pairs : int, default=100_000
-        Largest number of angles that `ncm` averages. If there are more, `max_pairs` of them are
-        drawn at random.
+        Largest number of angles that `ncm` averages, and of label sets of m labels that `nc1m`
+        reads. If there are more, `max_pairs` of them are drawn at random.
     random_state : int, RandomState instance or None, default=0
         Seed of the draws.
 
@@ -63,10 +63,12 @@ def neural_collapse(
         - ``"ncm"``, dict from int to float: for every number m > 1 of labels, the mean angle
           between the mean features of a label set and the sum of the class means of its labels,
           divided by the mean angle between all such means and all such sums, matching or not. The
-          paper plots ``ncm[2]``; multi-class data give an empty dict.
+          paper plots ``ncm[2]``; multi-class data give an empty dict;
+        - ``"nc1m"``, dict from int to float: variability within the label sets of m labels, for
+          every m > 1: `nc1` of the samples with m labels, whose classes are their label sets.
 
-        A measure is NaN if it is not defined: if K < 2, if all means coincide, or if no label set
-        of m labels consists of the K classes.
+        A measure is NaN if it is not defined: if K < 2, if all means coincide, if no label set of m
+        labels consists of the K classes, or if there is only one label set of m labels.
 
     Raises
     ------
@@ -79,8 +81,8 @@ def neural_collapse(
     `weights` are scaled by a factor, or if samples are reordered. Angles are measured at the
     origin, without centring; vectors of norm zero, such as the sum over all labels of a simplex,
     are left out. Memory beyond the arguments is that of the means: shape (K, n_features) for `nc1`
-    to `nc3`, at most `max_pairs` means at a time for `ncm`. A matrix of shape (K, K) is formed only
-    if it is small or no larger than the means.
+    to `nc3`, at most `max_pairs` means at a time for `ncm` and `nc1m`. A matrix of shape (K, K) is
+    formed only if it is small or no larger than the means.
 
     *Difference from the authors' code.* Their code does not centre the means in `nc2_means`, which
     is then 0.32 for ten orthonormal means, although they are a simplex around their mean. It
@@ -124,15 +126,16 @@ def neural_collapse(
     classes, groups = np.unique(sets.indices[sets.indptr[rows]], return_inverse=True)
     means = _group_means(features, rows, groups, len(classes))
     centred = means - means.mean(axis=0) if len(classes) else means
+    several = [int(m) for m in np.unique(sizes[sizes > 1])]
     return {
-        "nc1": _variability(features, rows, groups, means, centred),
+        "nc1": _variability(features, rows, groups, means),
         "nc2_means": _distance_to_simplex(centred, centred),
         "nc2_weights": np.nan if weights is None else _distance_to_simplex(weights, weights),
         "nc3": np.nan if weights is None else _distance_to_simplex(weights[classes], centred),
         "ncm": {
-            int(m): _tag_wise_angle(features, sets, int(m), classes, means, max_pairs, rng)
-            for m in np.unique(sizes[sizes > 1])
+            m: _tag_wise_angle(features, sets, m, classes, means, max_pairs, rng) for m in several
         },
+        "nc1m": {m: _variability_of_sets(features, sets, m, max_pairs, rng) for m in several},
     }
 
 
@@ -237,11 +240,13 @@ def _variability(
     rows: IntArray,
     groups: IntArray,
     means: FloatArray,
-    centred: FloatArray,
 ) -> float:
     """NC1 by the singular vectors of the centred means: the d x d covariances are not needed."""
     if len(means) < 2:
         return np.nan
+    centred = means - means.mean(axis=0)
+    if len(centred) > centred.shape[1]:  # the same singular values and directions, in less time
+        centred = np.linalg.qr(centred, mode="r")
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     # Relative to the means before centring: small singular values may be their rounding errors.
     negligible = max(means.shape) * np.finfo(np.float64).eps * np.linalg.norm(means)
@@ -255,6 +260,40 @@ def _variability(
         deviations = features[rows[part]] - means[groups[part]]
         total += np.square(deviations @ directions.T).sum()
     return float(total / len(rows))
+
+
+def _variability_of_sets(
+    features: npt.NDArray[Any],
+    sets: sp.csr_array,
+    m: int,
+    max_sets: int,
+    rng: np.random.RandomState,
+) -> float:
+    """NC1 of the samples with m labels; their classes are their label sets."""
+    rows, found, groups = _sets_of_size(sets, m)
+    kept = np.arange(len(found))
+    if len(found) > max_sets:
+        kept = np.sort(rng.permutation(kept)[:max_sets])
+    rows, groups = _of_groups(rows, groups, kept, len(found))
+    return _variability(features, rows, groups, _group_means(features, rows, groups, len(kept)))
+
+
+def _sets_of_size(sets: sp.csr_array, m: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows of samples with m labels, their distinct label sets, and which of these a row has."""
+    rows = np.flatnonzero(np.diff(sets.indptr) == m)
+    labels = sets.indices[sets.indptr[rows][:, None] + np.arange(m)]
+    found, groups = np.unique(labels, axis=0, return_inverse=True)
+    return rows, found, groups.reshape(-1)
+
+
+def _of_groups(
+    rows: IntArray, groups: IntArray, kept: IntArray, n_groups: int
+) -> tuple[IntArray, IntArray]:
+    """Rows of some groups, and the positions of their groups among these."""
+    number = np.full(n_groups, -1)
+    number[kept] = np.arange(len(kept))
+    groups = number[groups]
+    return rows[groups >= 0], groups[groups >= 0]
 
 
 def _distance_to_simplex(left: FloatArray, right: FloatArray) -> float:
@@ -286,9 +325,7 @@ def _tag_wise_angle(
     rng: np.random.RandomState,
 ) -> float:
     """NC_m for one number m of labels."""
-    rows = np.flatnonzero(np.diff(sets.indptr) == m)
-    labels = sets.indices[sets.indptr[rows][:, None] + np.arange(m)]
-    found, groups = np.unique(labels, axis=0, return_inverse=True)
+    rows, found, groups = _sets_of_size(sets, m)
     positions = np.minimum(np.searchsorted(classes, found), max(len(classes) - 1, 0))
     if len(classes):
         kept = np.flatnonzero((classes[positions] == found).all(axis=1))
@@ -298,10 +335,7 @@ def _tag_wise_angle(
         return np.nan
     if len(kept) > max_pairs:
         kept = np.sort(rng.permutation(kept)[:max_pairs])
-    number = np.full(len(found), -1)
-    number[kept] = np.arange(len(kept))
-    groups = number[groups.reshape(-1)]
-    set_means = _group_means(features, rows[groups >= 0], groups[groups >= 0], len(kept))
+    set_means = _group_means(features, *_of_groups(rows, groups, kept, len(found)), len(kept))
     # Norms within the rounding of the features count as zero.
     negligible = 100 * np.finfo(features.dtype).eps * np.linalg.norm(means, axis=1).max()
     own = _mean_angle(set_means, np.arange(len(kept)), means, positions[kept], negligible)

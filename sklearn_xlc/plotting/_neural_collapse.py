@@ -18,6 +18,8 @@ MEASURES = {
     "nc2_weights": "NC2, weights to simplex",
     "nc3": "NC3, self-duality",
 }
+#: Measures of samples with 2, 3, ... labels: first letters of the names, and names in a legend.
+OF_SETS = {"ncm_": "NCm", "nc1_": "NC1"}
 #: Smaller values of a measure are zero in single precision.
 COLLAPSED = 1e-5
 
@@ -92,7 +94,7 @@ class NeuralCollapseDisplay:
                 "estimator has no recorded collapse: fit it with callbacks=[CollapseMonitor(X, y)] "
                 "(sklearn_xlc.training); the record is not saved with the model"
             )
-        names = [name for name in rows[0] if name in MEASURES or name.startswith("ncm_")]
+        names = [name for name in rows[0] if name in MEASURES or name[:4] in OF_SETS]
         display = cls({name: [row[name] for row in rows] for name in names})
         return display.plot(**kwargs)
 
@@ -161,7 +163,8 @@ class NeuralCollapseDisplay:
             finite = np.isfinite(values)
             if not finite.any() or np.max(np.asarray(values)[finite]) < COLLAPSED:
                 continue  # not defined, or zero up to rounding, as for a fixed classifier
-            label = MEASURES.get(name, f"NCm, {name.removeprefix('ncm_')} labels")
+            kind, n_labels = OF_SETS.get(name[:4], ""), name[4:]
+            label = MEASURES.get(name, f"{kind}, {n_labels} labels")
             epochs = np.arange(1, len(values) + 1)
             ax.plot(epochs, values, label=label, marker=marker, markevery=0.1, markersize=4)
         ax.set(xlabel="epoch", ylabel="distance from collapse", yscale="log")

@@ -149,10 +149,10 @@ class WeightAveraging(Callback):
 class CollapseMonitor(Callback):
     """Record measures of neural collapse after every epoch.
 
-    The history of the net receives ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3`` and ``ncm_2``,
-    ``ncm_3``, ... for every number of labels that samples have. ``nc2_weights`` and ``nc3`` are NaN
-    except for :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. The samples are not saved with a
-    model.
+    The history of the net receives ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3``, and ``ncm_2``,
+    ``ncm_3``, ..., ``nc1_2``, ``nc1_3``, ... for every number of labels that samples have.
+    ``nc2_weights`` and ``nc3`` are NaN except for
+    :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. The samples are not saved with a model.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class CollapseMonitor(Callback):
         if weights is not None:
             weights = weights.detach().cpu().numpy()
         report = neural_collapse(features.cpu().numpy(), self.y, weights)
-        for m, value in report.pop("ncm").items():
-            report[f"ncm_{m}"] = value
+        for name, short in (("ncm", "ncm"), ("nc1m", "nc1")):
+            report |= {f"{short}_{m}": value for m, value in report.pop(name).items()}
         for name, value in report.items():
             net.history.record(name, float(value))

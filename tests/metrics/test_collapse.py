@@ -49,6 +49,7 @@ def slow_neural_collapse(features, Y, W):
         "nc2_weights": simplex_distance(W @ W.T),
         "nc3": simplex_distance(W[classes] @ A.T),
         "ncm": {},
+        "nc1m": {},
     }
     for m in sorted(set(Y.sum(axis=1)) - {0, 1}):
         kept = [s for s in means if len(s) == m and set(s) <= set(classes)]
@@ -56,15 +57,23 @@ def slow_neural_collapse(features, Y, W):
         own = np.mean([angle(means[s], sums[s]) for s in kept]) if kept else np.nan
         overall = [angle(means[s], v) for s in kept for v in sums.values()]
         report["ncm"][m] = own / np.mean(overall) if kept else np.nan
+        # tr(Sigma_W pinv(Sigma_B)) / K of the features H_m, whose K classes are the sets of m.
+        M = np.array([mean for s, mean in means.items() if len(s) == m])
+        M = M - M.mean(axis=0)
+        rows = Y.sum(axis=1) == m
+        deviations = features[rows] - [means[tuple(np.flatnonzero(y))] for y in Y[rows]]
+        sigma_w = deviations.T @ deviations / len(deviations)
+        report["nc1m"][m] = np.trace(sigma_w @ pinv(M.T @ M / len(M))) / len(M)
     return report
 
 
 def assert_same(first, second, rtol=1e-9):
-    assert list(first) == [*NAMES, "ncm"]
+    assert list(first) == [*NAMES, "ncm", "nc1m"]
     for name in NAMES:
         assert isinstance(first[name], float)
         assert first[name] == pytest.approx(second[name], rel=rtol, abs=1e-12, nan_ok=True)
-    assert first["ncm"] == pytest.approx(second["ncm"], rel=rtol, abs=1e-12, nan_ok=True)
+    for name in ("ncm", "nc1m"):
+        assert first[name] == pytest.approx(second[name], rel=rtol, abs=1e-12, nan_ok=True)
 
 
 @pytest.fixture
@@ -82,7 +91,8 @@ def test_the_definitions(data):
     features, Y, W = data
     report = neural_collapse(features, Y, W)
     assert_same(report, slow_neural_collapse(features, Y, W))
-    assert set(report["ncm"]) == {2, 3}
+    assert set(report["ncm"]) == set(report["nc1m"]) == {2, 3}
+    assert np.all(np.isfinite(list(report["nc1m"].values())))
     assert np.all(np.isfinite([report[name] for name in NAMES]))
     assert 0 < report["ncm"][2] < 1
 
@@ -123,6 +133,7 @@ def test_offsets_matter_to_angles_only(data):
     expected, moved = neural_collapse(features, Y, W), neural_collapse(features + 100, Y, W)
     for name in NAMES:
         assert moved[name] == pytest.approx(expected[name], rel=1e-9)
+    assert moved["nc1m"] == pytest.approx(expected["nc1m"], rel=1e-9)
     assert moved["ncm"][2] != pytest.approx(expected["ncm"][2], rel=0.1)
 
 
@@ -140,6 +151,7 @@ def test_ideal_features_are_zero(n_labels, n_features, dtype, tolerance, rng):
     for name in NAMES:
         assert report[name] < tolerance
     assert report["ncm"][2] < tolerance
+    assert report["nc1m"][2] < tolerance
     if n_labels > 3:  # three corners of a triangle add up to zero and have no angle
         assert report["ncm"][3] < tolerance
     else:
@@ -171,6 +183,15 @@ def test_samples_of_pairs_estimate_all_pairs(rng):
     assert sampled == pytest.approx(exact, rel=0.02)
     few = neural_collapse(features, Y, max_pairs=100)["ncm"][2]  # fewer than label sets, too
     assert few == pytest.approx(exact, rel=0.3)
+
+
+def test_a_sample_of_label_sets_estimates_their_variability(rng):
+    Y = np.repeat(indicator(itertools.combinations(range(30), 2), 30), 3, axis=0)
+    features = Y @ rng.standard_normal((30, 6)) + 0.5 * rng.standard_normal((len(Y), 6))
+    exact = neural_collapse(features, Y)["nc1m"][2]
+    few = neural_collapse(features, Y, max_pairs=200)["nc1m"][2]
+    assert few != exact
+    assert 200 * few == pytest.approx(435 * exact, rel=0.2)  # 435 label sets: divided by K
 
 
 @pytest.mark.parametrize("n_items, size", [(5, 2), (6, 5), (4, 4), (9, 3)])
@@ -231,6 +252,8 @@ def test_what_is_not_defined_is_nan(rng):
     assert np.isnan([pairs[name] for name in NAMES]).all()
     assert list(pairs["ncm"]) == [2, 3]
     assert np.isnan(list(pairs["ncm"].values())).all()
+    assert np.isfinite(pairs["nc1m"][2])
+    assert np.isnan(pairs["nc1m"][3])  # one label set
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])

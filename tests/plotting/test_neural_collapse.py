@@ -22,7 +22,7 @@ def test_curves_are_the_recorded_measures():
     X, Y = make_extreme_multilabel(200, 50, 8, random_state=0)
     clf, X, Y = fit([CollapseMonitor(X, Y)])
     display = NeuralCollapseDisplay.from_estimator(clf)
-    assert set(display.history) >= {"nc1", "nc2_means", "nc2_weights", "nc3", "ncm_2"}
+    assert set(display.history) >= {"nc1", "nc2_means", "nc2_weights", "nc3", "ncm_2", "nc1_2"}
     assert max(display.history["nc2_weights"]) < 1e-6  # not drawn: it is zero
     drawn = [
         values
