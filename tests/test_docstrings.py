@@ -159,3 +159,19 @@ def texts_of(section):
 @pytest.mark.parametrize("section", ["Parameters", "Attributes"])
 def test_one_name_has_one_text_in_every_estimator(section):
     assert texts_of(section).keys() == OWN_TEXT[section].keys()
+
+
+#: What implements a method of one of the four papers.
+OF_A_PAPER = [
+    *(estimator for estimator in ESTIMATORS if estimator is not sklearn_xlc.MultiHeadClassifier),
+    sklearn_xlc.metrics.neural_collapse,
+    sklearn_xlc.geometry.verify_argmaxable,
+]
+
+
+@pytest.mark.parametrize("value", OF_A_PAPER, ids=lambda value: value.__name__)
+def test_differences_from_the_paper_stand_under_one_heading(value):
+    notes = NumpyDocString(inspect.getdoc(value))["Notes"]
+    position = notes.index("**Differences from the paper**")
+    assert notes[position + 1] == ""
+    assert notes[position + 2].startswith("- ")

@@ -99,6 +99,11 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     ``set_fit_request(groups=True)`` pipelines and searches pass it on; without metadata routing a
     pipeline takes it as ``name_of_the_step__groups``.
 
+    **Differences from the paper**
+
+    - The method of [1]_ is ``assigner=EAGLETransformer(contrast=None)`` with one round. The default
+      assigner, and rounds after the first, are additions.
+
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from

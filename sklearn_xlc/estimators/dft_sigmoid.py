@@ -189,6 +189,15 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     1 + n_slack``, and `fit` warns of an encoder with fewer outputs. ``verify(Y, X,
     whole_network=True)`` answers it for label sets of your choice.
 
+    **Differences from the paper**
+
+    - The first logits are those of the label frequencies; ``init="random"`` is the start of [1]_.
+      The Fourier coefficients have a constant factor, so that steps are as large as those of other
+      weights: the layer computes the same functions.
+    - The guarantee is kept at any threshold, and `verify` checks the threshold in use.
+    - In [1]_ a label set is not argmaxable if a solver says so at a precision of 1e-8. Here each
+      answer is proven, or "unknown".
+
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable

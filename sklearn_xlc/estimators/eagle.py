@@ -136,6 +136,13 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     If each sample has one group, the contrast with all samples is the contrast with the groups
     *without* the label: the two differences are proportional.
 
+    **Differences from the paper**
+
+    - ``contrast=None`` is the method of [1]_, with T = 20 steps of 0.1, on samples of norm one;
+      ``normalize=False`` takes samples as given. Everything else about the default is an addition.
+    - A label whose samples sum to zero has no direction in [1]_; here it starts from one sample.
+    - Of equally similar samples the first one gets the label.
+
     The table gives P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in
     random groups of 10, mean of three seeds. "Oracle" trains on the true labels of the samples.
 

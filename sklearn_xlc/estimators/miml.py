@@ -56,7 +56,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         - "mean": the mean sample of the label's bags less the mean sample of all bags.
         - an :class:`EAGLETransformer`: embeddings with its parameters, `multiplicity` included; it
           is cloned.
-        - None: no attention, plain Deep-MIML.
+        - None: no attention, plain Deep-MIML (tau = 0 in [2]_).
     temperature : float, default=1.0
         Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
         where samples and embeddings have unit norm; :math:`1 / \tau` in [2]_. The larger it is, the
@@ -203,9 +203,15 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     Notes
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
-    or of the columns of a membership matrix. Without `groups` every sample is a bag.
+    or of the columns of a membership matrix. Without `groups` every sample is a bag. Bags are never
+    padded: a batch holds the samples of its bags one after the other.
 
-    Bags are never padded: a batch holds the samples of its bags one after the other.
+    **Differences from the paper**
+
+    - Label embeddings, unless ``attention=EAGLETransformer(contrast=None)``, and cosines with them
+      in place of inner products. `temperature` is 1 / tau.
+    - "select"; the bias of "multiply", without which no probability falls below one half.
+    - Counts of labels are learnt; what [2]_ makes of repeated labels is not said.
 
     References
     ----------

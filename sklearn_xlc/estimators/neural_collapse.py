@@ -207,6 +207,17 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     :meth:`partial_fit` keeps the temperature or threshold that :meth:`fit` has chosen, and the
     label sets seen before; "nearest" fits its scales to the samples of the last call.
 
+    **Differences from the paper**
+
+    - The default `loss` is a mean over labels that compete in half of it; ``"pick_all_labels"`` is
+      the sum of [1]_.
+    - `feature_decay` weighs a mean over samples, lambda_H a sum. `weight_decay` is decoupled from
+      the gradient and spares biases, instead of terms with lambda_W and lambda_b in the loss.
+    - "seen" is the one-nearest-neighbour decoder of [1]_. "nearest", among all label sets, and
+      "divergence" are additions.
+    - With the default encoder, features are outputs of a linear layer, not of a ReLU.
+    - With fewer features than the number of labels less one, a frame replaces the simplex.
+
     References
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with

@@ -174,6 +174,12 @@ def verify_argmaxable(
     with parallel weights; the closed form; a few hundred perceptron steps; the Chebyshev LP of
     [1]_ inside the box; the same LP with scaled rows and columns and without the box.
 
+    **Differences from the paper**
+
+    - In [1]_ a set is argmaxable if a solver finds a ball of radius 1e-8 or more in the box, and
+      not argmaxable if it finds none. Here radii of any size count (`min_radius` tells narrow
+      ones), both answers are proven, and what is not is unknown.
+
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable

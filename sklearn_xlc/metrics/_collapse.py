@@ -84,12 +84,15 @@ def neural_collapse(
     to `nc3`, at most `max_pairs` means at a time for `ncm` and `nc1m`. A matrix of shape (K, K) is
     formed only if it is small or no larger than the means.
 
-    *Difference from the authors' code.* Their code does not centre the means in `nc2_means`, which
-    is then 0.32 for ten orthonormal means, although they are a simplex around their mean. It
-    computes the global mean from a sum over some samples, divided by the number of all samples. And
-    it accumulates the sums of a class in the position of the first feature of the class. This
-    function follows the definitions. If classes have unequal numbers of samples, all classes have
-    the same weight in :math:`\mu_G`, so that a simplex of means stays a simplex.
+    **Differences from the paper**
+
+    - The measures follow the definitions, for any number of labels; the paper plots pairs. Classes
+      with unequal numbers of samples have the same weight in :math:`\mu_G`, so that a simplex of
+      means stays a simplex.
+    - The authors' code does not centre the means in `nc2_means`, which is then 0.32 for ten
+      orthonormal means, although they are a simplex around their mean. It computes the global mean
+      from a sum over some samples, divided by the number of all samples. And it accumulates the
+      sums of a class in the position of the first feature of the class.
 
     References
     ----------
