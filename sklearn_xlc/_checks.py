@@ -284,10 +284,9 @@ def _frame_dtype(X: Any) -> np.dtype | None:
 
 def _check_magnitude(X: Any, dtype: np.dtype) -> None:
     """Raise ValueError for numbers whose squares overflow: features would be NaN, or wrong."""
-    values = X.data if sp.issparse(X) else X
-    limit = math.sqrt(np.finfo(dtype).max)
-    if not values.size or (float(values.max()) <= limit and float(values.min()) >= -limit):
+    if can_be_squared(X, dtype):
         return
+    values, limit = X.data if sp.issparse(X) else X, math.sqrt(np.finfo(dtype).max)
     position = int(np.argmax(np.abs(values) > limit))
     if sp.issparse(X):
         row, column = row_of(X, position), X.indices[position]
@@ -298,6 +297,12 @@ def _check_magnitude(X: Any, dtype: np.dtype) -> None:
         f"{limit:.1e} in magnitude overflow in {dtype}; scale X, for instance by "
         "sklearn.preprocessing.MaxAbsScaler, and mark missing values in another way"
     )
+
+
+def can_be_squared(X: Any, dtype: Any) -> bool:
+    """Whether the squares of all numbers are finite; NaN is not."""
+    values, limit = X.data if sp.issparse(X) else X, math.sqrt(np.finfo(dtype).max)
+    return not values.size or (float(values.max()) <= limit and float(values.min()) >= -limit)
 
 
 def check_csr(matrix: Any, name: str) -> sp.csr_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -18,7 +18,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config
 from sklearn_xlc._csr import row_numbers
-from sklearn_xlc.batches import BatchIterator, Rows
+from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
+from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.deciding import DecisionMixin
 from sklearn_xlc.engine.label_code import LabelCode
@@ -53,8 +54,11 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         n_instances = max(1, rows.n_instances)
         rows = inputs_for(net.module_.encoder, rows, self._sparse_inputs)
         batch_size = max(1, min(n_rows, PREDICT_BATCH * len(rows) // n_instances))
-        start = 0
-        for batch in BatchIterator(rows, batch_size, None, torch.device(net.device)):
+        start, device = 0, torch.device(net.device)
+        batches: Iterable[Batch] = BatchIterator(rows, batch_size, None, device)
+        if batch_size >= len(rows) and _is_shared(net.module_.encoder, rows):
+            batches = [make_batch(rows).to(device)]
+        for batch in batches:
             stop = start + len(batch)
             features = net.features(batch)
             check_features(features, start)
@@ -335,3 +339,9 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         if k > len(self.classes_):
             raise ValueError(f"k={k} must be at most the number of labels, {len(self.classes_)}")
         return int(k)
+
+
+def _is_shared(encoder: Any, rows: Rows) -> bool:
+    """Whether a batch may share the caller's memory: cutting one sample takes a copy, and time."""
+    is_read_only = type(encoder) is MLPEncoder
+    return is_read_only and rows.sparse and rows.members is None and rows.X.data.flags.writeable

@@ -13,7 +13,8 @@ import torch
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from sklearn_xlc._checks import check_sparse, check_X, is_text
+from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, is_text
+from sklearn_xlc._csr import canonical
 from sklearn_xlc.batches import Bags, Columns, Rows
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.encoders._base import FORMS
@@ -92,6 +93,11 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
         fitted = None if reset else numpy_dtype(estimator.net_.module_)
         if reset and not (estimator.precision == "auto" and _is_small(X)):
             fitted = np.dtype(np.float32)
+        if not reset and _is_plain(estimator, X):
+            # What scikit-learn would return, in a tenth of the time of one prediction.
+            checked = canonical(check_sparse(X, "X") if sp.issparse(X) else X)
+            if can_be_squared(checked, fitted):
+                return checked
         X = check_X(estimator, X, DTYPES, reset, fitted)
         return X.astype(fitted, copy=False) if reset and fitted is not None else X
     if reset:  # an earlier fit may have seen columns
@@ -101,6 +107,18 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     if not len(samples):
         raise ValueError("X has 0 samples; at least 1 is required")
     return samples
+
+
+def _is_plain(estimator: Any, X: Any) -> bool:
+    """Whether scikit-learn's checks would return X as it is, if its numbers are finite."""
+    return (
+        type(X) in (np.ndarray, sp.csr_matrix, sp.csr_array)
+        and X.dtype in DTYPES
+        and X.ndim == 2
+        and X.shape[0] > 0
+        and X.shape[1] == estimator.n_features_in_
+        and not hasattr(estimator, "feature_names_in_")
+    )
 
 
 def model_dtype(X: Any) -> np.dtype:

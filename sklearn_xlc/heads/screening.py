@@ -27,8 +27,10 @@ from sklearn_xlc.heads._base import topk_by_position
 
 #: Logits of eight bits that are held at a time.
 _AT_ONCE = 2**24
-#: Up to so many rows logits are float32; of more, their traffic would take longer than products.
-_FEW = 16
+#: Up to so many rows, or logits, these are float32: more of them would wait for the memory.
+_FEW, _FEW_LOGITS = 16, 2**19
+#: Labels beyond k that are computed for each of few rows.
+_FIRST = 48
 #: Longest inputs of which sums of products of eight bits fit into 32 bits.
 _LONGEST = 2**16
 #: Numbers of weights from which screening is faster than all logits, for one row and for several.
@@ -245,6 +247,10 @@ class Screening:
             return None
         rounded, radius = bounded
         logits = self._logits(rounded, k, radius)
+        if len(inputs) <= _FEW:
+            found = self._among_first(inputs, torch.from_numpy(logits.values), k, radius)
+            if found is not None:
+                return *found, np.zeros(len(inputs), dtype=bool)
         pairs, is_open = self._candidates(logits, k, radius)
         pairs = self._narrowed(pairs, logits, k, radius)
         best = pairs.padded(self._exact(inputs, pairs), len(inputs), k, -np.inf)
@@ -257,13 +263,14 @@ class Screening:
         if not (high.max() < _HUGE and low.min() > -_HUGE):  # NaN is not, either
             return None
         # Numbers beyond twice the usual are cut off: one such row shall not spoil the others.
-        lowest = min(max(low.min(), 2 * np.median(low)), 0.0)
-        highest = max(min(high.max(), 2 * np.median(high)), 0.0)
+        middle = len(low) // 2
+        lowest = min(max(low.min(), 2 * np.partition(low, middle)[middle]), 0.0)
+        highest = max(min(high.max(), 2 * np.partition(high, middle)[middle]), 0.0)
         scale = np.float32(max((highest - lowest) / 255, _TINY))
         zero = np.rint(-lowest / scale)
-        units = inputs / scale
-        units += zero
-        numbers = np.clip(np.rint(units), 0, 255)
+        units = inputs / scale + zero
+        numbers = np.rint(units)
+        np.clip(numbers, 0, 255, out=numbers)
         rounded = _Rounded(torch.from_numpy(numbers.astype(np.uint8)), float(scale), int(zero))
         inexact = _INEXACT * inputs.shape[1] ** 0.5
         error = float(scale) * (_norms(np.subtract(units, numbers, out=units)) + inexact)
@@ -276,7 +283,7 @@ class Screening:
 
     def _logits(self, inputs: _Rounded, k: int, radius: _Radius) -> _Logits:
         n_rows = len(inputs.numbers)
-        if n_rows <= _FEW:
+        if n_rows <= _FEW or n_rows * len(self._bias) <= _FEW_LOGITS:
             return _Logits(self._layer.logits(inputs).numpy())
         # Steps must be fine around the k best logits, which a few rows show.
         some = inputs._replace(numbers=inputs.numbers[:: n_rows // _FEW].contiguous())
@@ -286,6 +293,19 @@ class Screening:
         step = max((high + (high - low) / 4 - lowest) / 255, _TINY)
         values = self._layer.steps(inputs, lowest, step)
         return _Logits(values.numpy(), lowest, step, 0.51 * step + abs(lowest) * _EPS, 255)
+
+    def _among_first(
+        self, inputs: Tensor, logits: Tensor, k: int, radius: _Radius
+    ) -> tuple[Tensor, Tensor] | None:
+        """Best labels if they are surely among those with the largest logits, for few rows."""
+        first, labels = logits.topk(min(k + _FIRST, logits.shape[1]))
+        norms = _Norms(*(part[labels[:, :k].numpy()] for part in self._norms))
+        lower = first[:, :k].numpy() - radius.at(norms, np.arange(len(inputs))[:, None])
+        if not (lower.min(1) > first[:, -1].numpy() + radius.at(self._largest)).all():
+            return None
+        weights = self._weight.index_select(0, labels.flatten()).view(*labels.shape, -1)
+        exact = weights.mul_(inputs[:, None]).sum(2).add_(self._bias[labels])
+        return topk_by_position(exact, k, labels)
 
     def _candidates(self, logits: _Logits, k: int, radius: _Radius) -> tuple[_Pairs, np.ndarray]:
         """Pairs with the labels that may be among the k best, and a mask of rows with too many.
