@@ -70,6 +70,68 @@ def test_negatives_are_distinct_random_and_not_of_the_batch():
     assert head._draw_negatives(heads).tolist() == [1]
 
 
+@pytest.mark.parametrize("loss", ["ce", "arcface"])
+@pytest.mark.parametrize("n_others", [0, 1, 2, 3])
+def test_own_heads_are_the_concatenation_of_the_paper(monkeypatch, n_others, loss):
+    """Eq. 13 row by row: O = O^h and the O^j of the drawn heads, the true label among O^h."""
+    params = {"scale": 8.0} if loss == "arcface" else {}
+    head, features = make(shared_heads=False, n_sampled_heads=n_others, loss=loss, **params)
+    rows = head._draw_for_rows(IDS // LENGTH)
+    monkeypatch.setattr(head, "_draw_for_rows", lambda own: rows)
+    value = head.loss(features, TARGETS, WEIGHT)
+    value.backward()
+    gradient, feature_gradient = head.weight.grad.to_dense(), features.grad
+    head.weight.grad = features.grad = None
+    losses = []
+    for x, label, heads in zip(features, IDS.tolist(), rows.tolist()):
+        assert heads[0] == label // LENGTH
+        assert len(set(heads)) == 1 + n_others
+        labels = [y for h in heads for y in range(h * LENGTH, min((h + 1) * LENGTH, N_LABELS))]
+        W, y = full_weight(head)[labels], labels.index(label)
+        if loss == "ce":
+            logits = W @ x
+        else:
+            logits = F.normalize(W) @ F.normalize(x, dim=0)
+            logits = 8.0 * torch.where(
+                torch.arange(len(W)) == y, torch.cos(torch.arccos(logits) + 0.5), logits
+            )
+        losses.append(F.cross_entropy(logits[None], torch.tensor([y])))
+    expected = (WEIGHT * torch.stack(losses)).mean()
+    expected.backward()
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient, head.weight.grad)
+    torch.testing.assert_close(feature_gradient, features.grad)
+
+
+def test_heads_drawn_for_a_row_are_uniform():
+    head, _ = make(shared_heads=False, n_sampled_heads=2)
+    rows = head._draw_for_rows(torch.arange(4).repeat(3000))
+    for own in range(4):
+        others, counts = rows[own::4, 1:].sort(1).values.unique(dim=0, return_counts=True)
+        assert len(others) == 3
+        assert own not in others
+        assert (counts - 1000).abs().max() < 120
+    head.eval()
+    assert head._draw_for_rows(torch.tensor([2])).tolist() == [[2]]
+
+
+@pytest.mark.parametrize("shared_heads", [False, True])
+def test_all_heads_are_the_full_softmax_whoever_draws_them(shared_heads):
+    for correction in (False, True):
+        head, features = make(n_sampled_heads=3, shared_heads=shared_heads, correction=correction)
+        expected = F.cross_entropy(features @ full_weight(head).T, IDS)
+        torch.testing.assert_close(head.loss(features, TARGETS), expected)
+
+
+def test_correction_of_own_heads_is_the_rate_at_which_they_are_drawn():
+    head, _ = make(n_sampled_heads=1, shared_heads=False, correction=True)
+    own = torch.tensor([0, 3])
+    chance = head._log_expected_count(torch.tensor([0, 1, 3]), 2, torch.tensor([0, 2])).exp()
+    rows = torch.cat([head._draw_for_rows(own) for _ in range(3000)])
+    seen = torch.stack([(rows == h).any(1).view(-1, 2).double().mean(0) for h in (0, 1, 3)], 1)
+    torch.testing.assert_close(chance[:, ::LENGTH], seen, atol=0.03, rtol=0)
+
+
 def test_arcface_equals_its_definition_on_both_branches():
     head, features = make(loss="arcface", n_sampled_heads=4, margin=0.5, scale=8.0)
     with torch.no_grad():  # row 0 opposite to its label: beyond pi - margin
@@ -99,7 +161,7 @@ def test_expected_counts_agree_with_simulation():
         counts[torch.unique(labels // LENGTH)] += 1
     absent = 1 - counts / n_batches
     expected = 1 - absent * (1 - 1 / head.n_heads)
-    chance = head._log_expected_count(torch.arange(head.n_heads), 3).exp()[::LENGTH]
+    chance = head._log_expected_count(torch.arange(head.n_heads), 3, None).exp()[::LENGTH]
     torch.testing.assert_close(chance.float(), expected, atol=0.03, rtol=0)
 
 
