@@ -2,10 +2,11 @@
 
     python benchmarks/sampled_heads.py --classes 2000 --length 20 --seeds 0 1 2
 
-Synthetic multi-class data. "flat" trains the whole softmax; "batch" scores a sample by the sub-heads
-of all samples of its batch, as `MultiHeadClassifier("sampling")` does; "MHS-S" by its own sub-head
-and S - 1 others of its own. Measured: accuracy of the trained layer on test samples, accuracy of the
-nearest class mean on the features (what is left when the layer is thrown away), CPU seconds of fit.
+Synthetic multi-class data. "flat" trains the whole softmax; "batch" scores a sample by the
+sub-heads of all samples of its batch, as `MultiHeadClassifier("sampling")` does; "MHS-S" by its
+own sub-head and S - 1 others of its own. Measured: accuracy of the trained layer on test samples,
+accuracy of the nearest class mean on the features (what is left when the layer is thrown away),
+CPU seconds of fit.
 """
 
 import argparse
