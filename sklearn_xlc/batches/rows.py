@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,12 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.samples import Columns, collate, to_device
+from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
+
+#: Numbers or stored entries of X that are cut at once, for several batches: with their transpose
+#: they take 55 bytes each.
+_ENTRIES_AT_ONCE = 48_000
 
 
 @dataclass
@@ -42,7 +47,7 @@ class Rows:
         Sample i is the bag of instances ``X[bags[i]:bags[i + 1]]``, at least one.
     collate : callable, default=None
         Function that converts the samples of a batch to the encoder's inputs. None:
-        :func:`~sklearn_xlc.batches.collate`.
+        :func:`~sklearn_xlc.batches.collate`, for several batches at once.
     members : ndarray of shape (n_samples,), default=None
         Sample i is row ``members[i]`` of X. None: its row i.
     """
@@ -150,6 +155,22 @@ class Batch:
     def __len__(self) -> int:
         return self.n_samples
 
+    def split(self, edges: Sequence[int]) -> list[Batch]:
+        """Batches of the samples between `edges`, from 0 to the last; they share memory with this.
+
+        Inputs are a tensor or :class:`SparseRows`.
+        """
+        sizes = [stop - start for start, stop in zip(edges, edges[1:])]
+        unknown = [None] * len(sizes)
+        is_sparse, weight = isinstance(self.inputs, SparseRows), self.sample_weight
+        parts = zip(
+            self.inputs.split(edges if is_sparse else sizes),
+            unknown if self.targets is None else self.targets.split(edges),
+            unknown if weight is None else weight.split(sizes),
+            sizes,
+        )
+        return [Batch(*part) for part in parts]
+
     def to(self, device: torch.device) -> Batch:
         """Copy to `device`."""
         if device.type == "cpu":
@@ -218,12 +239,27 @@ class BatchIterator:
         return n_batches(len(self.rows), self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        n_samples = len(self.rows)
-        order = None if self.rng is None else self.rng.permutation(n_samples)
-        starts = [number * self.batch_size for number in range(len(self))]
-        for start, stop in zip(starts, [*starts[1:], n_samples]):
-            index = slice(start, stop) if order is None else order[start:stop]
-            yield make_batch(self.rows.take(index)).to(self.device)
+        order = None if self.rng is None else self.rng.permutation(len(self.rows))
+        edges = [number * self.batch_size for number in range(len(self))] + [len(self.rows)]
+        n_at_once = self._batches_at_once()
+        for first in range(0, len(self), n_at_once):
+            some = edges[first : first + n_at_once + 1]
+            start, stop = some[0], some[-1]
+            whole = make_batch(
+                self.rows.take(slice(start, stop) if order is None else order[start:stop])
+            )
+            one = [whole] if len(some) == 2 else whole.split([edge - start for edge in some])
+            for batch in one:
+                yield batch.to(self.device)
+
+    def _batches_at_once(self) -> int:
+        """Number of batches to cut from X in one operation, which takes as long as for one."""
+        rows = self.rows
+        if rows.collate is not None or rows.bags is not None or rows.X.dtype.kind not in "biuf":
+            return 1
+        is_sparse = rows.sparse and rows.X.shape[0]
+        n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
+        return max(1, int(_ENTRIES_AT_ONCE / max(1, n_entries * self.batch_size)))
 
 
 def make_batch(rows: Rows) -> Batch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+#: Columns for each entry of a batch from which sorting entries is faster than counting by column.
+_WIDE = 8
 
 
 class Transpose(NamedTuple):
@@ -48,6 +52,11 @@ class SparseRows:
     data: Tensor
     n_features: int
 
+    def __post_init__(self) -> None:
+        # Batches that were cut at once, and which of them this is.
+        self._together: _Together | None = None
+        self._number = 0
+
     @classmethod
     def from_csr(cls, X: Any) -> SparseRows:
         """Convert a SciPy sparse matrix to tensors, which share its memory if types allow."""
@@ -68,19 +77,114 @@ class SparseRows:
             self.indptr.to(device), self.indices.to(device), self.data.to(device), self.n_features
         )
 
+    def split(self, edges: Sequence[int]) -> list[SparseRows]:
+        """Batches of the rows between `edges`, from 0 to the last row.
+
+        They share memory with these rows, and are transposed together.
+        """
+        starts, together = self.indptr[list(edges)].tolist(), _Together(self, edges)
+        parts = [
+            SparseRows(
+                self.indptr[a : b + 1] - first,
+                self.indices[first:last],
+                self.data[first:last],
+                self.n_features,
+            )
+            for a, b, first, last in zip(edges, edges[1:], starts, starts[1:])
+        ]
+        for number, part in enumerate(parts):
+            part._together, part._number = together, number
+        return parts
+
     @cached_property
     def transpose(self) -> Transpose:
         """Batch by column, for the backward pass; computed once, on first access."""
-        n_entries, device = len(self.indices), self.indices.device
-        # One sort of joint keys (column, entry) is several times faster than a stable sort.
-        keys = self.indices * max(1, n_entries) + torch.arange(n_entries, device=device)
-        keys = torch.from_numpy(np.sort(keys.numpy())) if keys.is_cpu else keys.sort().values
-        column_of_entry = keys // max(1, n_entries)
-        order = keys - column_of_entry * n_entries
-        columns, counts = torch.unique_consecutive(column_of_entry, return_counts=True)
-        indptr = counts.new_zeros(len(columns) + 1)
-        torch.cumsum(counts, 0, out=indptr[1:])
-        samples = torch.repeat_interleave(
-            torch.arange(len(self), device=device), self.indptr.diff(), output_size=n_entries
+        together = self._together or _Together(self, [0, len(self)])
+        return together.transposes[self._number]
+
+
+class _Together:
+    """Batches of rows that were cut at once, by the edges between them."""
+
+    def __init__(self, rows: SparseRows, edges: Sequence[int]) -> None:
+        self.rows, self.edges = rows, edges
+
+    @cached_property
+    def transposes(self) -> list[Transpose]:
+        """The transpose of each batch."""
+        rows, edges = self.rows, torch.as_tensor(self.edges, device=self.rows.indptr.device)
+        n, n_features = len(edges) - 1, rows.n_features
+        sizes = rows.indptr[edges].diff()
+        # Batch by batch, and column by column in each.
+        shift = torch.arange(n, device=edges.device) * n_features
+        of_batch = torch.repeat_interleave(shift, sizes, output_size=len(rows.indices))
+        by_column = _transposed(replace(rows, indices=rows.indices + of_batch), n * n_features)
+        columns = torch.searchsorted(by_column.columns, shift).tolist()
+        entries = by_column.indptr[columns].tolist()
+        bounds = zip(
+            self.edges,
+            shift.tolist(),
+            zip(columns, [*columns[1:], len(by_column.columns)]),
+            zip(entries, [*entries[1:], len(rows.indices)]),
         )
-        return Transpose(columns, indptr, samples[order], self.data[order])
+        return [
+            Transpose(
+                by_column.columns[a:b] - first_column,
+                by_column.indptr[a : b + 1] - first,
+                by_column.indices[first:last] - first_row,
+                by_column.data[first:last],
+            )
+            for first_row, first_column, (a, b), (first, last) in bounds
+        ]
+
+
+def _transposed(rows: SparseRows, n_columns: int) -> Transpose:
+    """The columns of rows, of all `n_columns` those that have an entry."""
+    if rows.indices.is_cpu and n_columns <= _WIDE * len(rows.indices):
+        parts = (rows.data.numpy(), rows.indices.numpy(), rows.indptr.numpy())
+        by_column = sp.csr_matrix(parts, shape=(len(rows), n_columns)).tocsc()
+        indptr = by_column.indptr.astype(np.int64)
+        columns = np.flatnonzero(indptr[1:] != indptr[:-1])
+        return Transpose(
+            torch.from_numpy(columns),
+            torch.from_numpy(np.append(indptr[columns], indptr[-1])),
+            torch.from_numpy(by_column.indices.astype(np.int64)),
+            torch.from_numpy(by_column.data),
+        )
+    # In time that does not depend on the number of columns.
+    column_of_entry, order = stable_sort(rows.indices)
+    columns, counts = torch.unique_consecutive(column_of_entry, return_counts=True)
+    indptr = counts.new_zeros(len(columns) + 1)
+    torch.cumsum(counts, 0, out=indptr[1:])
+    row_of_entry = torch.repeat_interleave(
+        torch.arange(len(rows), device=order.device), rows.indptr.diff(), output_size=len(order)
+    )
+    return Transpose(columns, indptr, row_of_entry[order], rows.data[order])
+
+
+def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Sort integers from 0 on, of which equal ones keep their order.
+
+    Parameters
+    ----------
+    values : tensor of shape (n,), int64
+        Integers below 2**63 / (2 n).
+
+    Returns
+    -------
+    values, order : tensors of shape (n,)
+        The integers, ascending, and where each was.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.batches.sparse_rows import stable_sort
+    >>> stable_sort(torch.tensor([7, 3, 7]))
+    (tensor([3, 7, 7]), tensor([1, 0, 2]))
+    """
+    # One sort of joint keys (integer, place) is several times faster than torch's stable sort.
+    n_bits = len(values).bit_length()
+    keys = (values << n_bits) + torch.arange(len(values), device=values.device)
+    keys = torch.from_numpy(np.sort(keys.numpy())) if keys.is_cpu else keys.sort().values
+    values = keys >> n_bits
+    return values, keys - (values << n_bits)

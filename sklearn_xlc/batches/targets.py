@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -32,7 +34,19 @@ class Targets:
     def __len__(self) -> int:
         return self.indptr.shape[0] - 1
 
-    @property
+    def split(self, edges: Sequence[int]) -> list[Targets]:
+        """Targets of the rows between `edges`, from 0 to the last; they share memory with these."""
+        starts = self.indptr[list(edges)].tolist()
+        return [
+            Targets(
+                self.indptr[a : b + 1] - first,
+                self.ids[first:last],
+                None if self.values is None else self.values[first:last],
+            )
+            for a, b, first, last in zip(edges, edges[1:], starts, starts[1:])
+        ]
+
+    @cached_property
     def rows(self) -> Tensor:
         """Row of each positive, of shape (n_positives,)."""
         counts = self.indptr.diff()

@@ -22,7 +22,7 @@ class _SparseLinear(torch.autograd.Function):
         ctx.rows, ctx.shape = rows, weight.shape
         return F.embedding_bag(
             rows.indices,
-            weight,
+            weight.detach(),  # else torch prepares a backward pass of its own
             rows.indptr,
             mode="sum",
             per_sample_weights=rows.data,
@@ -99,8 +99,11 @@ class Dropout(nn.Dropout):
         numbers = torch.empty(-(-features.numel() // 4), dtype=torch.int64, device=features.device)
         numbers.random_(-(2**63), None, generator=generator)
         parts = numbers.view(torch.int16)[: features.numel()].view(features.shape)
-        kept = (parts >= n_dropped - 2**15).to(features.dtype)
-        return features * kept.mul_(2**16 / (2**16 - n_dropped))
+        # Comparing integers, and multiplying by what is true, take several times as long as this.
+        wide = features.to(torch.promote_types(features.dtype, torch.float32))
+        parts = parts.to(wide.dtype)
+        kept = torch.ops.aten.threshold_backward(wide, parts, n_dropped - 2**15 - 1)
+        return (kept * (2**16 / (2**16 - n_dropped))).to(features.dtype)
 
 
 class MemberNorm(nn.LayerNorm):

@@ -13,7 +13,7 @@ from torch import nn
 
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.codes import MixedRadix, head_lengths
-from sklearn_xlc.encoders import MLPEncoder, accepted_forms
+from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training.devices import TORCH_DTYPES
@@ -90,6 +90,8 @@ def reads_sparse(encoder: Any, rows: Rows) -> bool:
 def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
     """Samples without labels, in the form from which batches for an encoder are cut."""
     collate = getattr(encoder, "collate", None)
+    if getattr(collate, "__func__", None) is Encoder.collate:
+        collate = None  # that of batches: they need not be cut one by one
     return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)
 
 

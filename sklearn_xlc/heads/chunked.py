@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
+from sklearn_xlc.batches.sparse_rows import stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights, topk_of_chunks
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
 
@@ -227,8 +228,12 @@ def positives_by_chunk(
 
     The chunks are of `positions`, which hold all positives; None: of all labels.
     """
-    ids, order = targets.ids.sort()
-    rows, values, weights = targets.rows[order], values[order], weights[order]
+    ids, rows = targets.ids, targets.rows
+    if len(chunks) == 1:
+        columns = ids if positions is None else torch.searchsorted(positions, ids)
+        return [(chunks[0], Positives(rows, columns, ids, values, weights))]
+    ids, order = stable_sort(ids)
+    rows, values, weights = rows[order], values[order], weights[order]
     columns = ids if positions is None else torch.searchsorted(positions, ids)
     edges = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=ids.device)
     starts = torch.searchsorted(columns, edges).tolist()
@@ -275,7 +280,7 @@ def _pointwise(
             gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
             if drawn is not None:
                 gradient.mul_(factors[part])
-            gradient[found.at] += found.weights * slope
+            gradient.index_put_(found.at, found.weights * slope, accumulate=True)
             head.backward(inputs, chunk, gradient, into, update)
     return loss, into
 

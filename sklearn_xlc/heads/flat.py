@@ -207,7 +207,7 @@ class FlatHead(ChunkedHead):
         if self.low_precision:
             gradient, inputs = gradient.bfloat16(), inputs.bfloat16()
         members = _members(inputs, weight)
-        slopes = gradient.chunk(len(members))
+        slopes = gradient.chunk(len(members)) if members[1:] else (gradient,)
         to_inputs = [slope @ weight for slope, (_, weight) in zip(slopes, members)]
         into += _joined(to_inputs).to(product_dtype)
         to_weights = [slope.T @ rows for slope, (rows, _) in zip(slopes, members)]
@@ -241,6 +241,8 @@ def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:
     are then as fast as with copies, and faster than batched ones.
     """
     n_members = weight.shape[1] // inputs.shape[1]
+    if n_members == 1:
+        return [(inputs, weight)]
     return list(zip(inputs.chunk(n_members), weight.chunk(n_members, 1)))
 
 

@@ -150,7 +150,8 @@ class BinaryCrossEntropy(PointwiseLoss):
         return -(targets * logits)
 
     def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
-        return -(targets * logits), -targets
+        slope = -targets
+        return slope * logits, slope
 
     def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets, reduction="none")

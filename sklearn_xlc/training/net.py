@@ -116,6 +116,7 @@ class XLCNet(NeuralNet):
 
     _callbacks_may_draw = False
     _statistics: Sequence[Statistic] = ()
+    _n_met: int | None = None
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class XLCNet(NeuralNet):
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
         self._statistics = running_statistics(self.module_)
+        self._n_met = self._weights_met()
         self.notify("on_train_begin", X=X, y=y)
         try:
             self.fit_loop(X, y, **fit_params)
@@ -229,6 +231,11 @@ class XLCNet(NeuralNet):
         rng = self.rng if training else None
         return BatchIterator(dataset, self.batch_size, rng, torch.device(self.device))
 
+    def _set_training(self, training: bool = True) -> None:
+        # Setting the mode of every part at every step takes longer than looking at it.
+        if any(part.training != training for part in self.module_.modules()):
+            self.module_.train(training)
+
     def train_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         """Take a step, or raise ValueError before anything that is not finite is kept."""
         self._set_training(True)
@@ -295,9 +302,12 @@ class XLCNet(NeuralNet):
     def _work(self, inputs: Any, n_samples: int) -> int:
         """Multiply-adds of a pass, roughly: those with weights that every row meets."""
         n_rows = int(inputs.indptr[-1]) if isinstance(inputs, Bags) else n_samples
+        return n_rows * (self._weights_met() if self._n_met is None else self._n_met)
+
+    def _weights_met(self) -> int:
         parts = (self.module_.encoder, self.module_.head)
         few = {id(p) for part in parts for p in getattr(part, "row_parameters", list)()}
-        return n_rows * sum(p.numel() for p in self.module_.parameters() if id(p) not in few)
+        return sum(p.numel() for p in self.module_.parameters() if id(p) not in few)
 
     def _refusal(self, what: str) -> ValueError:
         step = len(self.history[-1]["batches"]) if self.history else 0

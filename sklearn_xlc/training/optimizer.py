@@ -155,11 +155,16 @@ class RowOptimizer(torch.optim.Optimizer):
         self._update_rows(group, parameter, rows, gradient)
 
     def _check_gradients(self) -> None:
-        for group in self.param_groups:
-            of_group = [p.grad for p in group["params"] if p.grad is not None]
-            values = [grad._values() if grad.is_sparse else grad for grad in of_group]
-            if values:
-                self._check_norm(group, torch.stack(torch._foreach_norm(values)).max())
+        found = [
+            (group, p.grad._values() if p.grad.is_sparse else p.grad)
+            for group in self.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        if found:
+            norms = torch._foreach_norm([values for _, values in found])
+            for (group, _), norm in zip(found, norms):
+                self._check_norm(group, norm)
         safe, self._safe = self._safe, []
         if safe:  # one number is read, which waits for all
             _raise_unless(torch.stack(safe).all())
@@ -203,7 +208,6 @@ class RowOptimizer(torch.optim.Optimizer):
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [state["step"] for state in states],
-            group["betas"][0],
         )
 
     def _update_rows(
@@ -211,14 +215,18 @@ class RowOptimizer(torch.optim.Optimizer):
     ) -> None:
         state = self._state(parameter, isinstance(rows, Tensor))
         # A view of the parameter, also where it is a single number.
-        table, gradient = torch.atleast_1d(parameter.data), torch.atleast_1d(gradient).contiguous()
+        table, gradient = _as_table(parameter.data), _as_table(gradient).contiguous()
         if group["rule"] == "adam":
             # The count rises once per step, not once per chunk.
             if isinstance(rows, Tensor):
                 _lazy_adam(group, table, state, rows, gradient)
                 return
-            part = {key: state[key][rows] for key in ("exp_avg", "exp_avg_sq")}
-            self._adam(group, [table[rows]], [gradient], [part | {"step": state["step"].clone()}])
+            moments = [_as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")]
+            if rows.indices(len(table)) != (0, len(table), 1):
+                table, *moments = (each[rows] for each in (table, *moments))
+            average, square = moments
+            counts = [state["step"] + 1]
+            _fused_adam(group, [table], [gradient], [average], [square], counts)
             return
         if group["rule"] == "adagrad":
             width = gradient.numel() // len(gradient)
@@ -251,9 +259,9 @@ def _lazy_adam(
     beta1 = group["betas"][0] if group["row_momentum"] else 0.0
     for some, of_some in zip(rows.split(size), gradient.split(size)):
         read = [each.index_select(0, some) for each in tables]
-        values, square = read[:2]
-        average = read[2] if read[2:] else torch.zeros_like(values)  # with beta1 = 0: unread
-        _fused_adam(group, [values], [of_some], [average], [square], [step], beta1)
+        values, square, *average = read
+        # Without a first moment the gradient takes its place, and stays as it is.
+        _fused_adam(group, [values], [of_some], average or [of_some], [square], [step], beta1)
         for each, new in zip(tables, read):
             each.index_copy_(0, some, new)
 
@@ -265,7 +273,7 @@ def _fused_adam(
     averages: list[Tensor],
     squares: list[Tensor],
     steps: list[Tensor],
-    beta1: float,
+    beta1: float | None = None,
 ) -> None:
     """Take a step of Adam with decoupled decay, in one pass over each parameter."""
     # The kernel that `torch.optim.AdamW(fused=True)` calls, whose checks take longer than a block.
@@ -277,13 +285,17 @@ def _fused_adam(
         [],
         steps,
         amsgrad=False,
-        beta1=beta1,
+        beta1=group["betas"][0] if beta1 is None else beta1,
         beta2=group["betas"][1],
         lr=group["lr"],
         weight_decay=group["weight_decay"],
         eps=group["eps"],
         maximize=False,
     )
+
+
+def _as_table(values: Tensor) -> Tensor:
+    return values if values.ndim else values.view(1)
 
 
 def _is_safe(group: dict[str, Any], norm: Any, limit: float) -> Any:
@@ -301,8 +313,10 @@ def _raise_unless(safe: bool | Tensor) -> None:
 def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and values of a row-sparse gradient, summed where a row occurs twice."""
     rows = gradient._indices()[0]
-    # Layers here give each row once, which autograd forgets; sorting ids is cheaper than values.
-    if not gradient.is_coalesced() and len(torch.unique(rows)) < len(rows):
+    # Layers here give each row once, most of them in order, which autograd forgets; sorting ids is
+    # cheaper than values.
+    is_distinct = gradient.is_coalesced() or (rows[1:] > rows[:-1]).all()
+    if not is_distinct and len(torch.unique(rows)) < len(rows):
         gradient = gradient.coalesce()
         rows = gradient.indices()[0]
     return rows, gradient._values()

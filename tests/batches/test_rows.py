@@ -1,11 +1,14 @@
 """Batches: every row once, sparse or dense, and never the caller's memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
-from sklearn_xlc.batches import BatchIterator, Columns, Rows, make_batch, n_batches
+from sklearn_xlc.batches import BatchIterator, Columns, Rows, collate, make_batch, n_batches
+from sklearn_xlc.batches import rows as rows_module
 
 CPU = torch.device("cpu")
 
@@ -70,6 +73,23 @@ def test_shuffled_batches_hold_every_row_once_with_its_labels_and_weight(sparse)
     again = BatchIterator(rows, 5, np.random.default_rng(0), CPU)
     first = np.concatenate([densify(batch)[:, 0] for batch in again])
     np.testing.assert_array_equal(first, orders[0])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("entries", [1, 60, 10**6])
+def test_batches_do_not_depend_on_how_many_are_cut_at_once(sparse, entries, monkeypatch):
+    monkeypatch.setattr(rows_module, "_ENTRIES_AT_ONCE", entries)
+    for rows in (make_rows(sparse), replace(make_rows(sparse), sample_weight=None, Y=None)):
+        alone = replace(rows, collate=collate)  # of a user: sees one batch at a time
+        pairs = zip(*(BatchIterator(r, 4, np.random.default_rng(0), CPU) for r in (rows, alone)))
+        for batch, other in pairs:
+            assert len(batch) == len(other)
+            np.testing.assert_array_equal(densify(batch), densify(other))
+            if rows.Y is not None:
+                np.testing.assert_array_equal(targets(batch), targets(other))
+                assert torch.equal(batch.sample_weight, other.sample_weight)
+            else:
+                assert batch.targets is batch.sample_weight is None
 
 
 @pytest.mark.parametrize("make", [sp.csr_matrix, sp.csr_array, sp.csc_matrix])

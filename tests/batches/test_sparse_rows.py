@@ -7,6 +7,7 @@ import torch
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.batches.sparse_rows import stable_sort
 
 
 def make_csr(n_rows=6, n_columns=30, density=0.1, dtype=np.float64):
@@ -65,3 +66,28 @@ def test_prediction_and_validation_never_build_the_transpose(monkeypatch):
     built.clear()
     clf.predict(X), clf.predict_topk(X, k=2), clf.transform(X), clf.decision_function(X)
     assert not built
+
+
+@pytest.mark.parametrize("n_columns", [30, 5000])
+@pytest.mark.parametrize("density", [0.0, 0.002, 0.3])
+def test_batches_cut_together_are_transposed_as_each_alone(n_columns, density):
+    X = make_csr(14, n_columns, density)
+    edges = [0, 5, 6, 6, 14]
+    parts = SparseRows.from_csr(X).split(edges)
+    for part, start, stop in zip(parts, edges, edges[1:], strict=False):
+        alone = SparseRows.from_csr(X[start:stop])
+        assert len(part) == stop - start
+        for name in ("indptr", "indices", "data"):
+            assert torch.equal(getattr(part, name), getattr(alone, name))
+        for one, other in zip(part.transpose, alone.transpose, strict=True):
+            assert torch.equal(one, other)
+            assert one.dtype == other.dtype
+
+
+def test_integers_are_sorted_stably():
+    values = torch.randint(0, 2**40, (1000,), generator=torch.Generator().manual_seed(0)) // 2**37
+    for some in (values, values[:0], values[:1]):
+        found, order = stable_sort(some)
+        expected = some.sort(stable=True)
+        assert torch.equal(found, expected.values)
+        assert torch.equal(order, expected.indices)

@@ -68,8 +68,10 @@ def test_inputs_hold_samples_and_no_labels():
     rows = inputs_for(encoder, Rows(EYE, sp.csr_matrix(EYE), np.ones(20)), sparse=True)
     assert sp.issparse(rows.X)
     assert rows.Y is rows.sample_weight is None
-    assert rows.collate == encoder.collate
-    assert inputs_for(nn.Linear(2, 2), Rows(EYE), sparse=False).collate is None
+    own = TextEncoder(n_buckets=50)
+    assert inputs_for(own, Rows(TEXTS), sparse=False).collate == own.collate
+    for usual in (encoder, nn.Linear(2, 2)):  # batches need not be cut one by one
+        assert inputs_for(usual, Rows(EYE), sparse=False).collate is None
 
 
 def test_frequency():
