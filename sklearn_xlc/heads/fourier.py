@@ -84,6 +84,8 @@ class FourierHead(ChunkedHead):
     torch.Size([3, 10])
     """
 
+    init: str = "frequencies"  # of heads in files that do not know of it
+
     def __init__(
         self,
         n_features: int,

@@ -75,6 +75,7 @@ class SamplingHead(Head):
 
     head_frequency: Tensor
     own_losses = ("arcface",)
+    shared_heads: bool = True  # of heads in files that do not know of it
 
     def __init__(
         self,
