@@ -164,6 +164,12 @@ def test_one_name_has_one_text_in_every_estimator(section):
 #: What implements a method of one of the four papers.
 OF_A_PAPER = [
     *(estimator for estimator in ESTIMATORS if estimator is not sklearn_xlc.MultiHeadClassifier),
+    sklearn_xlc.heads.CascadeHead,
+    sklearn_xlc.heads.ETFHead,
+    sklearn_xlc.heads.FourierHead,
+    sklearn_xlc.heads.MIMLHead,
+    sklearn_xlc.heads.ProductHead,
+    sklearn_xlc.heads.SamplingHead,
     sklearn_xlc.metrics.neural_collapse,
     sklearn_xlc.geometry.verify_argmaxable,
 ]

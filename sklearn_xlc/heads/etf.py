@@ -54,6 +54,13 @@ class ETFHead(ChunkedHead):
         Learnt W; None if it is fixed.
     bias : Parameter of shape (n_labels,), or None
 
+    Notes
+    -----
+    **Differences from the paper**
+
+    - Fewer features than K - 1 are allowed: a frame of low coherence replaces the simplex.
+    - `feature_decay` weighs a mean over samples, lambda_H of [1]_ a sum.
+
     References
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with

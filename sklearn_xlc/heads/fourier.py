@@ -70,6 +70,14 @@ class FourierHead(ChunkedHead):
     gain : float
         Factor of the Fourier coefficients; 1 with ``init="random"``.
 
+    Notes
+    -----
+    **Differences from the paper**
+
+    - The start at the label frequencies, and the factor `gain`, without effect on what the layer
+      can compute; ``init="random"`` has neither.
+    - Products with W may also be made in chunks; [1]_ has a fast Fourier transform.
+
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable

@@ -62,6 +62,13 @@ class MIMLHead(Head):
     label_embeddings : buffer of shape (n_columns, n_labels), or None
         Set by :meth:`attend`.
 
+    Notes
+    -----
+    **Differences from the paper**
+
+    - "select" is an addition, and so is the bias of "multiply".
+    - The attention compares by cosine; [2]_ by inner product. Learning `counts` is an addition.
+
     References
     ----------
     .. [1] J. Feng, Z.-H. Zhou. Deep MIML Network. AAAI 2017.

@@ -56,6 +56,12 @@ class ProductHead(Head):
     k best (its score is at most the mixture of the groups' last candidates), or until it reaches
     ``MAX_CANDIDATES``; only then may a label be missed.
 
+    **Differences from the paper**
+
+    - Scores are sums of log-softmaxes or log-sigmoids; [1]_ multiplies raw logits, too.
+    - Labels that do not exist, where ``prod(lengths)`` exceeds `n_labels`, are never ranked.
+    - Eq. 16 of [1]_ adds products of raw outputs; `n_groups` mixes products of softmaxes.
+
     References
     ----------
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification".

@@ -57,6 +57,11 @@ class SamplingHead(Head):
     sub-heads, 95.2% with MHS-1 and 95.5% with MHS-2; the layer is for 85.9%, 85.6%, 72.5% and
     77.8%.
 
+    **Differences from the paper**
+
+    - Line 29 of Algorithm 4 is corrected, as said above; negatives besides the batch, with shared
+      sub-heads, and `correction` are additions.
+
     References
     ----------
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 4.3.
