@@ -85,10 +85,8 @@ def measure_requests(model, X, n_requests, pause):
 def main():
     options = parse_arguments()
     print(describe_machine(None))
-    print(
-        "| data | labels | all test samples, s | without search | equal | one sample, ms | wall |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    print("| data (labels) | samples | all, s | without search | one, ms | on the clock, ms |")
+    print("|---|---|---|---|---|---|")
     for folder in options.folders:
         model, (X, Y) = fitted(folder, options.keep), load_part(folder, "tst")
         search, plain = measure_batches(model, X, options.runs)

@@ -116,7 +116,7 @@ class XLCNet(NeuralNet):
 
     _callbacks_may_draw = False
     _statistics: Sequence[Statistic] = ()
-    _n_met: int | None = None
+    _n_met = 0
 
     def __init__(
         self,
@@ -145,6 +145,7 @@ class XLCNet(NeuralNet):
     def initialize_module(self) -> XLCNet:
         one_thread_after_fork()
         self.module_ = self.module
+        self._n_met = self._weights_met()
         return self
 
     def initialize_optimizer(self, triggered_directly: bool | None = None) -> XLCNet:
@@ -163,7 +164,6 @@ class XLCNet(NeuralNet):
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
         self._statistics = running_statistics(self.module_)
-        self._n_met = self._weights_met()
         self.notify("on_train_begin", X=X, y=y)
         try:
             self.fit_loop(X, y, **fit_params)
@@ -302,7 +302,7 @@ class XLCNet(NeuralNet):
     def _work(self, inputs: Any, n_samples: int) -> int:
         """Multiply-adds of a pass, roughly: those with weights that every row meets."""
         n_rows = int(inputs.indptr[-1]) if isinstance(inputs, Bags) else n_samples
-        return n_rows * (self._weights_met() if self._n_met is None else self._n_met)
+        return n_rows * self._n_met
 
     def _weights_met(self) -> int:
         parts = (self.module_.encoder, self.module_.head)
