@@ -278,7 +278,7 @@ class BaseXLCClassifier(
             sample_weight = _check_sample_weight(
                 sample_weight, like, dtype=np.float64, ensure_non_negative=True
             )
-        code = code or code_of(y, checked)
+        code = code or code_of(y, checked, sample_weight)
         rows = Rows(X, code.encode(checked), sample_weight)
         self._check_task(code, rows.Y)
         return self._training_data(rows, code)

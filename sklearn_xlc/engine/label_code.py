@@ -29,6 +29,8 @@ class LabelCode:
         Type of the indicator.
     positions : ndarray of shape (n_labels,), default=None
         Position of each label in the head. None: label i has position i.
+    labels_per_sample : float, default=1.0
+        Mean number of labels of a training sample, as the code was made.
     """
 
     classes: np.ndarray
@@ -36,6 +38,7 @@ class LabelCode:
     sparse_output: bool
     dtype: Any
     positions: np.ndarray | None = None
+    labels_per_sample: float = 1.0
 
     def __getstate__(self) -> dict[str, Any]:
         # With many labels every array counts: the estimator saves the classes as its own.
@@ -117,11 +120,16 @@ def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
     return moved
 
 
-def code_of(y: Any, checked: Any) -> LabelCode:
+def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> LabelCode:
     """Build the code of y; `checked` is y as :func:`check_y` returned it."""
     if sp.issparse(checked):
         dtype = (y if sp.issparse(y) else np.asarray(y)).dtype  # tensors and frames have others
-        return LabelCode(np.arange(checked.shape[1]), True, sp.issparse(y), dtype)
+        counts = np.diff(checked.indptr)
+        # Samples of weight zero count no more than if they were not there.
+        counts = counts if sample_weight is None else counts[sample_weight > 0]
+        mean = float(counts.mean()) if len(counts) else 0.0
+        classes = np.arange(checked.shape[1])
+        return LabelCode(classes, True, sp.issparse(y), dtype, labels_per_sample=mean)
     classes = np.unique(checked)
     if len(classes) < 2:
         raise ValueError(

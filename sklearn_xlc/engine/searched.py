@@ -1,19 +1,22 @@
-"""Values of "auto" that were searched for: multi-label, one output per label, sparse X."""
+"""Values of "auto" that were searched for: output layer, and training on sparse X."""
 
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from sklearn_xlc.batches import Rows, n_batches
+from sklearn_xlc.codes import head_lengths
+from sklearn_xlc.engine.costs import WORTH, Task, cascade_cost, flat_cost
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.net import SMALL_DATA, TrainingMixin
 from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
 
-#: Up to this many labels "auto" gives each an output of its own: multi-class and multi-label.
-FLAT_LIMIT = (1000, 25_000)
+#: Width of the default network.
+WIDTH = 512
 #: Labels that a step draws as negatives, where there are more than eight times as many.
 N_NEGATIVES = 1000
 #: Samples from which batches are twice as large.
@@ -23,25 +26,39 @@ MANY_ENTRIES = 4_000_000
 
 
 class SearchedDefaults(TrainingMixin):
-    """Width, dropout, steps and rates by the numbers of samples, non-zeros and labels.
+    """Output layer, width, dropout, steps and rates by numbers of samples, non-zeros and labels.
 
     Fitted on five data sets for precision at 1, 3 and 5 and for CPU time; docs/performance.md has
-    the runs. Other kinds of data keep the values of all classifiers.
+    the runs. Dense X, encoders of the user and other algorithms keep the values of all classifiers.
     """
 
+    n_heads: int
+    embedding_dim: int
+    beam_width: int
     n_negatives: Any
     _code: LabelCode
     _algorithm: Any
 
     @property
     def _is_searched(self) -> bool:
-        is_flat = self._code.multilabel and self._algorithm(self._code) == "flat"
-        return is_flat and self.encoder is None and self._sparse_inputs
+        is_known = self._algorithm(self._code) in ("flat", "cascade")
+        return is_known and self.encoder is None and self._sparse_inputs
+
+    def _by_cost(self, code: LabelCode) -> str:
+        """Flat, unless it would take many more multiply-adds than a cascade."""
+        last = np.ravel(np.asarray(self.hidden_layer_sizes, dtype=object))[-1:].tolist()
+        is_given = self.encoder is None and last and isinstance(last[0], Integral)
+        task = Task(code.n_labels, code.labels_per_sample, int(last[0]) if is_given else WIDTH)
+        lengths = head_lengths(code.n_labels, max(2, self.n_heads), "descending")
+        size = (self.embedding_dim, self.beam_width)
+        cascade = cascade_cost(task, lengths, *size, code.multilabel)
+        more = flat_cost(task, self._n_negatives(code)).total() - cascade.total()
+        return "flat" if more <= WORTH else "cascade"
 
     def _hidden_sizes(self, rows: Rows) -> Any:
         if not isinstance(self.hidden_layer_sizes, str):
             return self.hidden_layer_sizes
-        return (512,) if self._is_searched and rows.n_stored() < MANY_ENTRIES else (1024,)
+        return (WIDTH,) if self._is_searched and rows.n_stored() < MANY_ENTRIES else (1024,)
 
     def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto" or len(rows) <= SMALL_DATA or not self._is_searched:
@@ -66,8 +83,9 @@ class SearchedDefaults(TrainingMixin):
             return 2e-3, 2e-3
         batch_size = self._batch_size(n_samples)
         n_steps = self._max_epochs(n_samples) * n_batches(n_samples, batch_size)
+        head_rate = (4e-3 if self._code.multilabel else 2e-3) * (batch_size / 256) ** 0.5
         # The encoder travels about as far in few steps as in many.
-        return float(np.clip(0.7 / n_steps, 1e-3, 4e-3)), 4e-3 * (batch_size / 256) ** 0.5
+        return float(np.clip(0.7 / n_steps, 1e-3, 4e-3)), head_rate
 
     def _row_momentum(self, n_samples: int) -> bool:
         return n_samples <= SMALL_DATA or not self._is_searched
@@ -79,7 +97,7 @@ class SearchedDefaults(TrainingMixin):
             warnings.simplefilter("ignore")  # given when the net is made
             return multiplies_bfloat16(resolve_device(self.device))
 
-    def _n_negatives(self) -> int | None:
+    def _n_negatives(self, code: LabelCode) -> int | None:
         if self.n_negatives != "auto":
             return self.n_negatives
-        return N_NEGATIVES if self._code.n_labels > 8 * N_NEGATIVES else None
+        return N_NEGATIVES if code.n_labels > 8 * N_NEGATIVES else None

@@ -15,7 +15,7 @@ from sklearn_xlc.codes._head_lengths import MAX_HEADS
 from sklearn_xlc.engine.building import lengths_of, user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.searched import FLAT_LIMIT, SearchedDefaults
+from sklearn_xlc.engine.searched import SearchedDefaults
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import (
     CascadeHead,
@@ -64,8 +64,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         - "sampling": one output per label; a step trains only the groups of outputs that hold a
           label of the batch. Multi-class; for pretraining an encoder, used through
           :meth:`transform`.
-        - "auto": "flat" up to 25 000 labels (multi-label) or 1000 classes; beyond, "cascade" for
-          multi-label and "product" for multi-class.
+        - "auto": "flat", unless it would take many more multiply-adds than "cascade": by default
+          from 41 000 labels or 36 000 classes on, and earlier for wider networks (see Notes).
     n_heads : int, default=2
         Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_).
     head_lengths : sequence of int, default=None
@@ -389,11 +389,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     def _algorithm(self, code: LabelCode) -> str:
         if self.head is not None:
             return "custom"
-        if self.algorithm != "auto":
-            return self.algorithm
-        if code.n_labels <= FLAT_LIMIT[code.multilabel]:
-            return "flat"
-        return "cascade" if code.multilabel else "product"
+        return self._by_cost(code) if self.algorithm == "auto" else self.algorithm
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         algorithm = self._algorithm(code)
@@ -464,15 +460,15 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         size = (n_features, code.n_labels, code.multilabel)
         if self.head is not None:
             return user_head(self.head, *size)
+        precision = "bfloat16" if self._bfloat16 else "float32"
         if algorithm == "flat":
-            precision = "bfloat16" if self._bfloat16 else "float32"
-            shape = {"n_negatives": self._n_negatives(), "n_members": self.n_members}
+            shape = {"n_negatives": self._n_negatives(code), "n_members": self.n_members}
             return FlatHead(*size, self.memory_limit, precision, loss=self.loss, **shape)
         if algorithm == "product":
             return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":
             beam = (self.embedding_dim, self.beam_width, self.path_exponent)
-            return CascadeHead(*size, lengths, *beam, loss=self.loss)
+            return CascadeHead(*size, lengths, *beam, self.loss, precision)
         margin = (self.margin, self.scale, self.correction)
         return SamplingHead(*size, lengths[1], self.loss, self.n_sampled_heads, *margin)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,75 @@ class _Pairs(NamedTuple):
     rows: Tensor
     nodes: Tensor
     values: Tensor
+
+
+class _Meetings(NamedTuple):
+    """Pairs of rows and parents, sorted so that parents of equally many rows are neighbours."""
+
+    parents: Tensor
+    order: Tensor  # of the pairs, parent by parent
+    groups: list[tuple[int, int]]  # number of parents, and of the rows that each of them meets
+
+    @classmethod
+    def of(cls, parents: Tensor) -> _Meetings:
+        unique, inverse, counts = torch.unique(parents, return_inverse=True, return_counts=True)
+        by_count = counts.argsort(stable=True)
+        rank = torch.empty_like(by_count)
+        rank[by_count] = torch.arange(len(by_count), device=rank.device)
+        order = rank[inverse].argsort(stable=True)
+        sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
+        groups = list(zip(numbers.tolist(), sizes.tolist()))
+        return cls(unique[by_count], order, groups)
+
+    def each(self, *by_pair: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
+        """Parents of each group, and views of shape (n_parents, n_rows, ...) of its pairs."""
+        parent = pair = 0
+        for number, size in self.groups:
+            pairs = slice(pair, pair + number * size)
+            of_group = [tensor[pairs].view(number, size, -1) for tensor in by_pair]
+            yield slice(parent, parent + number), of_group
+            parent, pair = parent + number, pairs.stop
+
+
+class _ChildLogits(torch.autograd.Function):
+    """Logits of the children of (row, parent) pairs, with a row-sparse gradient of the table.
+
+    A parent's embeddings are gathered once however many rows keep it: parents with equal numbers of
+    rows share one batched product. (These are too small to be faster in bfloat16.)
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, table: Tensor, query: Tensor, rows: Tensor, parents: Tensor, length: int
+    ) -> Tensor:
+        pairs = _Meetings.of(parents)
+        rows = rows[pairs.order]
+        weight = table.index_select(0, pairs.parents).view(len(pairs.parents), length, -1)
+        queries = query.index_select(0, rows)
+        products = queries.new_empty(len(rows), length)
+        for some, (q, out) in pairs.each(queries, products):
+            torch.bmm(q, weight[some].transpose(1, 2), out=out)
+        logits = torch.empty_like(products)
+        logits[pairs.order] = products
+        ctx.save_for_backward(weight, queries, rows)
+        ctx.pairs, ctx.shapes = pairs, (table.shape, query.shape)
+        return logits
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (weight, queries, rows), pairs = ctx.saved_tensors, ctx.pairs
+        slopes = grad_outputs[0].index_select(0, pairs.order)
+        to_weight, to_queries = torch.empty_like(weight), torch.empty_like(queries)
+        for some, (slope, q, out) in pairs.each(slopes, queries, to_queries):
+            torch.bmm(slope.transpose(1, 2), q, out=to_weight[some])
+            torch.bmm(slope, weight[some], out=out)
+        of_table, of_query = ctx.shapes
+        to_table = torch.sparse_coo_tensor(
+            pairs.parents[None], to_weight.flatten(1), of_table, check_invariants=False
+        )
+        to_query = queries.new_zeros(of_query).index_add_(0, rows, to_queries)
+        return to_table, to_query, None, None, None
 
 
 class CascadeHead(Head):
@@ -50,6 +119,9 @@ class CascadeHead(Head):
     loss : str or Loss, default="auto"
         Loss of the nodes' logits: any pointwise loss without parameters per label (multi-label), or
         "ce" (multi-class). "auto" is "bce" for multi-label targets and "ce" otherwise.
+    precision : {"float32", "bfloat16"}, default="float32"
+        Precision of the products with all nodes of the first level and with the weights of the
+        queries, in training; weights and sums keep theirs.
 
     Notes
     -----
@@ -73,6 +145,7 @@ class CascadeHead(Head):
     """
 
     searches_all = False
+    low_precision: bool = False  # of heads in files that do not know of it
 
     def __init__(
         self,
@@ -84,8 +157,10 @@ class CascadeHead(Head):
         beam_width: int = 10,
         path_exponent: float = 0.5,
         loss: str | Loss = "auto",
+        precision: str = "float32",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
+        self.low_precision = precision == "bfloat16"
         self.code = MixedRadix(n_labels, lengths)
         self.criterion = self.resolve_loss(loss, multilabel)
         self.link = "exp" if self.criterion.link == "softmax" else self.criterion.link
@@ -172,33 +247,20 @@ class CascadeHead(Head):
 
     # --- scores of the children of kept parents -------------------------------------------
 
-    def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
-        """Logits of the children of (row, parent) pairs, of shape (n_pairs, length).
+    def _linear(self, layer: nn.Module, features: Tensor) -> Tensor:
+        """Outputs of a linear layer, in training by a product of its precision."""
+        if not (self.low_precision and self.training):
+            return layer(features)
+        weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
+        product = F.linear(features.bfloat16(), weight.bfloat16())
+        return product.to(features.dtype) + bias
 
-        A parent's embeddings are gathered once however many rows keep it: parents are sorted by
-        the number of their rows, and those with equal numbers share one batched product.
-        """
-        length = self.code.lengths[level]
-        query = self.queries[level - 1](features)
+    def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
+        """Logits of the children of (row, parent) pairs, of shape (n_pairs, length)."""
+        query = self._linear(self.queries[level - 1], features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
-        unique, inverse, counts = torch.unique(parents, return_inverse=True, return_counts=True)
-        by_count = counts.argsort(stable=True)
-        rank = torch.empty_like(by_count)
-        rank[by_count] = torch.arange(len(by_count), device=rank.device)
-        order = rank[inverse].argsort(stable=True)  # pairs, parent by parent
-        table = self.tables[level - 1]
-        weight = F.embedding(unique[by_count], table, sparse=True).view(len(unique), length, -1)
-        sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
-        # `split`, not slices: the backward pass of each slice would fill a gradient of full size.
-        queries = query[rows[order]].split((sizes * numbers).tolist())
-        weights = weight.split(numbers.tolist())
-        logits = [
-            (q.view(len(w), -1, q.shape[1]) @ w.transpose(1, 2)).view(-1, length)
-            for q, w in zip(queries, weights)
-        ]
-        back = torch.empty_like(order)
-        back[order] = torch.arange(len(order), device=order.device)
-        return torch.cat(logits)[back]
+        table, length = self.tables[level - 1], self.code.lengths[level]
+        return _ChildLogits.apply(table, query, rows, parents, length)
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Children of parents, (n_pairs, length), and whether they exist."""
@@ -224,7 +286,7 @@ class CascadeHead(Head):
         criterion = cast(SoftmaxCrossEntropy, self.criterion)
         place_values, rows = self.code.place_values.tolist(), targets.rows
         node = targets.ids // place_values[0]
-        surprise = -self.first(features).log_softmax(1)[rows, node]
+        surprise = -self._linear(self.first, features).log_softmax(1)[rows, node]
         for level in range(1, self.code.n_heads):
             logits = self._child_logits(level, features, rows, node)
             _, exist = self._children(level, node)
@@ -236,7 +298,7 @@ class CascadeHead(Head):
         return share @ criterion.value(surprise)
 
     def _multilabel_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
-        logits = self.first(features)
+        logits = self._linear(self.first, features)
         values = targets.values_like(features)
         true = self._true_nodes(0, targets, values)
         multi_hot = torch.zeros_like(logits)
@@ -310,13 +372,15 @@ class CascadeHead(Head):
 
     def _first_beam(self, logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Nodes and log scores of the best first digits, both (n_rows, width)."""
-        path, nodes = topk_by_position(self._squash(logits), min(width, self.n_nodes[0]))
-        return nodes, path
+        best, nodes = topk_by_position(logits, min(width, self.n_nodes[0]))
+        if self.multilabel:
+            return nodes, F.logsigmoid(best)
+        return nodes, best - logits.logsumexp(1, keepdim=True)
 
     def _leaves(self, features: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Leaves below the beam and their final scores, -inf where none exists."""
         n_rows = len(features)
-        nodes, path = self._first_beam(self.first(features), width)
+        nodes, path = self._first_beam(self._linear(self.first, features), width)
         for level in range(1, self.code.n_heads):
             rows = torch.arange(n_rows, device=nodes.device).repeat_interleave(nodes.shape[1])
             logits = self._child_logits(level, features, rows, nodes.reshape(-1))

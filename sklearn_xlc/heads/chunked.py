@@ -14,7 +14,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.batches.sparse_rows import stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights, topk_of_chunks
-from sklearn_xlc.heads.losses import Loss, PointwiseLoss, RowwiseLoss
+from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 
 #: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096
@@ -123,7 +123,7 @@ class ChunkedHead(Head):
         """Draw the labels that a step trains; None: all.
 
         A head that draws receives the positions of labels, in place of slices, in :meth:`logits`
-        and :meth:`backward`. Only pointwise losses are drawn.
+        and :meth:`backward`.
         """
         return None
 
@@ -135,9 +135,9 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         inputs, weights = self.inputs(features), row_weights(sample_weight, features)
-        compute: Callable[..., tuple[Tensor, Tensor]] = _rowwise
-        if isinstance(self.criterion, PointwiseLoss):
-            compute = partial(_pointwise, drawn=None if update is None else self.draw(targets))
+        of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
+        drawn = None if update is None else self.draw(targets)
+        compute: Callable[..., tuple[Tensor, Tensor]] = partial(of_kind, drawn=drawn)
         if not torch.is_grad_enabled():
             loss, _ = compute(self, inputs, targets, weights, None)
             return loss + self.penalty(inputs, weights)
@@ -250,6 +250,16 @@ def _slices(n: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
+def _parts(
+    head: ChunkedHead, targets: Targets, values: Tensor, weights: Tensor, drawn: Drawn | None
+) -> list[tuple[slice, Labels, Positives]]:
+    """Chunks of all labels or of those drawn: place, labels as heads read them, positives."""
+    positions = None if drawn is None else drawn.positions
+    chunks = head.chunks() if positions is None else _slices(len(positions), head.chunk_size())
+    found = positives_by_chunk(chunks, targets, values, weights, positions)
+    return [(part, part if positions is None else positions[part], of) for part, of in found]
+
+
 @torch.no_grad()
 def _pointwise(
     head: ChunkedHead,
@@ -262,23 +272,18 @@ def _pointwise(
     criterion = cast(PointwiseLoss, head.criterion)
     loss, into = inputs.new_zeros(()), torch.zeros_like(inputs)
     values = targets.values_like(inputs)
-    chunks, positions = head.chunks(), None
-    if drawn is not None:
-        positions, factors = drawn.positions, drawn.factors.to(inputs)
-        chunks = _slices(len(positions), head.chunk_size())
-    parts = positives_by_chunk(chunks, targets, values, weights[targets.rows], positions)
-    for part, found in parts:
-        chunk = part if positions is None else positions[part]
+    factors = None if drawn is None else drawn.factors.to(inputs)
+    for part, chunk, found in _parts(head, targets, values, weights[targets.rows], drawn):
         logits = head.logits(inputs, chunk)
         # All labels as negatives first, then the difference that the positives make.
         negative = criterion.negative(logits)
-        loss += weights @ (negative.sum(1) if drawn is None else negative @ factors[part])
+        loss += weights @ (negative.sum(1) if factors is None else negative @ factors[part])
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess
         if update is not None:
             check_finite(loss)
             gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
-            if drawn is not None:
+            if factors is not None:
                 gradient.mul_(factors[part])
             gradient.index_put_(found.at, found.weights * slope, accumulate=True)
             head.backward(inputs, chunk, gradient, into, update)
@@ -287,35 +292,48 @@ def _pointwise(
 
 @torch.no_grad()
 def _rowwise(
-    head: ChunkedHead, inputs: Tensor, targets: Targets, weights: Tensor, update: Update | None
+    head: ChunkedHead,
+    inputs: Tensor,
+    targets: Targets,
+    weights: Tensor,
+    update: Update | None,
+    drawn: Drawn | None,
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values)
-    size = len(inputs) * head.n_labels * inputs.element_size()
-    keep = update is not None and size <= head.memory_limit
-    parts = positives_by_chunk(head.chunks(), targets, values, share)
+    n_labels = head.n_labels if drawn is None else len(drawn.positions)
+    # A label that stands for several counts so often in the normaliser.
+    stands_for = None if drawn is None else drawn.factors.to(inputs).log()
+    keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
+        head.memory_limit
+    )
+    parts = _parts(head, targets, values, share, drawn)
+
+    def read(part: slice, chunk: Labels, found: Positives) -> tuple[Tensor, Tensor]:
+        logits = head.logits(inputs, chunk)
+        of_positives = _take(logits, found)
+        return of_positives, logits if stands_for is None else logits.add_(stands_for[part])
+
     kept, positive = [], []
     # Finite, so that rows with all labels have no infinite differences.
     negative = inputs.new_full((len(inputs),), torch.finfo(inputs.dtype).min / 4)
-    for chunk, found in parts:
-        logits = head.logits(inputs, chunk)
-        positive.append(_take(logits, found))
+    for place in parts:
+        of_positives, logits = read(*place)
+        positive.append(of_positives)
         negative = torch.logaddexp(negative, logits.logsumexp(1))
         if keep:
             kept.append(logits)
-    loss, on_negative, on_positive = _loss_of_rows(criterion, parts, positive, negative)
+    all_found = [found for *_, found in parts]
+    loss, on_negative, on_positive = _loss_of_rows(criterion, all_found, positive, negative)
     into = torch.zeros_like(inputs)
     if update is None:
         return loss, into
     check_finite(loss)
-    for number, (chunk, found) in enumerate(parts):
-        if keep:
-            logits = kept[number]
-        else:
-            logits = head.logits(inputs, chunk)
-            _take(logits, found)
+    for number, place in enumerate(parts):
+        logits = kept[number] if keep else read(*place)[1]
         gradient = logits.sub_(negative[:, None]).exp_().mul_(on_negative[:, None])
+        _, chunk, found = place
         gradient[found.at] = on_positive[number]
         head.backward(inputs, chunk, gradient, into, update)
     return loss, into
@@ -330,13 +348,13 @@ def _take(logits: Tensor, found: Positives) -> Tensor:
 
 def _loss_of_rows(
     criterion: RowwiseLoss,
-    parts: list[tuple[slice, Positives]],
+    parts: list[Positives],
     positive: list[Tensor],
     negative: Tensor,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Loss, and its derivative by the log-sum-exp of each row's negatives and by each positive."""
-    rows = torch.cat([found.rows for _, found in parts])
-    weights, logits = torch.cat([found.weights for _, found in parts]), torch.cat(positive)
+    rows = torch.cat([found.rows for found in parts])
+    weights, logits = torch.cat([found.weights for found in parts]), torch.cat(positive)
     highest = negative.scatter_reduce(0, rows, logits, "amax")
     total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
     everything = highest + total.log()  # log-sum-exp over all labels

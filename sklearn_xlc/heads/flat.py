@@ -13,7 +13,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
-from sklearn_xlc.heads.losses import Labels, Loss
+from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
@@ -42,8 +42,8 @@ class FlatHead(ChunkedHead):
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
     n_negatives : int, default=None
-        Number of labels that a step draws as negatives, besides those of the samples of its batch;
-        for pointwise losses. None: all labels.
+        Number of labels that a step draws as negatives, besides those of the samples of its batch.
+        Of a row-wise loss they estimate the normaliser. None: all labels.
     n_members : int, default=1
         Number of classifiers that are trained side by side, each on its own part of the features,
         and whose logits are averaged. The loss is the sum of their losses, and they share a bias:
@@ -123,7 +123,8 @@ class FlatHead(ChunkedHead):
         positions, inverse = torch.unique(torch.cat([targets.ids, random]), return_inverse=True)
         # A label is drawn with probability 1 - (1 - 1/n)^m; those of the batch are certain.
         chance = -math.expm1(self.n_negatives * math.log1p(-1 / self.n_labels))
-        factors = torch.full((len(positions),), min(1 / chance, MOST), device=device)
+        most = MOST if isinstance(self.criterion, PointwiseLoss) else math.inf
+        factors = torch.full((len(positions),), min(1 / chance, most), device=device)
         factors[inverse[: len(targets.ids)]] = 1.0
         return Drawn(positions, factors)
 

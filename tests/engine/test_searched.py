@@ -1,4 +1,6 @@
-"""Values of "auto" for multi-label, one output per label, sparse X."""
+"""Values of "auto": output layer, and training on sparse X."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import scipy.sparse as sp
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import searched
-from sklearn_xlc.engine.label_code import code_of
+from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.training.devices import multiplies_bfloat16
 
 
@@ -69,7 +71,7 @@ def test_samples_of_weight_zero_and_held_out_ones_do_not_count():
 
 
 @pytest.mark.parametrize(
-    "other", [{"multilabel": False}, {"sparse": False}, {"encoder": object}, {"n_labels": 30_000}]
+    "other", [{"sparse": False}, {"encoder": object}, {"multilabel": False, "algorithm": "product"}]
 )
 def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     clf = classifier(**other)
@@ -82,6 +84,47 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     assert not clf._uses_bfloat16(6400)
 
 
+@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
+def test_one_class_a_sample_has_a_slower_head(algorithm):
+    many, one = (classifier(multilabel=kind, algorithm=algorithm) for kind in (True, False))
+    assert one._rates(5000) == pytest.approx((many._rates(5000)[0], many._rates(5000)[1] / 2))
+    assert one._max_epochs(5000) == many._max_epochs(5000) == 9
+    assert one._hidden_sizes(rows_of(1001, 10)) == (512,)
+
+
+def chosen(n_labels, labels_per_sample=5.0, **params):
+    """Algorithm of "auto" for so many labels, or classes (one a sample)."""
+    kind = labels_per_sample is not None
+    code = LabelCode(np.arange(n_labels), kind, True, float)
+    code = replace(code, labels_per_sample=labels_per_sample or 1.0)
+    return MultiHeadClassifier(**params)._algorithm(code)
+
+
+@pytest.mark.parametrize(
+    "n_labels, labels_per_sample, params, algorithm",
+    [
+        (45_000, 5.0, {}, "flat"),
+        (55_000, 5.0, {}, "cascade"),
+        (45_000, 40.0, {}, "cascade"),  # so many labels a batch are dear to update
+        (40_000, None, {}, "flat"),
+        (46_000, None, {}, "cascade"),
+        (25_000, 5.0, {"hidden_layer_sizes": (64, 1024)}, "cascade"),
+        (100_000, 5.0, {"hidden_layer_sizes": 256}, "flat"),
+        (100_000, 5.0, {"encoder": object, "hidden_layer_sizes": (256,)}, "cascade"),
+        (60_000, 5.0, {"n_heads": 3}, "cascade"),
+        (2, None, {"n_heads": 1}, "flat"),
+    ],
+)
+def test_auto_takes_flat_unless_it_costs_far_more(n_labels, labels_per_sample, params, algorithm):
+    assert chosen(n_labels, labels_per_sample, **params) == algorithm
+
+
+def test_the_choice_is_that_of_the_samples_that_count():
+    Y = sp.csr_matrix(np.array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]]))
+    assert code_of(Y, Y).labels_per_sample == 5 / 3
+    assert code_of(Y, Y, np.array([0.0, 2.0, 1.0])).labels_per_sample == 0.5
+
+
 def test_what_is_given_is_taken_as_it_is():
     given = {"hidden_layer_sizes": (7,), "dropout": 0.1, "batch_size": 32, "max_epochs": 7}
     clf = classifier(**given, learning_rate=0.5, n_negatives=3, precision="float32")
@@ -89,15 +132,16 @@ def test_what_is_given_is_taken_as_it_is():
     assert clf._dropout(rows_of(2000, 10)) == 0.1
     assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (32, 7)
     assert clf._rates(10**6) == (0.5, 0.5)
-    assert clf._n_negatives() == 3
+    assert clf._n_negatives(clf._code) == 3
     assert not clf._uses_bfloat16(10**6)
-    assert classifier(precision="bfloat16", multilabel=False)._uses_bfloat16(10)
+    assert classifier(precision="bfloat16", sparse=False)._uses_bfloat16(10)
 
 
 @pytest.mark.parametrize("n_labels, expected", [(8000, None), (8001, 1000)])
 def test_negatives_are_drawn_from_many_labels(n_labels, expected):
-    assert classifier(n_labels)._n_negatives() == expected
-    assert classifier(n_labels, n_negatives=None)._n_negatives() is None
+    clf = classifier(n_labels)
+    assert clf._n_negatives(clf._code) == expected
+    assert classifier(n_labels, n_negatives=None)._n_negatives(clf._code) is None
 
 
 def test_half_precision_where_the_processor_has_it(monkeypatch):

@@ -49,8 +49,8 @@ def test_auto_takes_the_head_that_suits_the_labels(monkeypatch):
     X, y = make_learnable(False)
     _, Y = make_learnable(True)
     assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "flat"
-    monkeypatch.setattr("sklearn_xlc.estimators.multi_head.FLAT_LIMIT", (10, 10))
-    assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "product"
+    monkeypatch.setattr("sklearn_xlc.engine.searched.WORTH", -(10**9))
+    assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "cascade"
     assert quick("flat", algorithm="auto").fit(X, Y).algorithm_ == "cascade"
 
 

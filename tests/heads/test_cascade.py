@@ -142,6 +142,23 @@ def test_multilabel_loss_and_gradients_equal_the_definition(lengths, beam_width)
         torch.testing.assert_close(one.to_dense(), other)
 
 
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_half_precision_is_close_in_training_and_exact_in_prediction(multilabel):
+    exact, features, targets = make(multilabel, (5, 3), scale=0.5, beam_width=2)
+    head, _, _ = make(multilabel, (5, 3), scale=0.5, beam_width=2, precision="bfloat16")
+    head, exact, features = head.float(), exact.float(), features.detach().float()
+    assert torch.equal(head.eval().scores(features), exact.eval().scores(features))
+    losses = [one.train().loss(features, targets) for one in (head, exact)]
+    assert not torch.equal(*losses)
+    torch.testing.assert_close(*losses, rtol=2e-2, atol=0)
+    gradients = [torch.autograd.grad(loss, [*one.parameters()]) for loss, one in
+                 zip(losses, (head, exact))]  # fmt: skip
+    for one, other in zip(*gradients):
+        assert one.dtype == torch.float32
+        one, other = one.to_dense(), other.to_dense()
+        assert (one - other).norm() <= 0.03 * other.norm() + 1e-6
+
+
 def test_only_rows_of_kept_parents_get_a_gradient():
     head, features, _ = make(True, (5, 3), beam_width=1)
     targets = Targets(torch.tensor([0, 1]), torch.tensor([12]))  # parent 4

@@ -151,6 +151,33 @@ def test_loss_and_gradients_of_a_draw(monkeypatch, chunk):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("memory_limit", [1, 2**30])
+@pytest.mark.parametrize("chunk", [2, 4096])
+@pytest.mark.parametrize("multilabel, loss", [(False, "ce"), (True, "pick_all_labels")])
+def test_a_softmax_counts_each_drawn_label_for_those_it_stands_for(
+    monkeypatch, multilabel, loss, chunk, memory_limit
+):
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    head, features, targets = make(multilabel, n_negatives=3, loss=loss, memory_limit=memory_limit)
+    drawn = head.draw(targets)
+    monkeypatch.setattr(head, "draw", lambda targets: drawn)
+    found = collected(head, features, targets)
+    logits = features @ head.weight.T + head.bias
+    total = (logits[:, drawn.positions].exp() @ drawn.factors.double()).log()
+    surprise = total[targets.rows] - logits[targets.rows, targets.ids]
+    expected = surprise.sum() / len(targets)
+    torch.testing.assert_close(found[0], expected.detach())
+    gradients = torch.autograd.grad(expected, [features, head.weight, head.bias])
+    for one, other in zip(found[1:], gradients):
+        torch.testing.assert_close(one, other)
+
+
+def test_factors_of_a_softmax_are_not_bounded():
+    head, _, targets = make(False, n_negatives=1)
+    factors = {f for _ in range(20) for f in head.draw(targets).factors.unique().tolist()}
+    assert sorted(factors) == pytest.approx([1.0, N_LABELS])
+
+
 def test_draws_are_unbiased_unless_their_factor_is_bounded():
     head, features, targets = make(True, n_negatives=4)
     everything = make(True)[0]
