@@ -88,6 +88,18 @@ def load_part(folder, part):
     return pair
 
 
+def rarest_labels(Y, counts):
+    """Rows of an indicator that have labels, and the label of each with the least count.
+
+    Labels with a count of zero come last: nothing was trained on them.
+    """
+    counts = np.where(counts == 0, np.inf, counts)
+    rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
+    order = np.lexsort((Y.indices, counts[Y.indices], rows))
+    rows, first = np.unique(rows, return_index=True)
+    return rows, Y.indices[order[first]]
+
+
 class Clock:
     """Wall and CPU seconds, all threads and finished children included, and peak memory."""
 

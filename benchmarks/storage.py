@@ -16,7 +16,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import torch
-from _measure import add_device, describe_machine, device, load_part
+from _measure import add_device, describe_machine, device, load_part, rarest_labels
 from compare import CUTOFFS, _data_folder
 
 import sklearn_xlc
@@ -53,17 +53,6 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def rarest(X, Y):
-    """Samples that have labels, and the rarest label of each: "product" takes one class a sample.
-
-    The precision of its ranking is still counted over all labels of the test samples.
-    """
-    counts = np.asarray(Y.sum(axis=0)).ravel()
-    rows = np.flatnonzero(np.diff(Y.indptr))
-    labels = (Y.indices[Y.indptr[row] : Y.indptr[row + 1]] for row in rows)
-    return X[rows], np.array([own[np.argmin(counts[own])] for own in labels])
-
-
 def fitted(folder, head, models):
     """Fitted model of a head, from the folder of models if it is there."""
     path = models / f"{folder.resolve().name}-{head}.joblib"
@@ -71,7 +60,9 @@ def fitted(folder, head, models):
         return joblib.load(path)
     X, Y = load_part(folder, "trn")
     if head == "product":
-        X, Y = rarest(X, Y)
+        # One class a sample: the precision of its ranking is counted over all labels nevertheless.
+        rows, Y = rarest_labels(Y, np.bincount(Y.indices, minlength=Y.shape[1]))
+        X = X[rows]
     epochs, dropout, batch_size = FITS.get(folder.resolve().name, FITS[None])
     kind, parameters = HEADS[head]
     model = kind(

@@ -10,7 +10,7 @@ import numpy as np
 
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.codes import head_lengths
-from sklearn_xlc.engine.costs import WORTH, Task, cascade_cost, flat_cost
+from sklearn_xlc.engine.costs import WORTH, Cost, Task, cascade_cost, flat_cost
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.net import SMALL_DATA, TrainingMixin
 from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
@@ -46,14 +46,21 @@ class SearchedDefaults(TrainingMixin):
 
     def _by_cost(self, code: LabelCode) -> str:
         """Flat, unless it would take many more multiply-adds than a cascade."""
+        costs = self._costs(code)
+        more = costs["flat"].total() - costs["cascade"].total()
+        return "flat" if more <= WORTH else "cascade"
+
+    def _costs(self, code: LabelCode) -> dict[str, Cost]:
+        """Cost for a sample of each output layer that "auto" may take."""
         last = np.ravel(np.asarray(self.hidden_layer_sizes, dtype=object))[-1:].tolist()
         is_given = self.encoder is None and last and isinstance(last[0], Integral)
         task = Task(code.n_labels, code.labels_per_sample, int(last[0]) if is_given else WIDTH)
         lengths = head_lengths(code.n_labels, max(2, self.n_heads), "descending")
         size = (self.embedding_dim, self.beam_width)
-        cascade = cascade_cost(task, lengths, *size, code.multilabel)
-        more = flat_cost(task, self._n_negatives(code)).total() - cascade.total()
-        return "flat" if more <= WORTH else "cascade"
+        return {
+            "flat": flat_cost(task, self._n_negatives(code)),
+            "cascade": cascade_cost(task, lengths, *size, code.multilabel),
+        }
 
     def _hidden_sizes(self, rows: Rows) -> Any:
         if not isinstance(self.hidden_layer_sizes, str):

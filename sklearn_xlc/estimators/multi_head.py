@@ -64,8 +64,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         - "sampling": one output per label; a step trains only the groups of outputs that hold a
           label of the batch. Multi-class; for pretraining an encoder, used through
           :meth:`transform`.
-        - "auto": "flat", unless it would take many more multiply-adds than "cascade": by default
-          from 41 000 labels or 36 000 classes on, and earlier for wider networks (see Notes).
+        - "auto": "flat", unless it takes many more multiply-adds than "cascade": by default from
+          50 000 labels or 43 000 classes on, half as many for a network twice as wide.
     n_heads : int, default=2
         Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_).
     head_lengths : sequence of int, default=None
@@ -118,8 +118,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch.
     n_negatives : int, None or "auto", default="auto"
         Labels that a step of "flat" draws at random as negatives, in addition to the labels of the
-        batch (multi-label losses of single labels, such as "bce"). None: all labels. "auto": 1000
-        beyond 8000 labels, which takes a fraction of the time and ranks as well; all otherwise.
+        batch; of a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 8000
+        labels, which takes a fraction of the time and ranks as well; all otherwise.
     margin, scale : float, default=0.5 and 64.0
         Angular margin in radians, and factor of the cosines ("arcface").
     correction : bool, default=False
@@ -167,8 +167,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     learning_rate : float or "auto", default="auto"
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
         half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
-        (0.001 to 0.004) for the encoder and 0.004 for the head, more with batches of 512;
-        otherwise 0.002.
+        (0.001 to 0.004) for the encoder and 0.004 for the head (0.002 with one class a sample),
+        more with batches of 512; otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
@@ -262,7 +262,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all
     labels.
 
-    Defaults were searched for on five data sets, for multi-label "flat" on mostly-zero X with the
+    Defaults were searched for on five data sets, for "flat" and "cascade" on mostly-zero X with the
     default encoder (docs/performance.md has the runs). "auto" stands for other values elsewhere.
 
     References
@@ -477,8 +477,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         if self.head is not None or algorithm in (None, "product"):
             return super()._smaller_model()
         other = "a smaller embedding_dim, or " if algorithm == "cascade" else ""
-        if algorithm in ("flat", "sampling"):
-            other = f"algorithm={'cascade' if self._code.multilabel else 'product'!r}, or "
+        if algorithm in ("flat", "sampling") or not self._code.multilabel:
+            other += f"algorithm={'cascade' if self._code.multilabel else 'product'!r}, or "
         return other + super()._smaller_model()
 
     def _has_probabilities(self) -> bool:
