@@ -65,7 +65,9 @@ def neural_collapse(
           divided by the mean angle between all such means and all such sums, matching or not. The
           paper plots ``ncm[2]``; multi-class data give an empty dict;
         - ``"nc1m"``, dict from int to float: variability within the label sets of m labels, for
-          every m > 1: `nc1` of the samples with m labels, whose classes are their label sets.
+          every m > 1: `nc1` of the samples with m labels, whose classes are their label sets. Of
+          :math:`\Sigma_B` only the leading directions are inverted, as many as the means have once
+          they are sums of label vectors: one fewer than there are labels in the sets.
 
         A measure is NaN if it is not defined: if K < 2, if all means coincide, if no label set of m
         labels consists of the K classes, or if there is only one label set of m labels.
@@ -86,8 +88,10 @@ def neural_collapse(
 
     **Differences from the paper**
 
-    - The measures follow the definitions, for any number of labels; the paper plots pairs. Classes
-      with unequal numbers of samples have the same weight in :math:`\mu_G`, so that a simplex of
+    - The measures follow the definitions, for any number of labels; the paper plots pairs. In
+      `nc1m` the pseudo-inverse of all directions would measure errors of the means, which do not
+      vanish as features collapse, in all directions that label sets leave free. Classes with
+      unequal numbers of samples have the same weight in :math:`\mu_G`, so that a simplex of
       means stays a simplex.
     - The authors' code does not centre the means in `nc2_means`, which is then 0.32 for ten
       orthonormal means, although they are a simplex around their mean. It computes the global mean
@@ -243,8 +247,12 @@ def _variability(
     rows: IntArray,
     groups: IntArray,
     means: FloatArray,
+    rank: int | None = None,
 ) -> float:
-    """NC1 by the singular vectors of the centred means: the d x d covariances are not needed."""
+    """NC1 by the singular vectors of the centred means: the d x d covariances are not needed.
+
+    Only the first `rank` singular vectors count: the others would measure the errors of the means.
+    """
     if len(means) < 2:
         return np.nan
     centred = means - means.mean(axis=0)
@@ -253,7 +261,7 @@ def _variability(
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     # Relative to the means before centring: small singular values may be their rounding errors.
     negligible = max(means.shape) * np.finfo(np.float64).eps * np.linalg.norm(means)
-    kept = sizes > negligible
+    kept = (sizes > negligible) & (np.arange(len(sizes)) < (rank or len(sizes)))
     if not kept.any():
         return np.nan
     # pinv(Sigma_B) = K V S^-2 V', so that the factor K cancels.
@@ -277,8 +285,10 @@ def _variability_of_sets(
     kept = np.arange(len(found))
     if len(found) > max_sets:
         kept = np.sort(rng.permutation(kept)[:max_sets])
+    rank = len(np.unique(found[kept])) - 1
     rows, groups = _of_groups(rows, groups, kept, len(found))
-    return _variability(features, rows, groups, _group_means(features, rows, groups, len(kept)))
+    means = _group_means(features, rows, groups, len(kept))
+    return _variability(features, rows, groups, means, rank)
 
 
 def _sets_of_size(sets: sp.csr_array, m: int) -> tuple[IntArray, IntArray, IntArray]:

@@ -57,9 +57,14 @@ def slow_neural_collapse(features, Y, W):
         own = np.mean([angle(means[s], sums[s]) for s in kept]) if kept else np.nan
         overall = [angle(means[s], v) for s in kept for v in sums.values()]
         report["ncm"][m] = own / np.mean(overall) if kept else np.nan
-        # tr(Sigma_W pinv(Sigma_B)) / K of the features H_m, whose K classes are the sets of m.
-        M = np.array([mean for s, mean in means.items() if len(s) == m])
+        # tr(Sigma_W pinv(Sigma_B)) / K of the features H_m, whose K classes are the sets of m; of
+        # Sigma_B the directions that sums of the labels' vectors span.
+        chosen = [s for s in means if len(s) == m]
+        M = np.array([means[s] for s in chosen])
         M = M - M.mean(axis=0)
+        _, _, directions = np.linalg.svd(M)
+        directions = directions[: len(set().union(*chosen)) - 1]
+        M = M @ directions.T @ directions
         rows = Y.sum(axis=1) == m
         deviations = features[rows] - [means[tuple(np.flatnonzero(y))] for y in Y[rows]]
         sigma_w = deviations.T @ deviations / len(deviations)
@@ -183,6 +188,13 @@ def test_samples_of_pairs_estimate_all_pairs(rng):
     assert sampled == pytest.approx(exact, rel=0.02)
     few = neural_collapse(features, Y, max_pairs=100)["ncm"][2]  # fewer than label sets, too
     assert few == pytest.approx(exact, rel=0.3)
+
+
+def test_variability_of_sets_vanishes_with_their_spread(rng):
+    Y = np.repeat(indicator(itertools.combinations(range(8), 2), 8), 30, axis=0)
+    W, noise = rng.standard_normal((8, 64)), rng.standard_normal((len(Y), 64))
+    large, small = (neural_collapse(Y @ W + s * noise, Y)["nc1m"][2] for s in (0.1, 0.001))
+    assert small == pytest.approx(1e-4 * large, rel=0.1)
 
 
 def test_a_sample_of_label_sets_estimates_their_variability(rng):
