@@ -253,17 +253,21 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is defined where the loss links scores to probabilities: for every named
-    loss but "arcface", and with "product" for "ce" only. The probabilities of "asymmetric" and
-    "focal" are not calibrated; "pick_all_labels" gives the share of each label in the label set of
-    a sample. "product" gives products of softmaxes, renormalised over the labels that exist;
-    "sampling" gives the softmax over all labels, which is biased unless `correction` is set. In
-    multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
-    :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all
-    labels.
+    :meth:`predict_proba` is defined for every named loss but "arcface", and with "product" for "ce"
+    only. "asymmetric" and "focal" are not calibrated; "pick_all_labels" divides the probability of
+    a label by the mean number of labels. "product" gives products of softmaxes, renormalised over
+    the labels that exist; "sampling" the softmax over all labels, biased unless `correction` is
+    set. In multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
+    :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all.
 
     Defaults were searched for on five data sets, for "flat" and "cascade" on mostly-zero X with the
     default encoder (docs/performance.md has the runs). "auto" stands for other values elsewhere.
+
+    **Differences from the paper**
+
+    - "product" with `n_groups` mixes products of softmaxes; Eq. 16 adds products of raw outputs.
+    - "cascade" adds up the losses of nodes, [1]_ averages a level; for `path_exponent` [1]_ has 1.
+    - "sampling" is batch-wise; for MHS-S of [1]_ see :class:`~sklearn_xlc.heads.SamplingHead`.
 
     References
     ----------
