@@ -218,3 +218,28 @@ def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, m
     assert clf.net_.module_.head._screening is not None
     scores = clf.partial_fit(X, Y).decision_function(X)  # the search is made anew
     np.testing.assert_array_equal(clf.predict_topk(X, 1)[0][:, 0], scores.argmax(1))
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix, sp.csr_array])
+def test_samples_that_are_ready_are_checked_as_all_others(convert):
+    X = make_X(0.5)
+    clf = quick().fit(convert(X), make_y(False))
+    for value, message in ((np.nan, "NaN"), (np.inf, "infinity"), (1e200, "overflow")):
+        wrong = X.copy()
+        wrong[2, 1] = value
+        with pytest.raises(ValueError, match=message):
+            clf.predict_topk(convert(wrong))
+    for wrong, message in ((X[:, :-1], "features"), (X[:0], "0 sample")):
+        with pytest.raises(ValueError, match=message):
+            clf.predict_topk(convert(wrong))
+
+
+def test_samples_may_be_read_only_and_stay_as_they_are():
+    X = sp.csr_matrix(make_X(0.05))
+    clf = quick().fit(X, make_y(False))
+    labels, before = clf.predict_topk(X)[0], X.copy()
+    X.data.flags.writeable = False
+    for sample in (X, X[:1]):
+        sample.data.flags.writeable = False
+        np.testing.assert_array_equal(clf.predict_topk(sample)[0], labels[: sample.shape[0]])
+    assert (X != before).nnz == 0
