@@ -8,7 +8,8 @@ cross-entropy ("one-vs-all"), whose thresholds are tuned on validation rows. Mea
 images of digits never seen: soft IoU (the probability that a row's labels get), set IoU, micro-F1
 and subset accuracy for every decoder, by number of labels and on the pairs held out; trainable
 parameters; the collapse measures after the first and the last epoch; seconds of prediction. The
-loss is the paper's. Of the feature decays 5e-4 is the paper's.
+loss is the paper's, ``loss="pick_all_labels"``, unless --reduction says otherwise. Of the feature
+decays 5e-4 is the paper's.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from torch import nn
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import make_label_set_images
+from sklearn_xlc.heads import PickAllLabels
 from sklearn_xlc.metrics import soft_label_mass
 from sklearn_xlc.training import CollapseMonitor
 
@@ -50,6 +52,9 @@ def parse_arguments():
         type=float,
         default=[5e-4, 2e-6],
         help="lambda_H of the paper, where the squared norms of a batch are summed, not averaged",
+    )
+    parser.add_argument(
+        "--reduction", choices=("sum", "mean"), default="sum", help="of the loss; the paper: sum"
     )
     parser.add_argument("--kinds", nargs="+", choices=WIDTHS, default=list(WIDTHS))
     parser.add_argument("--out", type=Path, default=Path("results"))
@@ -121,7 +126,7 @@ def fit(kind, decay, data, seed, arguments):
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
     classifier = ETFNeuralCollapseClassifier(
         kind,
-        loss="pick_all_labels",
+        loss=PickAllLabels(reduction=arguments.reduction),
         feature_decay=decay * BATCH,
         fit_intercept=False,
         callbacks=[monitor],
