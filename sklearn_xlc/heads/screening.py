@@ -63,7 +63,7 @@ def multiplies_int8() -> bool:
         expected = (inputs.float() - 3) @ weight.float().T * layer.scales + layer.bias
         with warnings.catch_warnings():  # that sparse CSR tensors are in beta state
             warnings.simplefilter("ignore")
-            torch.sparse_csr_tensor([0, 0], [], [], (1, 1))
+            torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
         return torch.equal(layer.logits(_Rounded(inputs, 1.0, 3)), expected)
     except (RuntimeError, AttributeError):  # a build of torch without oneDNN
         return False
@@ -342,10 +342,11 @@ class Screening:
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Logits of the pairs in float32; each is the same whatever other pairs there are."""
-        labels, (n_rows, n_labels) = torch.from_numpy(pairs.labels), (len(inputs), len(self._bias))
+        labels, n_rows, n_labels = torch.from_numpy(pairs.labels), len(inputs), len(self._bias)
         pointers = torch.from_numpy(np.searchsorted(pairs.rows, np.arange(n_rows + 1)))
         biases = self._bias.index_select(0, labels)
-        sparse = torch.sparse_csr_tensor(pointers, labels, biases, (n_rows, n_labels))
+        size = n_rows, n_labels
+        sparse = torch.sparse_csr_tensor(pointers, labels, biases, size, check_invariants=False)
         return torch.sparse.sampled_addmm(sparse, inputs, self._weight.T).values()
 
 
