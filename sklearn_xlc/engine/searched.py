@@ -90,7 +90,8 @@ class SearchedDefaults(TrainingMixin):
             return 2e-3, 2e-3
         batch_size = self._batch_size(n_samples)
         n_steps = self._max_epochs(n_samples) * n_batches(n_samples, batch_size)
-        head_rate = (4e-3 if self._code.multilabel else 2e-3) * (batch_size / 256) ** 0.5
+        is_many = self._code.multilabel and self._algorithm(self._code) == "flat"
+        head_rate = (4e-3 if is_many else 2e-3) * (batch_size / 256) ** 0.5
         # The encoder travels about as far in few steps as in many.
         return float(np.clip(0.7 / n_steps, 1e-3, 4e-3)), head_rate
 

@@ -167,8 +167,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     learning_rate : float or "auto", default="auto"
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
         half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
-        (0.001 to 0.004) for the encoder and 0.004 for the head (0.002 with one class a sample),
-        more with batches of 512; otherwise 0.002.
+        (0.001 to 0.004) for the encoder, and 0.004 for the head of multi-label "flat" or 0.002 for
+        others, more with batches of 512; otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
