@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.training.heap import memory_kept
 
-WIDTH, ROWS_OF_A_BLOCK = 512, 128
+WIDTH, ROWS_OF_A_BLOCK = 512, 256
 
 
 def parse_arguments():
@@ -40,7 +40,7 @@ def batches_of(X, Y, batch_size, rng):
     for start in range(0, len(order), batch_size):
         rows, labels = X[order[start : start + batch_size]], Y[order[start : start + batch_size]]
         columns = rows.tocsc()
-        used = np.flatnonzero(np.diff(columns.indptr))
+        used = np.flatnonzero(np.diff(columns.indptr) > 0)
         edges = np.append(columns.indptr[used], columns.indptr[-1])
         counts = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
         arrays = (
@@ -80,8 +80,9 @@ class Bare:
         summed += shift
         normal, mean, scale = torch.native_layer_norm(summed, [WIDTH], gain, offset, 1e-5)
         kept = torch.empty(normal.numel() // 4, dtype=torch.int64).random_(-(2**63), None)
-        kept = (kept.view(torch.int16) >= 0).view_as(normal) * 2.0
-        features = normal.relu() * kept
+        kept = kept.view(torch.int16).view_as(normal).float()
+        masked = torch.ops.aten.threshold_backward  # zero where the second is not above the third
+        features = masked(normal.relu(), kept, -1).mul_(2)
         inputs, weight = low(features), low(self.weight)
         logits = (inputs @ weight.T).float().add_(bias)
         F.softplus(logits).sum()
@@ -90,7 +91,7 @@ class Bare:
         slopes /= n_rows
         half = low(slopes)
         to_weight, to_features = (half.T @ inputs).float(), (half @ weight).float()
-        to_features.mul_(kept).mul_(normal > 0)
+        to_features = masked(to_features, features, 0).mul_(2)
         to_sum, to_gain, to_offset = torch.ops.aten.native_layer_norm_backward(
             to_features, summed, [WIDTH], mean, scale, gain, offset, [True] * 3
         )
@@ -100,7 +101,7 @@ class Bare:
         self.adam([self.weight, *self.small], gradients, *self.moments, 0.9)
         for some, of_some in zip(used.split(ROWS_OF_A_BLOCK), to_rows.split(ROWS_OF_A_BLOCK)):
             read = self.table.index_select(0, some), self.squares.index_select(0, some)
-            self.adam([read[0]], [of_some], [torch.zeros_like(of_some)], [read[1]], 0.0)
+            self.adam([read[0]], [of_some], [of_some], [read[1]], 0.0)
             self.table.index_copy_(0, some, read[0])
             self.squares.index_copy_(0, some, read[1])
 

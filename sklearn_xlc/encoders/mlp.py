@@ -15,12 +15,12 @@ from sklearn_xlc.encoders._base import Encoder
 
 
 class _SparseLinear(torch.autograd.Function):
-    """rows @ weight for CSR rows, with a row-sparse gradient of the weight."""
+    """rows @ weight + bias for CSR rows, with a row-sparse gradient of the weight."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, rows: SparseRows) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, rows: SparseRows) -> Tensor:
         ctx.rows, ctx.shape = rows, weight.shape
-        return F.embedding_bag(
+        products = F.embedding_bag(
             rows.indices,
             weight.detach(),  # else torch prepares a backward pass of its own
             rows.indptr,
@@ -28,14 +28,15 @@ class _SparseLinear(torch.autograd.Function):
             per_sample_weights=rows.data,
             include_last_offset=True,
         )
+        return products.add_(bias)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        by_column = ctx.rows.transpose
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
+        by_column, gradient = ctx.rows.transpose, grad_outputs[0].contiguous()
         # d(rows @ W)/dW = rows' @ grad: one bag per column sums the samples that hold it.
         grad = F.embedding_bag(
             by_column.indices,
-            grad_outputs[0].contiguous(),
+            gradient,
             by_column.indptr,
             mode="sum",
             per_sample_weights=by_column.data,
@@ -44,7 +45,7 @@ class _SparseLinear(torch.autograd.Function):
         sparse = torch.sparse_coo_tensor(
             by_column.columns[None], grad, ctx.shape, is_coalesced=True, check_invariants=False
         )
-        return sparse, None
+        return sparse, gradient.sum(0), None
 
 
 class InputLinear(nn.Module):
@@ -78,7 +79,7 @@ class InputLinear(nn.Module):
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
         if isinstance(rows, SparseRows):
-            return _SparseLinear.apply(self.weight, rows) + self.bias
+            return _SparseLinear.apply(self.weight, self.bias, rows)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.
         return (rows @ self.weight).to(self.bias.dtype) + self.bias
 

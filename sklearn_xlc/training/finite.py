@@ -79,7 +79,8 @@ def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
         getattr(features, "features", features).detach(),  # bags hold instances'
         *(buffer for buffer in moved if buffer.is_floating_point()),
     ]
-    norms = torch.stack(torch._foreach_norm(checked)).tolist()  # at once: a GPU is waited for
+    norms: Any = torch._foreach_norm(checked)
+    norms = torch.stack(norms).tolist() if norms[1:] else [norms[0].item()]  # a GPU is waited for
     for number, (values, norm) in enumerate(zip(checked, norms)):
         if not norm < largest(values.dtype):
             what = "running statistics of the encoder" if number else "features"

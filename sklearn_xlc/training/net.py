@@ -187,11 +187,12 @@ class XLCNet(NeuralNet):
                 "skorch does not restore the order of the samples and dropout; use checkpoint="
             )
         finished = self.checkpoints is not None and self.checkpoints.resume(self)
-        while not finished and len(self.history) < self.max_epochs:
-            with drawing_from(self.generators), memory_kept():
-                super().fit_loop(X, y, epochs=1, **kwargs)
-            if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
-                self._save_checkpoint()
+        with memory_kept():  # also between epochs, which allocate the same
+            while not finished and len(self.history) < self.max_epochs:
+                with drawing_from(self.generators):
+                    super().fit_loop(X, y, epochs=1, **kwargs)
+                if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
+                    self._save_checkpoint()
         return self
 
     def _save_checkpoint(self, finished: bool = False) -> None:
