@@ -39,6 +39,9 @@ CHANGES = {
     "encoder's rate doubled": {"rates": (2.0, 1.0)},
     "head's rate halved": {"rates": (1.0, 0.5)},
     "head's rate doubled": {"rates": (1.0, 2.0)},
+    "Adam throughout": {"optimizer": "adam"},
+    "ReLU": {"slope": 0.0},
+    "slope 0.3": {"slope": 0.3},
     "float32": {"precision": "float32"},
     "momentum of rows": {"momentum": True},
     "cascade": {"algorithm": "cascade"},
@@ -74,9 +77,12 @@ def classifier(change, seed):
         def _dropout(self, rows):
             return min(0.9, max(0.0, super()._dropout(rows) + change.get("dropout", 0.0)))
 
-        def _rates(self, n_samples):
+        def _rates(self, rows):
             factors = change.get("rates", (1.0, 1.0))
-            return tuple(r * f for r, f in zip(super()._rates(n_samples), factors))
+            return tuple(r * f for r, f in zip(super()._rates(rows), factors))
+
+        def _negative_slope(self, rows):
+            return change.get("slope", super()._negative_slope(rows))
 
         def _row_momentum(self, n_samples):
             return change.get("momentum", super()._row_momentum(n_samples))
@@ -85,7 +91,7 @@ def classifier(change, seed):
         def _is_searched(self):
             return change.get("searched", True) and super()._is_searched
 
-    ours = {"searched", "epochs", "dropout", "rates", "momentum"}
+    ours = {"searched", "epochs", "dropout", "rates", "momentum", "slope"}
     params = {name: value for name, value in change.items() if name not in ours}
     return Changed(random_state=seed, device=device(), **params)
 

@@ -154,9 +154,8 @@ class MemberLinear(nn.Module):
 class MLPEncoder(Encoder):
     """Multilayer perceptron that reads CSR rows without making them dense.
 
-    Each layer consists of a linear map, layer normalisation, ReLU and dropout. Layer normalisation
-    works on one sample at a time, so it composes with sample weights; with row-wise Adagrad in the
-    input layer it improved quality more than any added width.
+    Each layer consists of a linear map, layer normalisation, (leaky) ReLU and dropout. Layer
+    normalisation works on one sample at a time, so it composes with sample weights.
 
     Parameters
     ----------
@@ -172,6 +171,8 @@ class MLPEncoder(Encoder):
     n_members : int, default=1
         Number of networks of these widths that read the same samples side by side. The members
         share nothing but the pass over the samples; their features follow one another.
+    negative_slope : float, default=0.0
+        Slope of the activation for negative inputs; 0.0 is ReLU.
 
     Attributes
     ----------
@@ -197,6 +198,7 @@ class MLPEncoder(Encoder):
         dropout: float = 0.0,
         sparse: bool = True,
         n_members: int = 1,
+        negative_slope: float = 0.0,
     ) -> None:
         super().__init__()
         if not len(hidden_layer_sizes):
@@ -205,11 +207,13 @@ class MLPEncoder(Encoder):
         check_integer(n_features, "n_features")
         check_real(dropout, "dropout", 0, 1)
         check_integer(n_members, "n_members")
+        check_real(negative_slope, "negative_slope", 0, 1)
         self.input = InputLinear(n_features, n_members * first, n_members)
-        layers: list[nn.Module] = [*_activation(first, dropout, n_members)]
+        layers: list[nn.Module] = [*_activation(first, dropout, n_members, negative_slope)]
         width = first
         for size in rest:
-            layers += [_linear(width, size, n_members), *_activation(size, dropout, n_members)]
+            layers.append(_linear(width, size, n_members))
+            layers += _activation(size, dropout, n_members, negative_slope)
             width = size
         self.layers = nn.Sequential(*layers)
         self.n_outputs, self.sparse = n_members * width, sparse
@@ -229,7 +233,7 @@ def _linear(n_features: int, n_outputs: int, n_members: int) -> nn.Module:
     return MemberLinear(n_features, n_outputs, n_members)
 
 
-def _activation(width: int, dropout: float, n_members: int) -> list[nn.Module]:
+def _activation(width: int, dropout: float, n_members: int, slope: float) -> list[nn.Module]:
     norm = nn.LayerNorm(width) if n_members == 1 else MemberNorm(width, n_members)
-    layers: list[nn.Module] = [norm, nn.ReLU()]
+    layers: list[nn.Module] = [norm, nn.LeakyReLU(slope) if slope else nn.ReLU()]
     return [*layers, Dropout(dropout)] if dropout else layers

@@ -23,7 +23,7 @@ RARE = 1e-6
 
 
 def default_encoder(
-    n_features: int, sizes: Any, dropout: float, sparse: bool, n_members: int = 1
+    n_features: int, sizes: Any, dropout: float, sparse: bool, *others: Any
 ) -> MLPEncoder:
     """Build a perceptron, or several side by side, with checked layer sizes.
 
@@ -33,7 +33,7 @@ def default_encoder(
         If `sizes` are not positive integers, at least one.
     """
     sizes = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()  # an int array loses True
-    return MLPEncoder(n_features, sizes, dropout, sparse, n_members)
+    return MLPEncoder(n_features, sizes, dropout, sparse, *others)
 
 
 @torch.no_grad()

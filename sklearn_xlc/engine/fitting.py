@@ -113,7 +113,7 @@ class BaseXLCClassifier(
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "dropout": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "encoder": [None, callable, nn.Module],
-        "optimizer": [StrOptions({"adam", "mixed", "adagrad", "sgd"})],
+        "optimizer": [StrOptions({"auto", "adam", "mixed", "adagrad", "sgd"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -202,7 +202,7 @@ class BaseXLCClassifier(
             train = self._for_training(train, module)
             if validation is not None:
                 validation = self._for_training(validation, module)
-            net = self._make_net(module, len(train), validation, rng, generators)
+            net = self._make_net(module, train, validation, rng, generators)
             net.checkpoints = checkpoints
             net.fit(train)
             self._finish(net)
@@ -258,8 +258,8 @@ class BaseXLCClassifier(
             module = copy.deepcopy(module) if borrowed else module
             self._check_decision(data.code, data.rows.Y, module.head)
             rows = self._for_training(data.rows, module)
-            net = self._make_net(module, len(rows), None, rng, generators, one_pass=True)
-            if not (first or borrowed):
+            net = self._make_net(module, rows, None, rng, generators, one_pass=True)
+            if not (first or borrowed) and self.net_.optimizer_.state:
                 net.initialize()
                 net.optimizer_ = self.net_.optimizer_
             net.partial_fit(rows)
@@ -388,8 +388,8 @@ class BaseXLCClassifier(
         if self.encoder is None:
             self._sparse_inputs = reads_sparse(MLPEncoder, rows)
             sizes, dropout = self._hidden_sizes(rows), self._dropout(rows)
-            layers = (X.shape[1], sizes, dropout, self._sparse_inputs)
-            build = functools.partial(default_encoder, *layers, self.n_members)
+            layers = (X.shape[1], sizes, dropout, self._sparse_inputs, self.n_members)
+            build = functools.partial(default_encoder, *layers, self._negative_slope(rows))
             self._check_memory(without_weights(build), None, rows, self._code.n_labels)
             return build()
         encoder = user_encoder(self.encoder, X)

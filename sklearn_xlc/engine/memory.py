@@ -175,7 +175,8 @@ def training_bytes(
             if parameter.requires_grad:
                 own_rule = row_rule if parameter in by_rows else dense_rule
                 n_rows = parameter.shape[0] if parameter.ndim else 1
-                beside += {"adam": 2 * size, "adagrad": n_rows * itemsize, "sgd": 0}[own_rule]
+                state = {"adam": 2 * size, "adagrad": n_rows * itemsize, "scaled": itemsize}
+                beside += state.get(own_rule, 0)
                 beside += 0 if parameter in fused or parameter in by_rows else size
     return weights, beside
 

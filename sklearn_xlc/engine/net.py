@@ -79,7 +79,15 @@ class TrainingMixin:
         # Networks overfit rare words; columns of dense X occur in every sample.
         return self._sparse_dropout if self._sparse_inputs else 0.2
 
-    def _rates(self, n_samples: int) -> tuple[float, float]:
+    def _rule(self, n_samples: int) -> str:
+        """Optimisation algorithm."""
+        return "adam" if self.optimizer == "auto" else self.optimizer
+
+    def _negative_slope(self, rows: Rows) -> float:
+        """Slope of the activation below zero."""
+        return 0.0
+
+    def _rates(self, rows: Rows) -> tuple[float, float]:
         """Peak learning rates of encoder and head."""
         return self.learning_rate, self.learning_rate
 
@@ -146,7 +154,7 @@ class TrainingMixin:
             return
         itemsize, n_samples = model_dtype(rows.X).itemsize, len(rows)
         copies = int(self.early_stopping) + int(self.average_weights is not None)
-        weights, beside = training_bytes(encoder, head, itemsize, self.optimizer, copies)
+        weights, beside = training_bytes(encoder, head, itemsize, self._rule(n_samples), copies)
         if head is not None:
             beside += head.step_bytes(min(n_samples, self._batch_size(n_samples)))
         if weights + beside < SMALL:
@@ -173,16 +181,16 @@ class TrainingMixin:
     def _make_net(
         self,
         module: EncoderHead,
-        n_samples: int,
+        rows: Rows,
         validation: Rows | None,
         rng: np.random.RandomState,
         generators: Generators = (),
         one_pass: bool = False,
     ) -> XLCNet:
-        device = resolve_device(self.device)
+        device, n_samples = resolve_device(self.device), len(rows)
         max_epochs = 1 if one_pass else self._max_epochs(n_samples)
         batch_size = min(self._batch_size(n_samples), max(1, n_samples))
-        rate, head_rate = self._rates(n_samples)
+        rate, head_rate = self._rates(rows)
         callbacks = copied(self.callbacks)
         if not one_pass:
             callbacks.append(CosineSchedule(max_epochs * n_batches(n_samples, batch_size)))
@@ -198,7 +206,7 @@ class TrainingMixin:
             generators=with_device(generators, torch.device(device)),
             validation=validation if self.early_stopping else None,
             precision="bfloat16" if self._bfloat16 else "float32",
-            optimizer_rule=self.optimizer,
+            optimizer_rule=self._rule(n_samples),
             optimizer__weight_decay=self.weight_decay,
             lr=rate,
             head_lr=head_rate,

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
+from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.object_tree import PickledOnly, describe
@@ -47,7 +48,8 @@ class PersistenceMixin:
             self._weights_borrowed = is_borrowed(saved)
             rng = np.random.RandomState(0)
             with usual_modes(training=True):
-                net = self._make_net(load_module(saved), 0, None, rng, one_pass=True)
+                none = Rows(np.empty((0, 1)))  # what is trained on later brings its own rules
+                net = self._make_net(load_module(saved), none, None, rng, one_pass=True)
                 self.net_ = net.initialize()
 
 

@@ -21,6 +21,8 @@ WIDTH = 512
 N_NEGATIVES = 1000
 #: Samples from which batches are twice as large.
 LARGE_DATA = 50_000
+#: Non-zeros of a long sample.
+LONG = 70
 #: Non-zeros of X from which a network of twice the width ranks better.
 MANY_ENTRIES = 4_000_000
 
@@ -83,17 +85,31 @@ class SearchedDefaults(TrainingMixin):
             return super()._max_epochs(n_samples)
         return max(3, round(4 * (50_000 / n_samples) ** (1 / 3)))
 
-    def _rates(self, n_samples: int) -> tuple[float, float]:
+    def _rule(self, n_samples: int) -> str:
+        if self.optimizer != "auto" or n_samples <= SMALL_DATA or not self._is_searched:
+            return super()._rule(n_samples)
+        return "mixed"
+
+    def _negative_slope(self, rows: Rows) -> float:
+        if len(rows) <= SMALL_DATA or not self._is_searched:
+            return super()._negative_slope(rows)
+        # The sum of many words tells much by itself; of few, which ones come together.
+        return float(np.clip(0.8 * np.log10(_length(rows) / LONG), 0, 0.5))
+
+    def _rates(self, rows: Rows) -> tuple[float, float]:
         if not isinstance(self.learning_rate, str):
-            return super()._rates(n_samples)
+            return super()._rates(rows)
+        n_samples = len(rows)
         if n_samples <= SMALL_DATA or not self._is_searched:
             return 2e-3, 2e-3
         batch_size = self._batch_size(n_samples)
         n_steps = self._max_epochs(n_samples) * n_batches(n_samples, batch_size)
         is_many = self._code.multilabel and self._algorithm(self._code) == "flat"
         head_rate = (4e-3 if is_many else 2e-3) * (batch_size / 256) ** 0.5
-        # The encoder travels about as far in few steps as in many.
-        return float(np.clip(0.7 / n_steps, 1e-3, 4e-3)), head_rate
+        # The encoder travels about as far in few steps as in many. The sum of n words moves n times
+        # as far as one, and is sqrt(n) times as large.
+        rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / _length(rows)) ** 0.5
+        return float(rate), head_rate
 
     def _row_momentum(self, n_samples: int) -> bool:
         return n_samples <= SMALL_DATA or not self._is_searched
@@ -109,3 +125,8 @@ class SearchedDefaults(TrainingMixin):
         if self.n_negatives != "auto":
             return self.n_negatives
         return N_NEGATIVES if code.n_labels > 8 * N_NEGATIVES else None
+
+
+def _length(rows: Rows) -> float:
+    """Mean number of non-zeros of a sample, at least one."""
+    return max(1.0, rows.n_stored() / len(rows))

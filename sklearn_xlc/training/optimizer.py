@@ -13,7 +13,7 @@ from sklearn_xlc.training.finite import largest
 #: Update rules by `optimizer`: of all parameters but a sparse input layer, and of this layer.
 RULES = {
     "adam": ("adam", "adam"),
-    "mixed": ("adam", "adagrad"),
+    "mixed": ("adam", "scaled"),
     "adagrad": ("adagrad", "adagrad"),
     "sgd": ("sgd", "sgd"),
 }
@@ -22,21 +22,26 @@ RULES = {
 #: Numbers in a block of rows: all that an update reads and writes stays in the second-level cache.
 _BLOCK = 2**17
 
+#: Decay of the running mean of squared gradients that "scaled" steps are divided by.
+_MEMORY = 0.99
+
 
 class RowOptimizer(torch.optim.Optimizer):
-    """Adam, row-wise Adagrad or SGD, on whole parameters or on some of their rows.
+    """Adam, row-wise Adagrad, scaled SGD or SGD, on whole parameters or on some of their rows.
 
     Row-wise Adagrad keeps one accumulator per row (the running sum of its mean squared gradient),
     so the state of a table of embeddings is small. Adam on rows is lazy: rows without a gradient
-    keep their moments.
+    keep their moments. "scaled" is SGD by the gradient over its root mean square, a running mean
+    over all entries that steps touch. Unlike Adam it moves the row of a rare word less than that of
+    a frequent one: Adam moves both by the rate at every step, and so overfits rare words.
 
     Parameters
     ----------
     params : iterable of dict
-        Parameter groups: ``params``, ``rule`` ("adam", "adagrad" or "sgd"), and optionally ``lr``,
-        ``weight_decay``, ``fused`` (the group's parameters are updated through :meth:`update`
-        while the loss is computed, not in :meth:`step`) and ``row_momentum`` (whether Adam on rows
-        has a first moment, default True).
+        Parameter groups: ``params``, ``rule`` ("adam", "adagrad", "scaled" or "sgd"), and
+        optionally ``lr``, ``weight_decay``, ``fused`` (the group's parameters are updated through
+        :meth:`update` while the loss is computed, not in :meth:`step`; not for "scaled") and
+        ``row_momentum`` (whether Adam on rows has a first moment, default True).
     lr : float, default=1e-3
         Learning rate.
     betas : pair of float, default=(0.9, 0.999)
@@ -184,6 +189,8 @@ class RowOptimizer(torch.optim.Optimizer):
             if rule == "adam":
                 new["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
                 new["exp_avg_sq"] = torch.zeros_like(parameter)
+            elif rule == "scaled":
+                new["step"], new["mean_square"] = torch.zeros(2, dtype=torch.float64).unbind()
             elif rule == "adagrad":
                 new["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
         has_momentum = group["row_momentum"] or not by_rows
@@ -237,13 +244,16 @@ class RowOptimizer(torch.optim.Optimizer):
             state["sum"][rows] = total
             scale = (total.sqrt() + group["eps"]).reciprocal()
             gradient.view(-1, width).mul_(scale[:, None])  # the gradient is not needed again
+        rate = group["lr"]
+        if group["rule"] == "scaled":
+            rate /= _root_mean_square(state, gradient) + group["eps"]
         if group["weight_decay"]:
             shrink = 1 - group["lr"] * group["weight_decay"]
             table[rows] = table[rows] * shrink
         if isinstance(rows, Tensor):
-            table.index_add_(0, rows, gradient, alpha=-group["lr"])
+            table.index_add_(0, rows, gradient, alpha=-rate)
         else:
-            table[rows].add_(gradient, alpha=-group["lr"])
+            table[rows].add_(gradient, alpha=-rate)
 
 
 def _lazy_adam(
@@ -292,6 +302,17 @@ def _fused_adam(
         eps=group["eps"],
         maximize=False,
     )
+
+
+def _root_mean_square(state: dict[str, Tensor], gradient: Tensor) -> float:
+    """Root of the running mean of squared gradients, this one included."""
+    if gradient.numel():
+        now = float(torch.linalg.vector_norm(gradient)) ** 2 / gradient.numel()
+        state["mean_square"].mul_(_MEMORY).add_((1 - _MEMORY) * now)
+        state["step"] += 1
+    # As in Adam: the mean starts at zero, and would be too small in the first steps.
+    mean_square = float(state["mean_square"]) / max(1 - _MEMORY ** float(state["step"]), 1e-9)
+    return mean_square**0.5
 
 
 def _as_table(values: Tensor) -> Tensor:

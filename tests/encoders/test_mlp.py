@@ -146,6 +146,21 @@ def test_members_begin_like_networks_of_their_own():
         torch.testing.assert_close(together.abs().max(), single.abs().max(), rtol=0.1, atol=0)
 
 
+def test_leaky_layers():
+    X, slope = torch.from_numpy(random_rows().toarray()), 0.3
+    torch.manual_seed(0)
+    leaky = MLPEncoder(12, (6, 5), negative_slope=slope).double()
+    relu = MLPEncoder(12, (6, 5)).double()
+    relu.load_state_dict(leaky.state_dict())
+    steps = (relu.input, relu.layers[0], relu.layers[2], relu.layers[3])
+    features = X
+    for linear, norm in (steps[:2], steps[2:]):
+        values = norm(linear(features))
+        features = values.where(values > 0, slope * values)
+    torch.testing.assert_close(leaky(X), features)
+    assert not torch.equal(leaky(X), relu(X))
+
+
 def test_dropout_is_for_training():
     encoder = MLPEncoder(12, (50, 50), dropout=0.5)
     assert sum(isinstance(layer, nn.Dropout) for layer in encoder.layers) == 2

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
+from sklearn_xlc.batches import Rows
 from sklearn_xlc.training import CosineSchedule, WeightAveraging
 
 
@@ -40,7 +41,7 @@ def test_callbacks_of_the_parameters(one_pass):
     clf = MultiHeadClassifier(average_weights="swa", batch_size=5, max_epochs=3)
     clf.fit(np.eye(12), np.arange(12) % 3)
     rng = np.random.RandomState(0)
-    net = clf._make_net(clf.net_.module_, 12, None, rng, one_pass=one_pass)
+    net = clf._make_net(clf.net_.module_, Rows(np.eye(12)), None, rng, one_pass=one_pass)
     found = {type(callback): callback for callback in net.callbacks}
     assert set(found) == (set() if one_pass else {CosineSchedule, WeightAveraging})
     assert net.max_epochs == (1 if one_pass else 3)

@@ -40,10 +40,12 @@ def rows_of(n_samples, n_stored):
     ],
 )
 def test_steps_and_rates_go_by_the_number_of_samples(n_samples, batch_size, max_epochs, rates):
+    """Samples have 70 non-zeros."""
     clf = classifier()
     assert clf._batch_size(n_samples) == batch_size
+    assert clf._rule(n_samples) == ("mixed" if n_samples > 1000 else "adam")
     assert clf._max_epochs(n_samples) == max_epochs
-    assert clf._rates(n_samples) == pytest.approx(rates)
+    assert clf._rates(rows_of(n_samples, 70 * n_samples)) == pytest.approx(rates)
     assert clf._row_momentum(n_samples) == (n_samples <= 1000)
 
 
@@ -54,6 +56,16 @@ def test_steps_and_rates_go_by_the_number_of_samples(n_samples, batch_size, max_
 )  # fmt: skip
 def test_dropout_falls_with_the_non_zeros(n_samples, n_stored, dropout):
     assert classifier()._dropout(rows_of(n_samples, n_stored)) == pytest.approx(dropout, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "length, slope", [(1, 0.0), (70, 0.0), (150, 0.265), (300, 0.5), (999, 0.5)]
+)
+def test_long_samples_have_leaky_activations_and_lower_rates(length, slope):
+    clf, rows = classifier(), rows_of(2000, 2000 * length)
+    assert clf._negative_slope(rows) == pytest.approx(slope, abs=1e-3)
+    assert clf._rates(rows)[0] == pytest.approx(4e-3 * (70 / length) ** 0.5)
+    assert clf._negative_slope(rows_of(1000, 1000 * length)) == 0
 
 
 @pytest.mark.parametrize("n_stored, width", [(3_999_999, 512), (4_000_000, 1024)])
@@ -79,8 +91,9 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     assert clf._hidden_sizes(rows) == (1024,)
     assert clf._dropout(rows) == (0.7 if clf._sparse_inputs else 0.2)
     assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (256, 10)
-    assert clf._rates(6400) == (2e-3, 2e-3)
+    assert clf._rates(rows) == (2e-3, 2e-3)
     assert clf._row_momentum(6400)
+    assert (clf._rule(6400), clf._negative_slope(rows)) == ("adam", 0.0)
     assert not clf._uses_bfloat16(6400)
 
 
@@ -88,7 +101,8 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
                                                    (True, "cascade")])  # fmt: skip
 def test_heads_but_that_of_many_outputs_are_slower(multilabel, algorithm):
     many, one = classifier(), classifier(multilabel=multilabel, algorithm=algorithm)
-    assert one._rates(5000) == pytest.approx((many._rates(5000)[0], many._rates(5000)[1] / 2))
+    rates, slower = (clf._rates(rows_of(5000, 5000)) for clf in (many, one))
+    assert slower == pytest.approx((rates[0], rates[1] / 2))
     assert one._max_epochs(5000) == many._max_epochs(5000) == 9
     assert one._hidden_sizes(rows_of(1001, 10)) == (512,)
 
@@ -127,12 +141,13 @@ def test_the_choice_is_that_of_the_samples_that_count():
 
 
 def test_what_is_given_is_taken_as_it_is():
+    assert classifier(optimizer="sgd")._rule(10**6) == "sgd"
     given = {"hidden_layer_sizes": (7,), "dropout": 0.1, "batch_size": 32, "max_epochs": 7}
     clf = classifier(**given, learning_rate=0.5, n_negatives=3, precision="float32")
     assert clf._hidden_sizes(rows_of(2000, 10)) == (7,)
     assert clf._dropout(rows_of(2000, 10)) == 0.1
     assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (32, 7)
-    assert clf._rates(10**6) == (0.5, 0.5)
+    assert clf._rates(rows_of(10**6, 10**6)) == (0.5, 0.5)
     assert clf._n_negatives(clf._code) == 3
     assert not clf._uses_bfloat16(10**6)
     assert classifier(precision="bfloat16", sparse=False)._uses_bfloat16(10)
@@ -160,5 +175,7 @@ def test_the_fitted_net_has_them():
     assert clf.algorithm_ == "flat"
     assert clf.net_.module_.head.n_features == 512
     assert clf.net_.module_.head.low_precision == multiplies_bfloat16("cpu")
-    assert {group["peak_lr"] for group in clf.net_.optimizer_.param_groups} == {4e-3}
+    groups, rate = clf.net_.optimizer_.param_groups, 4e-3 * (70 / 6) ** 0.5
+    assert [group["rule"] for group in groups] == ["scaled", "adam", "adam"]
+    assert [group["peak_lr"] for group in groups] == pytest.approx([3 * rate, rate, 4e-3])
     assert clf.net_.module_.encoder.layers[2].p == 0.5

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -104,6 +105,32 @@ def test_adagrad_divides_a_row_by_the_root_of_its_sum_of_mean_squares(weight_dec
         expected = expected * (1 - 0.1 * weight_decay) - 0.1 * step
     take_steps(p, "adagrad", gradients(), weight_decay=weight_decay)
     torch.testing.assert_close(p.detach(), expected)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_scaled_sgd_divides_by_the_root_mean_square_of_all_that_steps_touched(weight_decay):
+    """A running mean over steps, each of which counts as one however many rows it touches."""
+    p = parameter()
+    opt = optimizer(p, "scaled", weight_decay=weight_decay)
+    expected, weights, squares = p.detach().clone(), [], []
+    for n_rows, gradient in zip((7, 1, 3, 5, 0, 2), gradients()):
+        rows = torch.arange(7)[:n_rows]
+        p.grad = sparse(100 * gradient, rows)
+        opt.step()
+        if n_rows:
+            squares.append((100 * gradient[rows]).square().mean())
+            weights = [0.99 * weight for weight in weights] + [1.0]
+            mean = sum(w * s for w, s in zip(weights, squares)) / sum(weights)
+            expected[rows] *= 1 - 0.1 * weight_decay
+            expected[rows] -= 0.1 * 100 * gradient[rows] / mean.sqrt()
+    torch.testing.assert_close(p.detach(), expected)
+
+
+def test_scaled_sgd_of_zeros_moves_nothing():
+    p = parameter()
+    expected = p.detach().clone()
+    take_steps(p, "scaled", [torch.zeros(7, 3, dtype=torch.float64)] * 2)
+    assert torch.equal(p.detach(), expected)
 
 
 def test_adagrad_on_rows_of_one_number_is_that_of_torch():
@@ -281,8 +308,9 @@ def test_groups_have_their_own_rates():
     torch.testing.assert_close(fast.detach(), before - gradient)
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "rule, fused", [("scaled", False), *itertools.product(RULES, (False, True))]
+)
 def test_a_saved_state_goes_on_bit_for_bit(rule, fused):
     def step(opt, p, gradient):
         if fused:

@@ -52,7 +52,7 @@ def test_rules(rule, sparse):
         for p in module.parameters():
             mixed = rule == "mixed" and sparse and p is module.encoder.input.weight
             others = "adam" if rule == "mixed" else rule
-            assert options[p]["rule"] == ("adagrad" if mixed else others)
+            assert options[p]["rule"] == ("scaled" if mixed else others)
             assert options[p]["lr"] == pytest.approx(0.01 * (INPUT_RATE if mixed else 1))
             assert options[p]["weight_decay"] == (0.1 if p.ndim > 1 else 0.0)
             assert options[p]["fused"] == any(p is other for other in fused)
@@ -74,7 +74,7 @@ def test_the_input_table_may_have_a_rate_of_its_own():
 
     module = EncoderHead(Slow(6, (4,)), FlatHead(4, 5, False))
     options = options_of(module, "mixed")[module.encoder.input.weight]
-    assert (options["rule"], options["lr"]) == ("adagrad", 0.5)
+    assert (options["rule"], options["lr"]) == ("scaled", 0.5)
 
 
 def test_the_head_may_have_a_rate_of_its_own():
