@@ -105,8 +105,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         `algorithm`, `loss` and their parameters. None: the head that `algorithm` names.
     n_groups : int, default=1
         Number of groups of heads ("product" with "ce"): the probability of a label is a mixture of
-        `n_groups` products (Eq. 16 of [1]_). More groups come closer to "flat", in quality and in
-        cost.
+        `n_groups` products (Eq. 16 of [1]_). More groups come closer to "flat", at a higher cost.
     embedding_dim : int, default=256
         Width of the node embeddings of "cascade".
     beam_width : int, default=10
@@ -148,7 +147,6 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     hidden_layer_sizes : sequence of int or "auto", default="auto"
         Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 512
         where defaults were searched for (see Notes), for less than 4e6 non-zeros; 1024 otherwise.
-        Activations are ReLU; on searched data with over 70 non-zeros a sample leaky, up to 0.5.
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
         to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
@@ -263,6 +261,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
 
     Defaults were searched for on five data sets, for "flat" and "cascade" on mostly-zero X with the
     default encoder (docs/performance.md has the runs). "auto" stands for other values elsewhere.
+    There, networks of samples with over 70 non-zeros on average have leaky ReLUs instead of ReLUs.
 
     **Differences from the paper**
 
