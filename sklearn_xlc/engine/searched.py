@@ -72,8 +72,8 @@ class SearchedDefaults(TrainingMixin):
     def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto" or len(rows) <= SMALL_DATA or not self._is_searched:
             return super()._dropout(rows)
-        # The more words there are to learn from, the less a network overfits single ones.
-        return float(np.clip(0.5 - 0.3 * np.log10(rows.n_stored() / 1e6), 0.2, 0.5))
+        # The more samples there are to learn from, the less a network overfits single ones.
+        return float(np.clip(0.5 - 0.3 * np.log10(len(rows) / 1e4), 0.2, 0.5))
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size == "auto" and n_samples >= LARGE_DATA and self._is_searched:
@@ -83,7 +83,7 @@ class SearchedDefaults(TrainingMixin):
     def _max_epochs(self, n_samples: int) -> int:
         if self.max_epochs != "auto" or n_samples <= SMALL_DATA or not self._is_searched:
             return super()._max_epochs(n_samples)
-        return max(3, round(4 * (50_000 / n_samples) ** (1 / 3)))
+        return max(3, round(4 * (50_000 / n_samples) ** 0.4))
 
     def _rule(self, n_samples: int) -> str:
         if self.optimizer != "auto" or n_samples <= SMALL_DATA or not self._is_searched:

@@ -150,7 +150,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
         to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
-        non-zeros X has) where defaults were searched for, and 0.7 otherwise.
+        samples there are) where defaults were searched for, and 0.7 otherwise.
     encoder : torch.nn.Module or callable, default=None
         Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
         or function that builds one: it is called with `n_features_in_`, or with nothing where X
@@ -174,7 +174,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         Samples per step. "auto": all samples up to 1000; 256 beyond, and 512 from 50 000 on where
         defaults were searched for.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 9 at
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10 at
         5000 and 4 at 50 000 samples where defaults were searched for, otherwise 10, or more until
         there are 300 steps.
     early_stopping : bool, default=False
