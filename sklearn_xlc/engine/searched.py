@@ -23,8 +23,8 @@ N_NEGATIVES = 1000
 LARGE_DATA = 50_000
 #: Non-zeros of a long sample.
 LONG = 70
-#: Non-zeros of X from which a network of twice the width ranks better.
-MANY_ENTRIES = 4_000_000
+#: Non-zeros of X from which wider networks rank better, twice as wide ones with four times as many.
+MANY_ENTRIES = 2_500_000
 
 
 class SearchedDefaults(TrainingMixin):
@@ -67,7 +67,10 @@ class SearchedDefaults(TrainingMixin):
     def _hidden_sizes(self, rows: Rows) -> Any:
         if not isinstance(self.hidden_layer_sizes, str):
             return self.hidden_layer_sizes
-        return (WIDTH,) if self._is_searched and rows.n_stored() < MANY_ENTRIES else (1024,)
+        if not self._is_searched:
+            return (1024,)
+        factor = np.clip((rows.n_stored() / MANY_ENTRIES) ** 0.5, 1, 2)
+        return (64 * int(WIDTH / 64 * factor),)
 
     def _dropout(self, rows: Rows) -> float:
         if self.dropout != "auto" or len(rows) <= SMALL_DATA or not self._is_searched:

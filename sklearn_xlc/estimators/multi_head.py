@@ -145,8 +145,8 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
           labels; otherwise every label with a probability above one half.
     hidden_layer_sizes : sequence of int or "auto", default="auto"
-        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 512
-        where defaults were searched for (see Notes), for less than 4e6 non-zeros; 1024 otherwise.
+        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
+        where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7).
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
         to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more

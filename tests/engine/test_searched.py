@@ -66,14 +66,17 @@ def test_long_samples_have_leaky_activations_and_lower_rates(length, slope):
     assert clf._negative_slope(rows_of(1000, 1000 * length)) == 0
 
 
-@pytest.mark.parametrize("n_stored, width", [(3_999_999, 512), (4_000_000, 1024)])
+@pytest.mark.parametrize(
+    "n_stored, width",
+    [(0, 512), (2_500_000, 512), (3_200_000, 576), (6_830_000, 832), (10**7, 1024), (10**8, 1024)],
+)
 def test_many_words_take_a_wide_layer(n_stored, width):
     assert classifier()._hidden_sizes(rows_of(1001, n_stored)) == (width,)
 
 
 def test_samples_of_weight_zero_and_held_out_ones_do_not_count():
     """Here the last sample holds all non-zeros."""
-    rows = rows_of(1500, 4_000_000)
+    rows = rows_of(1500, 10**7)
     rest = rows.select(np.arange(1400))
     assert rest.members is not None
     assert classifier()._hidden_sizes(rows) == (1024,)
