@@ -216,10 +216,7 @@ def unit_rows(X: Any) -> Any:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    # Sums and products of rows have the same bits in C order only.
-    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X, order="C")
-    if X.dtype.kind != "f":
-        X = X.astype(np.float64)
+    X = _as_floating(X)
     if not sp.issparse(X):
         with np.errstate(over="ignore"):
             norms = np.linalg.norm(X.astype(np.float64, copy=False), axis=1)
@@ -259,9 +256,7 @@ def bounded_rows(X: Any) -> Any:
     array([[0.6, 0.8],
            [0. , 0.2]])
     """
-    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X, order="C")
-    if X.dtype.kind != "f":
-        X = X.astype(np.float64)
+    X = _as_floating(X)
     is_sparse = sp.issparse(X)
     values = X.data if is_sparse else X
     largest = np.abs(values).max(initial=0)
@@ -273,6 +268,14 @@ def bounded_rows(X: Any) -> Any:
             norms = np.linalg.norm(values, axis=1)
         values = values / norms.max().astype(values.dtype)
     return sp.csr_array((values, X.indices, X.indptr), shape=X.shape) if is_sparse else values
+
+
+def _as_floating(X: Any) -> Any:
+    # Sums and products of rows have the same bits in C order only.
+    X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X, order="C")
+    if X.dtype.kind != "f":
+        return X.astype(np.float64)
+    return X
 
 
 def _stored_norms(data: npt.NDArray[Any], rows: IntArray, n_rows: int) -> FloatArray:

@@ -46,6 +46,10 @@ class SearchedDefaults(TrainingMixin):
         is_known = self._algorithm(self._code) in ("flat", "cascade")
         return is_known and self.encoder is None and self._sparse_inputs
 
+    def _has_searched(self, n_samples: int) -> bool:
+        """Whether the values that depend on so many samples were searched for."""
+        return n_samples > SMALL_DATA and self._is_searched
+
     def _by_cost(self, code: LabelCode) -> str:
         """Flat, unless it would take many more multiply-adds than a cascade."""
         costs = self._costs(code)
@@ -73,7 +77,7 @@ class SearchedDefaults(TrainingMixin):
         return (64 * int(WIDTH / 64 * factor),)
 
     def _dropout(self, rows: Rows) -> float:
-        if self.dropout != "auto" or len(rows) <= SMALL_DATA or not self._is_searched:
+        if self.dropout != "auto" or not self._has_searched(len(rows)):
             return super()._dropout(rows)
         # The more samples there are to learn from, the less a network overfits single ones.
         return float(np.clip(0.5 - 0.3 * np.log10(len(rows) / 1e4), 0.2, 0.5))
@@ -84,17 +88,17 @@ class SearchedDefaults(TrainingMixin):
         return super()._batch_size(n_samples)
 
     def _max_epochs(self, n_samples: int) -> int:
-        if self.max_epochs != "auto" or n_samples <= SMALL_DATA or not self._is_searched:
+        if self.max_epochs != "auto" or not self._has_searched(n_samples):
             return super()._max_epochs(n_samples)
         return max(3, round(4 * (50_000 / n_samples) ** 0.4))
 
     def _rule(self, n_samples: int) -> str:
-        if self.optimizer != "auto" or n_samples <= SMALL_DATA or not self._is_searched:
+        if self.optimizer != "auto" or not self._has_searched(n_samples):
             return super()._rule(n_samples)
         return "mixed"
 
     def _negative_slope(self, rows: Rows) -> float:
-        if len(rows) <= SMALL_DATA or not self._is_searched:
+        if not self._has_searched(len(rows)):
             return super()._negative_slope(rows)
         # The sum of many words tells much by itself; of few, which ones come together.
         return float(np.clip(0.8 * np.log10(_length(rows) / LONG), 0, 0.5))
@@ -103,7 +107,7 @@ class SearchedDefaults(TrainingMixin):
         if not isinstance(self.learning_rate, str):
             return super()._rates(rows)
         n_samples = len(rows)
-        if n_samples <= SMALL_DATA or not self._is_searched:
+        if not self._has_searched(n_samples):
             return 2e-3, 2e-3
         batch_size = self._batch_size(n_samples)
         n_steps = self._max_epochs(n_samples) * n_batches(n_samples, batch_size)
@@ -115,10 +119,10 @@ class SearchedDefaults(TrainingMixin):
         return float(rate), head_rate
 
     def _row_momentum(self, n_samples: int) -> bool:
-        return n_samples <= SMALL_DATA or not self._is_searched
+        return not self._has_searched(n_samples)
 
     def _uses_bfloat16(self, n_samples: int) -> bool:
-        if self.precision != "auto" or n_samples <= SMALL_DATA or not self._is_searched:
+        if self.precision != "auto" or not self._has_searched(n_samples):
             return super()._uses_bfloat16(n_samples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
