@@ -8,8 +8,8 @@ from torch import nn
 
 from sklearn_xlc.training.optimizer import RULES
 
-#: Rate of scaled SGD on a sparse input layer, relative to Adam's on the rest. Five times more or
-#: less changes little.
+#: Rate of scaled SGD on a sparse input layer, relative to Adam's on the rest. From 1 to 4 it
+#: changes little (docs/performance.md).
 INPUT_RATE = 3.0
 
 
