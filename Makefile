@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test docs papers clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ test: $(BIN)/.installed-test  ## the whole default suite: style, import contract
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+papers: $(BIN)/.installed-test  ## rerun the experiments of the papers that fit into an hour; DATA=folder of the data sets
+	$(BIN)/python benchmarks/papers $(DATA)
 
 clean:
 	rm -rf $(VENV) build docs/_build

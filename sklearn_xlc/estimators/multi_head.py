@@ -7,43 +7,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.codes import label_order
 from sklearn_xlc.codes._head_lengths import MAX_HEADS
-from sklearn_xlc.engine.building import lengths_of, user_head
+from sklearn_xlc.engine.algorithms import MULTI_CLASS_ONLY, NamedAlgorithms
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
-from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.searched import SearchedDefaults
-from sklearn_xlc.engine.validation import TrainingData, check_numbers
-from sklearn_xlc.heads import (
-    CascadeHead,
-    FlatHead,
-    Head,
-    Loss,
-    ProductHead,
-    SamplingHead,
-    SoftmaxCrossEntropy,
-)
+from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.heads.losses import LOSSES
 
-#: Algorithms that need exactly one label per sample.
-_MULTI_CLASS_ONLY = ("product", "sampling")
-#: Algorithms that read each parameter of a head.
-_READ_BY = {
-    **dict.fromkeys(("n_heads", "head_lengths"), ("product", "cascade", "sampling")),
-    "n_groups": ("product",),
-    **dict.fromkeys(("embedding_dim", "beam_width", "path_exponent"), ("cascade",)),
-    **dict.fromkeys(("n_sampled_heads", "correction"), ("sampling",)),
-    "n_negatives": ("flat",),
-}
 _CONSTRAINTS = BaseXLCClassifier._parameter_constraints
-_HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
-_HEADS |= {"cascade": CascadeHead, "sampling": SamplingHead}
 
 
-class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
+class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
 
     A neural network that needs no output per label. Each label is written as a tuple of a few
@@ -390,111 +365,7 @@ class MultiHeadClassifier(SearchedDefaults, BaseXLCClassifier):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    def _algorithm(self, code: LabelCode) -> str:
-        if self.head is not None:
-            return "custom"
-        return self._by_cost(code) if self.algorithm == "auto" else self.algorithm
-
-    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        algorithm = self._algorithm(code)
-        if self.n_members > 1 and (algorithm != "flat" or self.encoder is not None):
-            needs = f"n_members={self.n_members} needs algorithm='flat' and encoder=None"
-            raise ValueError(f"{needs}, got {algorithm=} and encoder={self.encoder!r}")
-        if self.head is not None:
-            if self.algorithm != "auto" or not self._is("auto"):
-                raise ValueError(
-                    f"head={self.head!r} replaces algorithm and loss; leave both at 'auto', "
-                    f"got algorithm={self.algorithm!r} and loss={self.loss!r}"
-                )
-            return
-        if code.multilabel and algorithm in _MULTI_CLASS_ONLY:
-            raise ValueError(
-                f"algorithm={self.algorithm!r} needs exactly one label per sample (1-D y), but y "
-                "is an indicator; use algorithm='cascade' or 'flat'"
-            )
-        criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, f"{algorithm=}")
-        is_ce = criterion.needs_normaliser and not self._is("joint_ce")
-        is_read = algorithm == "product" and is_ce  # where "auto" picks another, `_unread` warns
-        if self.n_groups > 1 and not is_read and algorithm in (self.algorithm, "product"):
-            raise ValueError(
-                f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
-                f"algorithm={algorithm!r} with loss={self.loss!r}"
-            )
-        self._lengths(code)
-
-    def _unread(self, code: LabelCode) -> dict[str, str]:
-        algorithm = self._algorithm(code)
-        in_use = f"with algorithm={algorithm!r}" if self.head is None else "with a head of your own"
-        if algorithm not in (self.algorithm, "custom"):
-            in_use += f", which 'auto' picks for {code.n_labels} labels: name another algorithm"
-        unread = {name: in_use for name, read_by in _READ_BY.items() if algorithm not in read_by}
-        if self.head_lengths is not None and "head_lengths" not in unread:
-            unread["n_heads"] = "where head_lengths is given"
-        if not code.multilabel:
-            unread.setdefault("path_exponent", "with one class per sample")
-        if not self._is("arcface"):
-            unread |= dict.fromkeys(("margin", "scale"), "without loss='arcface'")
-        return unread
-
-    def _is(self, loss: str) -> bool:
-        return isinstance(self.loss, str) and self.loss == loss
-
-    def _lengths(self, code: LabelCode) -> tuple[int, ...]:
-        algorithm = self._algorithm(code)
-        if algorithm in ("flat", "custom"):
-            return (code.n_labels,)
-        return lengths_of(algorithm, code.n_labels, self.n_heads, self.head_lengths)
-
-    def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
-        if isinstance(self.label_order, str) and self.label_order == "given":
-            return None
-        X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
-        if isinstance(self.label_order, str) and self.label_order == "clustered":
-            X = X if data.rows.members is None else X[data.rows.members]
-            check_numbers(X, "label_order='clustered'")
-        lengths = self._lengths(data.code)
-        try:
-            return label_order(self.label_order, n_labels, X, Y, lengths, random_state=rng)
-        except ValueError as error:
-            raise ValueError(f"label_order is not valid: {error}") from error
-
-    def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        algorithm, lengths = self._algorithm(code), self._lengths(code)
-        self.algorithm_, self.head_lengths_ = algorithm, lengths
-        size = (n_features, code.n_labels, code.multilabel)
-        if self.head is not None:
-            return user_head(self.head, *size)
-        precision = "bfloat16" if self._bfloat16 else "float32"
-        if algorithm == "flat":
-            shape = {"n_negatives": self._n_negatives(code), "n_members": self.n_members}
-            return FlatHead(*size, self.memory_limit, precision, loss=self.loss, **shape)
-        if algorithm == "product":
-            return ProductHead(*size, lengths, self.loss, self.n_groups)
-        if algorithm == "cascade":
-            beam = (self.embedding_dim, self.beam_width, self.path_exponent)
-            return CascadeHead(*size, lengths, *beam, self.loss, precision)
-        margin = (self.margin, self.scale, self.correction)
-        return SamplingHead(*size, lengths[1], self.loss, self.n_sampled_heads, *margin)
-
-    def _smaller_model(self) -> str:
-        algorithm = getattr(self, "algorithm_", None)
-        if self.head is not None or algorithm in (None, "product"):
-            return super()._smaller_model()
-        other = "a smaller embedding_dim, or " if algorithm == "cascade" else ""
-        if algorithm in ("flat", "sampling") or not self._code.multilabel:
-            other += f"algorithm={'cascade' if self._code.multilabel else 'product'!r}, or "
-        return other + super()._smaller_model()
-
-    def _has_probabilities(self) -> bool:
-        if hasattr(self, "net_") or self.head is not None:
-            return super()._has_probabilities()
-        if self.algorithm == "product":
-            return self._is("auto") or self._is("ce") or isinstance(self.loss, SoftmaxCrossEntropy)
-        if self._is("joint_ce") or self._is("arcface"):
-            return False
-        return not isinstance(self.loss, Loss) or self.loss.link is not None
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.algorithm not in _MULTI_CLASS_ONLY
+        tags.classifier_tags.multi_label = self.algorithm not in MULTI_CLASS_ONLY
         return tags

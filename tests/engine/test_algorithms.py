@@ -1,0 +1,41 @@
+"""Algorithms by name: which one a fit uses, the lengths of its heads, what each refuses."""
+
+import pytest
+import torch
+
+from _factories import N_LABELS, make_learnable, quick
+from sklearn_xlc.heads import FlatHead
+
+
+def test_auto_takes_the_head_that_suits_the_labels(monkeypatch):
+    X, y = make_learnable(False)
+    _, Y = make_learnable(True)
+    assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "flat"
+    monkeypatch.setattr("sklearn_xlc.engine.searched.WORTH", -(10**9))
+    assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "cascade"
+    assert quick("flat", algorithm="auto").fit(X, Y).algorithm_ == "cascade"
+
+
+def test_head_lengths_are_used():
+    X, y = make_learnable(False)
+    clf = quick("product", head_lengths=[4, 6]).fit(X, y)
+    assert clf.head_lengths_ == (4, 6)
+    assert clf.net_.module_.head.linear.out_features == 10
+    assert quick("cascade", head_lengths=(3, 2, 4)).fit(X, y).head_lengths_ == (3, 2, 4)
+    assert quick("sampling", head_lengths=(5, 5)).fit(X, y).head_lengths_ == (5, 5)
+    assert quick("flat").fit(X, y).head_lengths_ == (N_LABELS,)
+
+
+@pytest.mark.parametrize(
+    "name, params",
+    [
+        ("cascade", {}),
+        ("product", {}),
+        ("flat", {"encoder": torch.nn.Identity()}),
+        ("flat", {"algorithm": "auto", "head": FlatHead}),
+    ],
+)
+def test_ensembles_are_of_plain_networks(name, params):
+    X, y = make_learnable(False)
+    with pytest.raises(ValueError, match=r"n_members=2 needs algorithm='flat'"):
+        quick(name, n_members=2, **params).fit(X, y)
