@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def save(arguments, name, rows, figure=None):
     options = {
         key: value for key, value in vars(arguments).items() if key not in ("out", "figures")
     }
-    report = {"options": options, "machine": describe_machine(), "rows": rows}
+    threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
+    report = {"options": options, "machine": describe_machine(threads), "rows": rows}
     (arguments.out / f"{name}.json").write_text(json.dumps(report, indent=1, default=str) + "\n")
     if figure is not None:
         folder = arguments.figures or arguments.out
