@@ -1,5 +1,6 @@
 """The code is a bijection onto existing labels, and its searches equal brute force."""
 
+import functools
 import math
 import pickle
 
@@ -30,6 +31,11 @@ def all_scores(code, heads):
     for h in range(1, code.n_heads):
         total = total + heads[h][:, digits[:, h]]
     return total
+
+
+def kronecker(vectors):
+    """Kronecker product of vectors, the first most significant."""
+    return functools.reduce(np.kron, vectors)
 
 
 def assert_is_exact_topk(code, heads, k, smallest_ids=False):
@@ -93,6 +99,22 @@ def test_encoding_is_lexicographic_and_inverts(lengths):
     digits = code.encode(np.arange(24))
     assert digits.tolist() == sorted(digits.tolist())
     np.testing.assert_array_equal(code.decode(digits), np.arange(24))
+
+
+@pytest.mark.parametrize("lengths", [(4, 6), (6, 4), (2, 3, 4), (2, 2, 3, 2)])
+def test_one_hot_labels_are_kronecker_products_of_their_digits(lengths):
+    """Eqs. 4, 10 and 11 of the paper, written out."""
+    code = MixedRadix(24, lengths)
+    for label in range(24):
+        remainder, digits = label, []
+        for h in range(len(lengths)):
+            digits.append(remainder // math.prod(lengths[h + 1 :]))
+            remainder -= digits[h] * math.prod(lengths[h + 1 :])
+        assert code.encode(label).tolist() == digits
+        one_hot = kronecker(np.eye(length)[digit] for length, digit in zip(lengths, digits))
+        np.testing.assert_array_equal(one_hot, np.eye(24)[label])
+        places = [math.prod(lengths[h + 1 :]) for h in range(len(lengths))]
+        assert code.decode(digits) == sum(digit * place for digit, place in zip(digits, places))
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
@@ -271,6 +293,44 @@ def test_theorem_1_fails_on_raw_logits_and_holds_after_log_softmax():
     probabilities = np.outer(*[np.exp(z) for z in log_probabilities])
     _, ids = MixedRadix(4, (2, 2)).topk(log_probabilities, 1)
     assert ids[0, 0] == probabilities.argmax() == 3
+
+
+def test_kronecker_product_of_figure_11():
+    heads = [np.array([0.3, 0.7]), np.array([0.8, 0.2]), np.array([0.6, 0.4])]
+    scores, ids = MixedRadix(8, (2, 2, 2)).topk([np.log(head)[None] for head in heads], 8)
+    products = np.empty(8)
+    products[ids[0]] = np.exp(scores[0])
+    expected = [0.144, 0.096, 0.036, 0.024, 0.336, 0.224, 0.084, 0.056]
+    np.testing.assert_allclose(products, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [(7, 5), (4, 5, 3), (3, 2, 4, 2)])
+def test_theorem_1_holds_for_positive_scores(rng, lengths):
+    """Eq. 8: the argmax of the product is the product of the argmaxes."""
+    code = MixedRadix(math.prod(lengths), lengths)
+    for _ in range(50):
+        heads = [rng.gamma(0.5, size=length) for length in lengths]
+        best = int(kronecker(heads).argmax())
+        digits = [int(head.argmax()) for head in heads]
+        assert kronecker(np.eye(len(head))[head.argmax()] for head in heads).argmax() == best
+        assert code.decode(digits) == best
+        assert code.topk([np.log(head)[None] for head in heads], 1)[1] == best
+
+
+def test_corollary_1_needs_an_error_below_half_the_lead(rng):
+    """Eq. 9 for the best approximation of rank one, in the norms of the paper and its proof."""
+    # Four equal scores outweigh the largest one, whichever norm measures the approximation.
+    scores = np.array([[1.0, 0.0, 0.0], [0.0, 0.9, 0.9], [0.0, 0.9, 0.9]])
+    u, s, v = np.linalg.svd(scores)
+    best = s[0] * np.outer(u[:, 0], v[0])
+    np.testing.assert_allclose(best, scores * (scores == 0.9), atol=1e-12)
+    assert scores.argmax() == 0
+    assert best.argmax() != 0
+    for _ in range(50):
+        product = np.outer(rng.gamma(0.5, size=5), rng.gamma(0.5, size=4))
+        second, first = np.sort(product, axis=None)[-2:]
+        error = rng.uniform(-1, 1, size=product.shape) * 0.49 * (first - second)
+        assert (product + error).argmax() == product.argmax()
 
 
 # --- the normalizer -------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
-from sklearn_xlc.heads import FlatHead, chunked, flat
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.heads import FlatHead, PointwiseLoss, chunked, flat
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4
@@ -90,6 +91,86 @@ def test_bottleneck_without_biases_is_a_product_of_two_matrices(multilabel):
     theirs = [features.grad, head.weight.grad, linear.weight.grad, linear.bias.grad]
     for one, other in zip(ours, theirs):
         torch.testing.assert_close(one, other)
+
+
+# --- theorems on low rank, D. Liang et al., "Multi-Head Encoding" ------------------------------
+
+
+class SquaredError(PointwiseLoss):
+    link = None
+
+    def prior(self, frequency):
+        return torch.zeros_like(frequency)
+
+    def negative(self, logits):
+        return logits.square() / 2
+
+    def positive(self, logits, labels):
+        return (1 - logits).square() / 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rank", [1, 3])
+def test_theorem_2_squared_error_of_low_rank_has_no_other_minima(rank, seed):
+    """Eqs. 17 and 18: descent from any start ends in the truncated singular value decomposition."""
+    torch.manual_seed(seed)
+    n_rows, n_features, n_labels = 40, 6, 8
+    features = torch.randn(n_rows, n_features, dtype=torch.float64)
+    one_hot = torch.eye(n_labels, dtype=torch.float64)[torch.randint(n_labels, (n_rows,))]
+    targets = Targets(torch.arange(n_rows + 1), one_hot.argmax(1))
+    head = FlatHead(n_features, n_labels, True, width=rank, with_bias=False, loss=SquaredError())
+    head = head.double()
+    torch.nn.init.zeros_(head.projection.bias)
+    free = [head.projection.weight, head.weight]
+    optimizer = torch.optim.LBFGS(free, max_iter=500, line_search_fn="strong_wolfe",
+                                  tolerance_grad=1e-10, tolerance_change=1e-14)  # fmt: skip
+
+    def closure():
+        optimizer.zero_grad()
+        loss = head.loss(features, targets)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    kept = torch.linalg.svdvals(torch.linalg.qr(features).Q.T @ one_hot)[:rank]
+    least = (one_hot.square().sum() - kept.square().sum()) / (2 * n_rows)
+    torch.testing.assert_close(closure(), least, rtol=1e-6, atol=0)
+
+
+def test_theorem_3_rank_one_and_biases_name_every_class():
+    """Eqs. 41 to 43, one sample a class: with outputs 2 p t - p^2 the nearest position p wins."""
+    n = 30
+    torch.manual_seed(0)
+    features = torch.randn(n, n, dtype=torch.float64)
+    position = torch.arange(n, dtype=torch.float64)
+    head = FlatHead(n, n, False, width=1).double()
+    with torch.no_grad():
+        head.projection.weight[0] = torch.linalg.solve(features, position)
+        head.projection.bias.zero_()
+        head.weight[:, 0] = 2 * position
+        head.bias.copy_(-position.square())
+    assert head.topk(features, 1)[1][:, 0].tolist() == list(range(n))
+    with torch.no_grad():  # rank one alone tells two classes apart
+        head.bias.zero_()
+    assert len(head.topk(features + torch.randn(n, n), 1)[1].unique()) == 2
+
+
+def test_theorem_3_needs_classes_that_are_points():
+    """Three classes of two samples, which a plain layer separates, overlap on every line.
+
+    The classes of a layer of rank one are intervals of the line that it projects on.
+    """
+    degrees = torch.tensor([[-50.0, 50.0], [70.0, 170.0], [190.0, 290.0]], dtype=torch.float64)
+    centres, samples = (
+        torch.stack([angle.deg2rad().cos(), angle.deg2rad().sin()], -1)
+        for angle in (degrees.mean(1), degrees)
+    )
+    assert (samples @ centres.T).argmax(-1).tolist() == [[0, 0], [1, 1], [2, 2]]
+    lines = torch.arange(0, 180, 0.5, dtype=torch.float64).deg2rad()
+    lines = torch.stack([lines.cos(), lines.sin()])
+    low, high = (samples @ lines).aminmax(dim=1)  # (class, line)
+    overlap = torch.minimum(high, high.roll(1, 0)) - torch.maximum(low, low.roll(1, 0))
+    assert overlap.amax(0).min() > 0.1  # far more than between neighbouring lines
 
 
 # --- drawn negatives --------------------------------------------------------------------------
