@@ -59,6 +59,8 @@ PARAMETERS = {
     "dropout": [-0.1, 1.0, "none"],
     "encoder": [3, "mlp"],
     "optimizer": ["rmsprop", None],
+    "momentum": [-0.1, 1.0, None],
+    "nesterov": ["yes", 2],
     "learning_rate": [0, -0.1, "fast"],
     "weight_decay": [-1e-3, None],
     "batch_size": [0, 1.5, "all"],
@@ -183,6 +185,9 @@ SET = [
     (quick(head=FlatHead, beam_width=3), y, "beam_width=3 has no effect with a head of your own"),
     (quick(n_iter_no_change=7), y, "n_iter_no_change=7 has no effect without early_stopping=True"),
     (quick(validation_fraction=0.2), y, "validation_fraction=0.2 has no effect without early_stop"),
+    (quick(momentum=0.9), y, "momentum=0.9 has no effect without optimizer='sgd'; .* default, 0.0"),
+    (quick(optimizer="mixed", nesterov=True), y, "nesterov=True .* without optimizer='sgd'; leave"),
+    (MIMLClassifier(optimizer="sgd", nesterov=True), Y, "nesterov=True has .* with momentum=0.0"),
     (MIMLClassifier(None, temperature=2.0, max_epochs=1), Y, "temperature=2.0 .* attention=None"),
     (
         DFTSigmoidClassifier(max_active=2, output="bottleneck", max_epochs=1),

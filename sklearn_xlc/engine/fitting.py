@@ -114,6 +114,8 @@ class BaseXLCClassifier(
         "dropout": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "encoder": [None, callable, nn.Module],
         "optimizer": [StrOptions({"auto", "adam", "mixed", "adagrad", "sgd"})],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "nesterov": ["boolean"],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -191,7 +193,8 @@ class BaseXLCClassifier(
             self._check_decision(data.code, data.rows.Y)
             rng, checkpoints = self._begin(data, going_on)
             if not going_on:
-                warn_unread(self, self._unread(data.code) | self._unread_by_holdout(data.code))
+                unread = self._unread(data.code) | self._unread_by_optimizer()
+                warn_unread(self, unread | self._unread_by_holdout(data.code))
             train, validation = self._split(data, rng)
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
@@ -252,7 +255,7 @@ class BaseXLCClassifier(
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             generators = new_generators(rng.randint(2**31 - 1))
             if first:
-                warn_unread(self, self._unread(data.code))
+                warn_unread(self, self._unread(data.code) | self._unread_by_optimizer())
             borrowed = getattr(self, "_weights_borrowed", False)
             module = self._start(data, None, rng, generators) if first else self.net_.module_
             module = copy.deepcopy(module) if borrowed else module

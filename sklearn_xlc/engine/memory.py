@@ -139,7 +139,12 @@ def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
 
 
 def training_bytes(
-    encoder: nn.Module, head: nn.Module | None, itemsize: int, rule: str, copies: int = 0
+    encoder: nn.Module,
+    head: nn.Module | None,
+    itemsize: int,
+    rule: str,
+    copies: int = 0,
+    momentum: float = 0.0,
 ) -> tuple[int, int]:
     """Bytes of weights that are still to be allocated, and of all else that belongs to weights.
 
@@ -153,6 +158,8 @@ def training_bytes(
         Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
     copies : int, default=0
         Number of copies of the weights kept in training.
+    momentum : float, default=0.0
+        Momentum of "sgd".
 
     Returns
     -------
@@ -176,6 +183,7 @@ def training_bytes(
                 own_rule = row_rule if parameter in by_rows else dense_rule
                 n_rows = parameter.shape[0] if parameter.ndim else 1
                 state = {"adam": 2 * size, "adagrad": n_rows * itemsize, "scaled": itemsize}
+                state["sgd"] = size if momentum else 0
                 beside += state.get(own_rule, 0)
                 beside += 0 if parameter in fused or parameter in by_rows else size
     return weights, beside

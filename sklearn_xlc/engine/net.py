@@ -42,6 +42,9 @@ class TrainingMixin:
     average_weights: str | None
     precision: str
     optimizer: str
+    #: Momentum of "sgd", and whether it is Nesterov's, for subclasses without these parameters.
+    momentum: float = 0.0
+    nesterov: bool = False
     learning_rate: Any
     weight_decay: float
     callbacks: Any
@@ -82,6 +85,11 @@ class TrainingMixin:
     def _rule(self, n_samples: int) -> str:
         """Optimisation algorithm."""
         return "adam" if self.optimizer == "auto" else self.optimizer
+
+    def _unread_by_optimizer(self) -> dict[str, str]:
+        if self.optimizer != "sgd":
+            return dict.fromkeys(("momentum", "nesterov"), "without optimizer='sgd'")
+        return {} if self.momentum else {"nesterov": "with momentum=0.0"}
 
     def _negative_slope(self, rows: Rows) -> float:
         """Slope of the activation below zero."""
@@ -154,7 +162,8 @@ class TrainingMixin:
             return
         itemsize, n_samples = model_dtype(rows.X).itemsize, len(rows)
         copies = int(self.early_stopping) + int(self.average_weights is not None)
-        weights, beside = training_bytes(encoder, head, itemsize, self._rule(n_samples), copies)
+        rule, momentum = self._rule(n_samples), self.momentum
+        weights, beside = training_bytes(encoder, head, itemsize, rule, copies, momentum)
         if head is not None:
             beside += head.step_bytes(min(n_samples, self._batch_size(n_samples)))
         if weights + beside < SMALL:
@@ -174,6 +183,8 @@ class TrainingMixin:
         helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
         if self.optimizer not in ("adagrad", "sgd"):
             helps.append("optimizer='adagrad', which keeps one number for each row of weights")
+        if self.optimizer == "sgd" and self.momentum:
+            helps.append("momentum=0.0, which keeps no second copy of the weights")
         if self.early_stopping or self.average_weights:
             helps.append("early_stopping=False and average_weights=None, which keep copies")
         return ", or ".join([*helps, "a smaller batch_size"])
@@ -208,6 +219,8 @@ class TrainingMixin:
             precision="bfloat16" if self._bfloat16 else "float32",
             optimizer_rule=self._rule(n_samples),
             optimizer__weight_decay=self.weight_decay,
+            optimizer__momentum=self.momentum,
+            optimizer__nesterov=self.nesterov,
             lr=rate,
             head_lr=head_rate,
             row_momentum=self._row_momentum(n_samples),

@@ -23,11 +23,7 @@ from sklearn_xlc.engine.net import SMALL_DATA
 from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.groups._counts import (
-    cap_counts,
-    check_group_counts,
-    split_counts,
-)
+from sklearn_xlc.groups._counts import cap_counts, check_group_counts, split_counts
 from sklearn_xlc.heads import Head, Loss, MIMLHead
 from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.training import EncoderHead
@@ -121,6 +117,12 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
         "mixed" where defaults were searched for (MultiHeadClassifier), otherwise "adam".
+    momentum : float, default=0.0
+        Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
+        gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
+        memory as the weights.
+    nesterov : bool, default=False
+        Whether `momentum` is Nesterov's.
     learning_rate : float, default=0.002
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
         half cosine.
@@ -267,6 +269,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         dropout: Any = "auto",
         encoder: Any = None,
         optimizer: str = "auto",
+        momentum: float = 0.0,
+        nesterov: bool = False,
         learning_rate: float = 2e-3,
         weight_decay: float = 0.0,
         batch_size: Any = "auto",
@@ -295,6 +299,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         self.dropout = dropout
         self.encoder = encoder
         self.optimizer = optimizer
+        self.momentum = momentum
+        self.nesterov = nesterov
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.batch_size = batch_size
@@ -392,12 +398,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
 
     def _validate_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        code: LabelCode | None,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
         X, groups = X
         X = self._validate_X(X, reset)
@@ -465,17 +466,9 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         return None if vectors is None else vectors.T.cpu().numpy()
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        return MIMLHead(
-            n_features,
-            code.n_labels,
-            code.multilabel,
-            self.n_concepts,
-            self.temperature,
-            self.mask,
-            self._counts,
-            self.memory_limit,
-            self.loss,
-        )
+        size = (n_features, code.n_labels, code.multilabel)
+        attention = (self.n_concepts, self.temperature, self.mask)
+        return MIMLHead(*size, *attention, self._counts, self.memory_limit, self.loss)
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)

@@ -105,6 +105,12 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
         "mixed" where defaults were searched for (MultiHeadClassifier), otherwise "adam".
+    momentum : float, default=0.0
+        Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
+        gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
+        memory as the weights.
+    nesterov : bool, default=False
+        Whether `momentum` is Nesterov's.
     learning_rate : float, default=0.002
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
         half cosine.
@@ -258,6 +264,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         dropout: Any = "auto",
         encoder: Any = None,
         optimizer: str = "auto",
+        momentum: float = 0.0,
+        nesterov: bool = False,
         learning_rate: float = 2e-3,
         weight_decay: float = 0.0,
         batch_size: Any = "auto",
@@ -285,6 +293,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.dropout = dropout
         self.encoder = encoder
         self.optimizer = optimizer
+        self.momentum = momentum
+        self.nesterov = nesterov
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.batch_size = batch_size

@@ -87,7 +87,8 @@ class XLCNet(NeuralNet):
         Checkpoints from which training goes on, and which it writes. None: none.
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
-        `device`, `callbacks` and ``optimizer__weight_decay``.
+        `device`, `callbacks` ``optimizer__weight_decay`` and
+        ``optimizer__momentum``.
 
     Attributes
     ----------
@@ -152,7 +153,7 @@ class XLCNet(NeuralNet):
         decay = self.get_params_for("optimizer").get("weight_decay", 0.0)
         head_lr = self.lr if self.head_lr is None else self.head_lr
         groups = parameter_groups(self.module_, self.optimizer_rule, self.lr, decay, head_lr)
-        self.optimizer_ = RowOptimizer(groups, lr=self.lr)
+        self.optimizer_ = RowOptimizer(groups, lr=self.lr, **self.get_params_for("optimizer"))
         for group in self.optimizer_.param_groups:
             group["row_momentum"] = self.row_momentum
             group["peak_lr"] = group["lr"]

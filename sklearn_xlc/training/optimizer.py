@@ -49,7 +49,13 @@ class RowOptimizer(torch.optim.Optimizer):
     eps : float, default=1e-8
         Constant added to the root of the second moment.
     weight_decay : float, default=0.0
-        Decoupled weight decay, on the rows that are updated.
+        Decoupled weight decay, on the rows that are updated; with momentum it is part of the
+        gradient.
+    momentum : float, default=0.0
+        Momentum of "sgd", as in :class:`torch.optim.SGD`. It is lazy, too: rows without a gradient
+        keep theirs, and stay where they are.
+    nesterov : bool, default=False
+        Whether the momentum is Nesterov's.
     """
 
     def __init__(
@@ -59,12 +65,16 @@ class RowOptimizer(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        nesterov: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
             "rule": "adam",
             "fused": False,
             "row_momentum": True,
@@ -82,6 +92,9 @@ class RowOptimizer(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a loaded state, which has new group dictionaries."""
         super().__setstate__(state)
+        for group in self.param_groups:  # of files that do not know of momentum
+            group.setdefault("momentum", 0.0)
+            group.setdefault("nesterov", False)
         self._index_groups()
 
     def _index_groups(self) -> None:
@@ -191,6 +204,8 @@ class RowOptimizer(torch.optim.Optimizer):
                 new["exp_avg_sq"] = torch.zeros_like(parameter)
             elif rule == "scaled":
                 new["step"], new["mean_square"] = torch.zeros(2, dtype=torch.float64).unbind()
+            elif rule == "sgd" and group["momentum"]:
+                new["velocity"] = torch.zeros_like(parameter)
             elif rule == "adagrad":
                 new["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
         has_momentum = group["row_momentum"] or not by_rows
@@ -247,13 +262,27 @@ class RowOptimizer(torch.optim.Optimizer):
         rate = group["lr"]
         if group["rule"] == "scaled":
             rate /= _root_mean_square(state, gradient) + group["eps"]
-        if group["weight_decay"]:
+        if group["rule"] == "sgd" and group["momentum"]:
+            gradient = _with_momentum(group, table, _as_table(state["velocity"]), rows, gradient)
+        elif group["weight_decay"]:
             shrink = 1 - group["lr"] * group["weight_decay"]
             table[rows] = table[rows] * shrink
         if isinstance(rows, Tensor):
             table.index_add_(0, rows, gradient, alpha=-rate)
         else:
             table[rows].add_(gradient, alpha=-rate)
+
+
+def _with_momentum(
+    group: dict[str, Any], table: Tensor, velocity: Tensor, rows: slice | Tensor, gradient: Tensor
+) -> Tensor:
+    """Take in a gradient of some rows, and return what :class:`torch.optim.SGD` steps along."""
+    if group["weight_decay"]:
+        gradient = gradient.add(table[rows], alpha=group["weight_decay"])
+    along = velocity[rows].mul_(group["momentum"]).add_(gradient)
+    if isinstance(rows, Tensor):  # then `along` is a copy
+        velocity.index_copy_(0, rows, along)
+    return gradient.add(along, alpha=group["momentum"]) if group["nesterov"] else along
 
 
 def _lazy_adam(
@@ -322,6 +351,8 @@ def _as_table(values: Tensor) -> Tensor:
 def _is_safe(group: dict[str, Any], norm: Any, limit: float) -> Any:
     """Whether a step by a gradient of this norm keeps weights and moments finite."""
     # Adam and Adagrad divide by the norm; decay by more than 2 makes weights grow without end.
+    if group["rule"] == "sgd":
+        norm = norm / (1 - group["momentum"])  # of the longest velocity by such gradients
     move = norm * group["lr"] if group["rule"] == "sgd" else group["lr"]
     return (norm < limit) & (move < limit) & (group["lr"] * group["weight_decay"] <= 2)
 

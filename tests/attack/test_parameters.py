@@ -108,6 +108,8 @@ VALUES = {
     "dropout": [0, 0.5, 0.99, "auto"],
     "encoder": [None, nn.Identity(), nn.Linear(6, 3), nn.Linear(5, 3), nn.Identity],
     "optimizer": ["adam", "mixed", "adagrad", "sgd"],
+    "momentum": [0, 0.5, 0.999],
+    "nesterov": [False, True],
     "learning_rate": [1e-12, 1e-3, 0.1, 10.0, 1e4, 1e12, 1e38],
     "weight_decay": [0, 1e-3, 1.0, 1e6],
     "batch_size": ["auto", 1, 5, 11, 12, 100],

@@ -121,14 +121,17 @@ def test_a_module_without_weights_draws_nothing():
     assert without_weights(needs_values) is None
 
 
-@pytest.mark.parametrize("rule", ["adam", "mixed", "adagrad", "sgd"])
+@pytest.mark.parametrize(
+    "rule, momentum", [("adam", 0), ("mixed", 0), ("adagrad", 0), ("sgd", 0), ("sgd", 0.9)]
+)
 @pytest.mark.parametrize("name", EVERY)
-def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name, rule):
-    clf = fitted(name, data, optimizer=rule, warm_start=True)  # which keeps the optimiser's state
+def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name, rule, momentum):
+    params = {"optimizer": rule, "momentum": momentum, "learning_rate": 1e-3}
+    clf = fitted(name, data, warm_start=True, **params)  # which keeps the optimiser's state
     module = clf.net_.module_
     planned = without_weights(lambda: clf._build_head(clf._n_features_out, clf._code))
     assert all(parameter.is_meta for parameter in planned.parameters())
-    weights, beside = training_bytes(module.encoder, planned, 4, rule)
+    weights, beside = training_bytes(module.encoder, planned, 4, rule, momentum=momentum)
     buffers = list(planned.buffers())
     of_head = sum(p.numel() * 4 for p in module.head.parameters())
     assert weights == of_head + sum(b.numel() * b.element_size() for b in buffers)
@@ -186,6 +189,7 @@ def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name,
         ({"early_stopping": True}, "early_stopping=False and average_weights=None"),
         ({"average_weights": "ema"}, "early_stopping=False and average_weights=None"),
         ({"encoder": torch.nn.Linear(30, 8)}, "a narrower encoder"),
+        ({"optimizer": "sgd", "momentum": 0.5}, "momentum=0.0, which keeps no second copy"),
         ({}, "algorithm='cascade'"),
         ({"algorithm": "cascade"}, "embedding_dim"),
     ],

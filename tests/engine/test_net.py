@@ -1,10 +1,16 @@
 """The net of a classifier: what "auto" stands for, and what is kept of training."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+from torch.nn import functional as F
 
+from _factories import make_learnable, quick
 from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.training import CosineSchedule, WeightAveraging
@@ -47,6 +53,43 @@ def test_callbacks_of_the_parameters(one_pass):
     assert net.max_epochs == (1 if one_pass else 3)
     if not one_pass:
         assert found[CosineSchedule].n_steps == 9
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_sgd_with_momentum_is_a_loop_of_torch(multilabel, nesterov):
+    """Whole batches at a constant rate: encoder, and a head that updates itself."""
+    X = np.random.default_rng(0).normal(size=(12, 4))
+    y = np.eye(3, dtype=int)[np.arange(12) % 3] if multilabel else np.arange(12) % 3
+    clf = MultiHeadClassifier(
+        "flat", encoder=nn.Linear(4, 5), optimizer="sgd", learning_rate=1e-300, random_state=0
+    )
+    start = clone(clf).partial_fit(X, y, np.arange(3))
+    module = copy.deepcopy(start.net_.module_)
+    body, weight, bias = module.encoder, module.head.weight, module.head.bias
+    options = {"momentum": 0.8, "nesterov": nesterov}
+    optimizer = torch.optim.SGD([*body.parameters(), weight, bias], 0.1, **options)
+    clf.set_params(learning_rate=0.1, **options)
+    for _ in range(4):
+        clf.partial_fit(X, y, np.arange(3))
+        optimizer.zero_grad()
+        logits, truth = body(torch.from_numpy(X)) @ weight.T + bias, torch.from_numpy(y)
+        if multilabel:
+            loss = F.binary_cross_entropy_with_logits(logits, truth.double(), reduction="sum") / 12
+        else:
+            loss = F.cross_entropy(logits, truth)
+        loss.backward()
+        optimizer.step()
+    for ours, theirs in zip(clf.net_.module_.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["flat", "cascade", "dft", "etf", "bags"])
+def test_every_classifier_has_momentum(name):
+    params = {"optimizer": "sgd", "learning_rate": 1e-3, "momentum": 0.9, "nesterov": True}
+    X, Y = make_learnable(True)
+    groups = quick(name, max_epochs=2, **params).fit(X, Y).net_.optimizer_.param_groups
+    assert {(group["momentum"], group["nesterov"]) for group in groups} == {(0.9, True)}
 
 
 def test_training_adds_up():

@@ -194,6 +194,7 @@ STOPS_EARLY = {"early_stopping": True, "n_iter_no_change": 1, "learning_rate": 0
         ("csr32", {"optimizer": "mixed"}),
         ("csr64", {"optimizer": "adagrad", "weight_decay": 0.01}),
         ("dense32", {"optimizer": "sgd"}),
+        ("csr32", {"optimizer": "sgd", "momentum": 0.9, "nesterov": True, "n_negatives": 5}),
         ("dense64", {"optimizer": "adam"}),
         ("dense32", {"precision": "bfloat16"}),
         ("dense32", {"average_weights": "ema", "encoder": normed}),

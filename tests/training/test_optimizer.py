@@ -95,6 +95,69 @@ def test_sgd_is_the_gradient_with_decoupled_decay(weight_decay):
     torch.testing.assert_close(p.detach(), expected)
 
 
+NESTEROV = [False, True]
+
+
+def torch_sgd(p, grads, **options):
+    opt = torch.optim.SGD([p], lr=0.1, momentum=0.9, **options)
+    for step, gradient in enumerate(grads):
+        opt.param_groups[0]["lr"] = 0.1 / (1 + step)
+        p.grad = gradient.clone()
+        opt.step()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("nesterov", NESTEROV)
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize("form", ["whole", "rows", "chunks"])
+def test_sgd_with_momentum_is_that_of_torch_bit_for_bit(form, weight_decay, nesterov, dtype):
+    """Also in tables where each step touches all rows, and as learning rates change."""
+    ours, theirs = parameter(dtype=dtype), parameter(dtype=dtype)
+    options = {"weight_decay": weight_decay, "nesterov": nesterov}
+    torch_sgd(theirs, gradients(dtype=dtype), **options)
+    opt = optimizer(ours, "sgd", momentum=0.9, fused=form == "chunks", **options)
+    for step, gradient in enumerate(gradients(dtype=dtype)):
+        opt.param_groups[0]["lr"] = 0.1 / (1 + step)
+        if form == "chunks":
+            for rows in (slice(0, 4), torch.tensor([6, 4, 5])):
+                opt.update(ours, rows, gradient[rows].clone())
+        else:
+            ours.grad = gradient.clone() if form == "whole" else sparse(gradient, torch.arange(7))
+        opt.step()
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("nesterov", NESTEROV)
+def test_lazy_momentum_is_that_of_the_steps_that_touch_a_row(nesterov):
+    """A row is moved by its own gradients only, as if the other steps had not been."""
+    p = parameter()
+    expected = p.detach().clone()
+    touched = [[5, 0], [0], [], [3, 5, 6], [0], [6]]
+    opt = optimizer(p, "sgd", momentum=0.9, nesterov=nesterov)
+    for rows, gradient in zip(touched, gradients()):
+        p.grad = sparse(gradient, torch.tensor(rows, dtype=torch.int64))
+        opt.step()
+    for row in range(7):
+        own = [g[row] for rows, g in zip(touched, gradients()) if row in rows]
+        velocity = torch.zeros(3, dtype=torch.float64)
+        for gradient in own:
+            velocity = 0.9 * velocity + gradient
+            expected[row] -= 0.1 * (gradient + 0.9 * velocity if nesterov else velocity)
+    torch.testing.assert_close(p.detach(), expected)
+
+
+def test_optimizers_of_files_that_do_not_know_of_momentum_go_on():
+    ours, theirs = parameter(), parameter()
+    old = optimizer(ours, "sgd")
+    for group in old.param_groups:
+        del group["momentum"], group["nesterov"]
+    old.__setstate__(old.__getstate__())
+    ours.grad = gradients()[0].clone()
+    old.step()
+    take_steps(theirs, "sgd", gradients()[:1])
+    assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])
 def test_adagrad_divides_a_row_by_the_root_of_its_sum_of_mean_squares(weight_decay):
     p = parameter()
@@ -308,10 +371,11 @@ def test_groups_have_their_own_rates():
     torch.testing.assert_close(fast.detach(), before - gradient)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize(
     "rule, fused", [("scaled", False), *itertools.product(RULES, (False, True))]
 )
-def test_a_saved_state_goes_on_bit_for_bit(rule, fused):
+def test_a_saved_state_goes_on_bit_for_bit(rule, fused, momentum):
     def step(opt, p, gradient):
         if fused:
             opt.update(p, slice(0, 7), gradient.clone())
@@ -320,14 +384,14 @@ def test_a_saved_state_goes_on_bit_for_bit(rule, fused):
         opt.step()
 
     p = parameter()
-    opt = optimizer(p, rule, fused=fused)
+    opt = optimizer(p, rule, fused=fused, momentum=momentum)
     *first, last = gradients()
     for gradient in first:
         step(opt, p, gradient)
     file = io.BytesIO()
     torch.save(copy.deepcopy(opt.state_dict()), file)
     other = nn.Parameter(p.detach().clone())
-    resumed = optimizer(other, rule, fused=fused)
+    resumed = optimizer(other, rule, fused=fused, momentum=momentum)
     file.seek(0)
     resumed.load_state_dict(torch.load(file))
     step(opt, p, last)
@@ -344,10 +408,13 @@ def test_what_has_no_gradient_stays():
     assert not opt.state
 
 
-@pytest.mark.parametrize("rule, numbers", [("adam", 2 * 21 + 1), ("adagrad", 7), ("sgd", 0)])
-def test_size_of_the_state(rule, numbers):
+@pytest.mark.parametrize(
+    "rule, momentum, numbers",
+    [("adam", 0.9, 2 * 21 + 1), ("adagrad", 0.9, 7), ("sgd", 0.0, 0), ("sgd", 0.9, 21)],
+)
+def test_size_of_the_state(rule, momentum, numbers):
     p = parameter()
-    opt = take_steps(p, rule, gradients())
+    opt = take_steps(p, rule, gradients(), momentum=momentum)
     assert sum(np.size(value.numpy()) for value in opt.state[p].values()) == numbers
 
 
@@ -356,9 +423,11 @@ def test_size_of_the_state(rule, numbers):
     "gradient, lr, decay",
     [(np.nan, 0.1, 0), (np.inf, 0.1, 0), (1e20, 0.1, 0), (1.0, 1e20, 0), (1.0, 1.0, 3.0)],
 )
-def test_a_step_that_would_overflow_is_refused(rule, gradient, lr, decay):
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_step_that_would_overflow_is_refused(rule, gradient, lr, decay, momentum):
     weight = torch.nn.Parameter(torch.ones(2, 2))
-    optimizer = RowOptimizer([{"params": [weight], "rule": rule, "lr": lr, "weight_decay": decay}])
+    group = {"params": [weight], "rule": rule, "lr": lr, "weight_decay": decay}
+    optimizer = RowOptimizer([group], momentum=momentum)
     weight.grad = torch.tensor([[1.0, 1.0], [1.0, gradient]])
     with pytest.raises(FloatingPointError, match="step of the optimizer"):
         optimizer.step()
@@ -367,13 +436,16 @@ def test_a_step_that_would_overflow_is_refused(rule, gradient, lr, decay):
     assert weight.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
-def test_the_largest_steps_keep_weights_and_state_finite(rule):
+@pytest.mark.parametrize("rule, momentum", [("adam", 0), ("adagrad", 0), ("sgd", 0), ("sgd", 0.9)])
+def test_the_largest_steps_keep_weights_and_state_finite(rule, momentum):
     weight = torch.nn.Parameter(torch.ones(2, 2))
-    optimizer = RowOptimizer([{"params": [weight], "rule": rule, "lr": 1.0}])
+    group = {"params": [weight], "rule": rule, "lr": 1.0, "nesterov": True}
+    optimizer = RowOptimizer([group], momentum=momentum)
     for _ in range(10):
-        weight.grad = torch.full((2, 2), 9e18)
+        weight.grad = torch.full((2, 2), 9e18 * (1 - momentum))
         optimizer.step()
+    with pytest.raises(FloatingPointError, match="step of the optimizer"):
+        optimizer.update(weight, slice(None), torch.full((2, 2), 1e19 * (1 - momentum)))
     state = optimizer.state[weight].values()
     assert all(values.isfinite().all() for values in (weight, *state))
 
