@@ -17,6 +17,7 @@ from sklearn_xlc.geometry._decision import (
     Problem,
     Verdict,
     decide,
+    is_wider,
     prepare,
     try_witness,
 )
@@ -220,7 +221,9 @@ def verify_argmaxable(
     )
     results = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
     for done, (row, verdict) in enumerate(zip(todo, results), start=1):
-        if row not in verdicts or verdict.radius > verdicts[row].radius:
+        if row not in verdicts or (
+            verdict.status == ARGMAXABLE and is_wider(problem, verdict, verdicts[row])
+        ):
             verdicts[row] = verdict
         if verbose > 0:
             _print_progress(done, len(todo))

@@ -109,14 +109,24 @@ def decide(
 
 
 def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: float) -> Verdict:
-    """Replace the verdict by that of the linear program if its radius is larger."""
+    """Replace the verdict by that of the linear program if that is wider."""
     if verdict.reason == "linear program":
         return verdict
     with contextlib.suppress(OutOfTimeError):
         found = _by_linear_program(problem, signs, deadline)
-        if found is not None and found.status == ARGMAXABLE and found.radius > verdict.radius:
+        if found is not None and found.status == ARGMAXABLE and is_wider(problem, found, verdict):
             return found
     return verdict
+
+
+def is_wider(problem: Problem, found: Verdict, verdict: Verdict) -> bool:
+    """Whether a witness has the larger radius; one inside the box comes before one outside."""
+
+    def order(one: Verdict) -> tuple[bool, float]:
+        largest = 0.0 if one.witness is None else float(np.abs(one.witness).max())
+        return largest <= problem.box * (1 + SOLVER_SLACK), one.radius
+
+    return order(found) > order(verdict)
 
 
 def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:

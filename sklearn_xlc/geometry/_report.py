@@ -21,11 +21,12 @@ class ArgmaxabilityReport:
     status : ndarray of shape (n_sets,), int8
         1: argmaxable, 0: not argmaxable, -1: unknown.
     radius : ndarray of shape (n_sets,), float64
-        Distance of the witness from the nearest label boundary, a lower bound of the largest
-        possible distance inside the box. For the reason "linear program" it is mostly within a
-        tenth of the largest distance. For other reasons it may be smaller by many decades, unless
-        the call had ``search_radius=True``. 0 if not argmaxable, NaN if unknown. Without biases it
-        is proportional to the `box` of the call.
+        Distance of the witness from the nearest label boundary. For the reason "linear program" it
+        is mostly within a tenth of the largest distance inside the box. For other reasons it may be
+        smaller by many decades, unless the call had ``search_radius=True``. Without biases it is
+        proportional to the `box` of the call. With biases the first witness found may be outside of
+        the box; with ``search_radius=True`` only if there is none inside. 0 if not argmaxable, NaN
+        if unknown.
     witness : ndarray of shape (n_sets, n_features), float64
         Features for which the layer predicts exactly the set; NaN if there are none.
     reason : ndarray of shape (n_sets,), str

@@ -69,7 +69,9 @@ def test_a_bottleneck_has_sets_it_never_predicts(data):
     clf = quick(output="bottleneck", n_slack=2).fit(X, Y)
     assert clf.max_active_ is None
     assert clf.output_weights_.shape == (N_LABELS, 2)
-    scores = clf._output_inputs(clf._validate_predict(X)) @ clf.output_weights_.T
+    projection = clf.net_.module_.head.projection
+    P, b = (p.detach().numpy() for p in (projection.weight, projection.bias))
+    scores = (clf.transform(X) @ P.T + b) @ clf.output_weights_.T  # Eq. 9
     np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-9)
     report = clf.verify(Y)
     assert report.n_unargmaxable > 0

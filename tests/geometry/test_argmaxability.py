@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import linprog
 
 from sklearn_xlc.geometry import _argmaxability as module
 from sklearn_xlc.geometry import (
@@ -124,6 +125,76 @@ def test_small_figure_of_the_paper():
     Y = all_assignments(3)
     assert verify_argmaxable(TRIANGLE, Y).n_argmaxable == 6
     assert verify_argmaxable(TRIANGLE, Y, [0.1, 0.1, 0.1]).n_argmaxable == 7
+
+
+@pytest.mark.parametrize("n_labels, n_features", [(4, 2), (5, 1), (6, 3), (5, 4)])
+def test_minors_of_one_sign_leave_what_alternates_little(n_labels, n_features):
+    """Theorems 2 and 3: all sets with at most d - 1 changes of sign in a row, and no others."""
+    rng = np.random.default_rng(0)
+    powers = np.arange(1.0, n_labels + 1)[:, None] ** np.arange(n_features)
+    mixed = rng.uniform(0.5, 2, (n_labels, 1)) * powers @ rng.normal(size=(n_features, n_features))
+    Y = all_assignments(n_labels)
+    alternations = np.abs(np.diff(Y, axis=1)).sum(axis=1)  # Eq. 6
+    rows = np.array(list(itertools.combinations(range(n_labels), n_features)))
+    for W in (powers, mixed):
+        minors = np.linalg.det(W[rows])
+        assert minors.min() > 0 or minors.max() < 0
+        report = verify_argmaxable(W, Y)
+        assert report.n_unknown == 0
+        np.testing.assert_array_equal(report.status == 1, alternations <= n_features - 1)
+
+
+def literal_radius(W, b, y, box):
+    """The linear program of Eq. 3 as it is printed, but with biases and without a least radius."""
+    signs, norms = np.where(y, 1.0, -1.0), np.linalg.norm(W, axis=1)
+    result = linprog(
+        np.append(np.zeros(W.shape[1]), -1.0),  # maximise epsilon
+        A_ub=np.column_stack([-signs[:, None] * W, norms]),
+        b_ub=signs * b,
+        bounds=[*[(-box, box)] * W.shape[1], (0, None)],
+        method="highs",
+    )
+    return result.x[-1] if result.status == 0 else 0.0
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_radius_is_that_of_equation_3(biased):
+    rng = np.random.default_rng(0)
+    W, b = rng.normal(size=(9, 3)), rng.normal(size=9) * biased
+    Y = all_assignments(9)[::11]
+    report = verify_argmaxable(W, Y, b if biased else None, box=100.0, search_radius=True)
+    expected = np.array([literal_radius(W, b, y, 100.0) for y in Y])
+    assert np.nanmax(np.abs(report.witness)) <= 100 * (1 + 1e-9)
+    np.testing.assert_allclose(report.radius, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(report.status == 1, expected > 1e-7)
+    # A point outside of the box, where radii are larger, is not what was searched for.
+    far = 1e3 * report.witness[report.status == 1]
+    again = verify_argmaxable(
+        W, Y, b if biased else None, box=100.0, search_radius=True, points=far
+    )
+    np.testing.assert_allclose(again.radius, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_noise_up_to_the_radius_changes_no_label(rng):
+    """Definition 3: below the radius no noise on the features does, beyond it some does."""
+    W = rng.normal(size=(12, 4))
+    y = (W @ rng.normal(size=4) > 0).astype(int)
+    report = verify_argmaxable(W, y, search_radius=True)
+    x, radius = report.witness[0], report.radius[0]
+    directions = np.vstack([rng.normal(size=(200, 4)), W, -W])  # of a label: the shortest way out
+    noise = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    assert ((x + radius * (1 - 1e-9) * noise) @ W.T > 0).tolist() == [list(y)] * len(noise)
+    assert ((x + radius * (1 + 1e-6) * noise) @ W.T > 0).tolist() != [list(y)] * len(noise)
+
+
+def test_slack_columns_lose_no_set():
+    """Lemma 3: zeros on the slack columns keep every logit."""
+    rng = np.random.default_rng(0)
+    W, Y = rng.normal(size=(6, 2)), all_assignments(6)
+    before = verify_argmaxable(W, Y)
+    after = verify_argmaxable(np.column_stack([W, rng.normal(size=(6, 2))]), Y)
+    assert 0 < before.n_argmaxable < after.n_argmaxable
+    assert (after.status[before.status == 1] == 1).all()
 
 
 def random_case(seed):

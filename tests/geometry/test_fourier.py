@@ -1,5 +1,6 @@
 """The Fourier matrix is orthonormal, its three transforms agree, and its witnesses hold."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -35,6 +36,19 @@ def test_entries_by_hand():
     s = np.sqrt(0.5)
     expected = [[0.5, s, 0], [0.5, 0, s], [0.5, -s, 0], [0.5, 0, -s]]
     np.testing.assert_allclose(fourier_matrix(4, 1), expected, atol=1e-15)
+
+
+def test_maximal_minors_have_one_sign():
+    """Lemma 2: each is the same positive number times sines of half the differences of angles."""
+    for n_labels, max_active in SMALL:
+        W = fourier_matrix(n_labels, max_active)
+        rows = np.array(list(itertools.combinations(range(n_labels), W.shape[1])))
+        first, second = np.triu_indices(W.shape[1], k=1)
+        sines = np.sin(np.pi * (rows[:, second] - rows[:, first]) / n_labels).prod(axis=1)
+        # The Vandermonde determinant of exp(i t), in sines and cosines.
+        factor = 2.0 ** (2 * max_active**2) * n_labels**-0.5 * (2 / n_labels) ** max_active
+        assert (sines > 0).all()
+        np.testing.assert_allclose(np.linalg.det(W[rows]), factor * sines, rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
