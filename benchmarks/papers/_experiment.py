@@ -1,6 +1,7 @@
 """What the experiments of the papers share: their options, and where tables and figures go."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ import matplotlib
 
 matplotlib.use("agg")
 from _measure import describe_machine
+from PIL import Image
 
 #: A page of the docs shows figures of this width in inches.
 WIDTH = 7.0
@@ -46,9 +48,10 @@ def save(arguments, name, rows, figure=None):
     if figure is not None:
         folder = arguments.figures or arguments.out
         folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(
-            folder / f"{name}.png", dpi=110, bbox_inches="tight", metadata={"Software": ""}
-        )
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=110, bbox_inches="tight")
+        # 256 colours: a quarter of the bytes, and no difference to the eye.
+        Image.open(drawn).convert("RGB").quantize(256).save(folder / f"{name}.png", optimize=True)
 
 
 def print_table(rows, columns=None):
