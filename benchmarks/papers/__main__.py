@@ -55,8 +55,9 @@ def describe(script):
     tree = ast.parse(script.read_text())
     about = {"title": ast.get_docstring(tree).splitlines()[0], "DATA": False, "FULL_MINUTES": None}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and node.targets[0].id in {"MINUTES", *about}:
-            about[node.targets[0].id] = ast.literal_eval(node.value)
+        name = getattr(node.targets[0], "id", None) if isinstance(node, ast.Assign) else None
+        if name in {"MINUTES", *about}:
+            about[name] = ast.literal_eval(node.value)
     return about
 
 

@@ -15,7 +15,8 @@ from _experiment import WIDTH, parser, print_table, save
 
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, verify_argmaxable
 
-MINUTES, FULL_MINUTES = 0.5, 5
+MINUTES = 0.2
+FULL_MINUTES = 2
 N_MANY = 1000
 #: Slanted strokes where an axis is cut.
 CUT = {"marker": [(-1, -0.5), (1, 0.5)], "ms": 9, "ls": "none", "color": "black", "mew": 1}
