@@ -13,6 +13,7 @@ from sklearn_xlc.aggregation import _products as products
 from sklearn_xlc.aggregation import (
     aggregation,
     expected_samples,
+    grlr_objective,
     learn_embeddings,
     make_background,
     unit_rows,
@@ -95,15 +96,7 @@ def test_the_objective_does_not_fall(seed):
     X, membership, labels = make_groups(seed)
     X[~X.any(axis=1)] = np.eye(5)[0]
     data = aggregation(membership, labels)
-
-    def objective(e):  # Eq. 2
-        return [
-            sum((X[membership[:, j] > 0] @ vector).max(initial=-2) for j in groups if sizes[j])
-            for vector, groups in zip(e, (np.flatnonzero(column) for column in labels.T))
-        ]
-
-    sizes = membership.sum(axis=0)
-    values = [objective(dense(learn_embeddings(X, data, n_iter=t))) for t in range(8)]
+    values = [grlr_objective(X, data, learn_embeddings(X, data, n_iter=t)) for t in range(8)]
     assert (np.diff(values, axis=0) > -1e-12).all()
 
 

@@ -10,6 +10,7 @@ from _factories import make_groups
 from sklearn_xlc.aggregation import (
     aggregation,
     assign_labels,
+    grlr_objective,
     learn_embeddings,
     make_background,
     sharing_rates,
@@ -128,9 +129,10 @@ def test_as_many_rows_of_labels_as_groups():
     [
         lambda X, data: learn_embeddings(X, data),
         lambda X, data: sharing_rates(X, data),
+        lambda X, data: grlr_objective(X, data, np.eye(3, 6)),
         lambda X, data: assign_labels(X, data, learn_embeddings(np.eye(6), data)),
     ],
-    ids=["learn_embeddings", "sharing_rates", "assign_labels"],
+    ids=["learn_embeddings", "sharing_rates", "grlr_objective", "assign_labels"],
 )
 def test_kernels_refuse_corrupt_samples(kernel):
     data = aggregation(np.kron(np.eye(3), [[1], [1]]), np.eye(3))
