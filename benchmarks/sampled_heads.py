@@ -3,15 +3,14 @@
     python benchmarks/sampled_heads.py --classes 2000 --length 20 --seeds 0 1 2
 
 Synthetic multi-class data. "flat" trains the whole softmax; "batch" scores a sample by the
-sub-heads of all samples of its batch, as `MultiHeadClassifier("sampling")` does; "MHS-S" by its
-own sub-head and S - 1 others of its own. Measured: accuracy of the trained layer on test samples,
+sub-heads of all samples of its batch (`shared_heads=True`); "MHS-S" by its own sub-head and S - 1
+others of its own. All train by the same rule and rates. Measured: accuracy of the trained layer on test samples,
 accuracy of the nearest class mean on the features (what is left when the layer is thrown away),
 CPU seconds of fit.
 """
 
 import argparse
 import time
-from functools import partial
 
 import numpy as np
 from sklearn.neighbors import NearestCentroid
@@ -19,7 +18,7 @@ from sklearn.preprocessing import normalize
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass
-from sklearn_xlc.heads import FlatHead, SamplingHead
+from sklearn_xlc.heads import FlatHead
 
 
 def parse_arguments():
@@ -34,27 +33,27 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def heads(length):
-    """Output layers by name."""
-    sampling = partial(SamplingHead, length=length)
+def layers(n_classes, length):
+    """Parameters of the output layers by name."""
+    sampling = {"algorithm": "sampling", "head_lengths": (-(-n_classes // length), length)}
     return {
-        "flat": FlatHead,
+        "flat": {"head": FlatHead},  # as a head of one's own, which trains by the same defaults
         "batch": sampling,
         **{
-            f"MHS-{s}": partial(sampling, n_sampled_heads=s - 1, shared_heads=False)
+            f"MHS-{s}": {**sampling, "n_sampled_heads": s - 1, "shared_heads": False}
             for s in (1, 2, 4)
         },
     }
 
 
-def measure(head, seed, arguments):
+def measure(layer, seed, arguments):
     """Accuracy of the layer, of class means of the features, and CPU seconds."""
     X, y = make_extreme_multiclass(
         arguments.samples, arguments.features, arguments.classes, random_state=seed
     )
     half = arguments.samples // 2
     classifier = MultiHeadClassifier(
-        head=head,
+        **layer,
         hidden_layer_sizes=(arguments.width,),
         max_epochs=arguments.epochs,
         random_state=seed,
@@ -75,9 +74,10 @@ def measure(head, seed, arguments):
 def main():
     arguments = parse_arguments()
     print("| sub-heads | accuracy | nearest class mean | fit, CPU s |\n|---|---|---|---|")
-    for name, head in heads(arguments.length).items():
-        runs = [measure(head, seed, arguments) for seed in arguments.seeds]
-        print("| " + " | ".join([name, *(f"{value:.1f}" for value in np.mean(runs, 0))]) + " |")
+    for name, layer in layers(arguments.classes, arguments.length).items():
+        runs = [measure(layer, seed, arguments) for seed in arguments.seeds]
+        cells = [f"{mean:.1f} ± {std:.1f}" for mean, std in zip(np.mean(runs, 0), np.std(runs, 0))]
+        print("| " + " | ".join([name, *cells]) + " |", flush=True)
 
 
 if __name__ == "__main__":

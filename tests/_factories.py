@@ -37,6 +37,7 @@ CLASSIFIERS = {
     "sampling": MultiHeadClassifier("sampling"),
     "sampling-arcface": MultiHeadClassifier("sampling", loss="arcface", margin=0.1, scale=8.0),
     "sampling-corrected": MultiHeadClassifier("sampling", n_sampled_heads=2, correction=True),
+    "sampling-own": MultiHeadClassifier("sampling", n_sampled_heads=3, shared_heads=False),
     "dft": DFTSigmoidClassifier(n_slack=8),
     "dft-no-slack": DFTSigmoidClassifier(n_slack=0),
     "bottleneck": DFTSigmoidClassifier(n_slack=32, output="bottleneck"),

@@ -49,6 +49,7 @@ PARAMETERS = {
     "beam_width": [0, 1.5],
     "path_exponent": [-0.1, "half"],
     "n_sampled_heads": [-1, 1.5],
+    "shared_heads": ["yes", 2],
     "n_negatives": [0, 1.5, "all"],
     "n_members": [0, 1.5, "auto"],
     "margin": [-0.1, 3.2],
@@ -179,6 +180,7 @@ SET = [
     (quick(algorithm="product", embedding_dim=8), y, "embedding_dim=8 .*'product'"),
     (quick(algorithm="product", correction=True), y, "correction=True .*'product'"),
     (quick(algorithm="product", n_sampled_heads=2), y, "n_sampled_heads=2 .*'product'"),
+    (quick(algorithm="flat", shared_heads=False), y, "shared_heads=False has no effect with .*'flat"),
     (quick(algorithm="cascade", path_exponent=1.0), y, "path_exponent=1.0 .* one class per sample"),
     (quick(algorithm="sampling", margin=0.1), y, "margin=0.1 has no effect without loss='arcface'"),
     (quick(algorithm="sampling", scale=8), y, "scale=8 has no effect without loss='arcface'"),
@@ -231,7 +233,7 @@ def test_parameters_of_the_algorithm_in_use_are_not_warned_of():
         (
             MultiHeadClassifier,
             "n_heads n_groups embedding_dim beam_width path_exponent n_sampled_heads margin scale "
-            "dropout learning_rate weight_decay batch_size max_epochs validation_fraction "
+            "dropout momentum learning_rate weight_decay batch_size max_epochs validation_fraction "
             "n_iter_no_change memory_limit random_state",
         ),
         (DFTSigmoidClassifier, "max_active n_slack"),

@@ -31,7 +31,7 @@ _READ_BY = {
     **dict.fromkeys(("n_heads", "head_lengths"), ("product", "cascade", "sampling")),
     "n_groups": ("product",),
     **dict.fromkeys(("embedding_dim", "beam_width", "path_exponent"), ("cascade",)),
-    **dict.fromkeys(("n_sampled_heads", "correction"), ("sampling",)),
+    **dict.fromkeys(("n_sampled_heads", "shared_heads", "correction"), ("sampling",)),
     "n_negatives": ("flat",),
 }
 _HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
@@ -50,6 +50,7 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
     beam_width: int
     path_exponent: float
     n_sampled_heads: int
+    shared_heads: bool
     margin: float
     scale: float
     correction: bool
@@ -139,7 +140,7 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
         if algorithm == "cascade":
             beam = (self.embedding_dim, self.beam_width, self.path_exponent)
             return CascadeHead(*size, lengths, *beam, self.loss, precision)
-        margin = (self.margin, self.scale, self.correction)
+        margin = (self.margin, self.scale, self.correction, self.shared_heads)
         return SamplingHead(*size, lengths[1], self.loss, self.n_sampled_heads, *margin)
 
     def _smaller_model(self) -> str:

@@ -89,7 +89,11 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         Weight of a node's ancestors in its score ("cascade", multi-label); 1 multiplies the
         probabilities along the path.
     n_sampled_heads : int, default=0
-        Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch.
+        Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch;
+        with ``shared_heads=False`` per sample, in addition to its own.
+    shared_heads : bool, default=True
+        Whether all sub-heads of a step score all of its samples ("sampling"). False: the sub-head
+        of its label and others drawn for it alone score a sample (MHS-S of [1]_).
     n_negatives : int, None or "auto", default="auto"
         Labels that a step of "flat" draws at random as negatives, in addition to the labels of the
         batch; of a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 8000
@@ -248,7 +252,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
 
     - "product" with `n_groups` mixes products of softmaxes; Eq. 16 adds products of raw outputs.
     - "cascade" adds up the losses of nodes, [1]_ averages a level; for `path_exponent` [1]_ has 1.
-    - "sampling" is batch-wise; for MHS-S of [1]_ see :class:`~sklearn_xlc.heads.SamplingHead`.
+    - "sampling" shares the sub-heads of a batch, which [1]_ does for speed; MHS-S of [1]_ is
+      ``shared_heads=False`` with ``n_sampled_heads=S - 1``. `correction` is an addition.
 
     References
     ----------
@@ -283,6 +288,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         "beam_width": [Interval(Integral, 1, None, closed="left")],
         "path_exponent": [Interval(Real, 0, None, closed="left")],
         "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
+        "shared_heads": ["boolean"],
         "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
         "hidden_layer_sizes": [*_CONSTRAINTS["hidden_layer_sizes"], StrOptions({"auto"})],
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
@@ -306,6 +312,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         beam_width: int = 10,
         path_exponent: float = 0.5,
         n_sampled_heads: int = 0,
+        shared_heads: bool = True,
         n_negatives: Any = "auto",
         margin: float = 0.5,
         scale: float = 64.0,
@@ -346,6 +353,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         self.beam_width = beam_width
         self.path_exponent = path_exponent
         self.n_sampled_heads = n_sampled_heads
+        self.shared_heads = shared_heads
         self.n_negatives = n_negatives
         self.margin = margin
         self.scale = scale

@@ -69,13 +69,13 @@ class SamplingHead(Head):
 
     Examples
     --------
-    MHS-2: a sample is scored by its own sub-head and by another one.
+    MHS-2: a sample is scored by its own sub-head and by another one. As a classifier this is
+    ``MultiHeadClassifier("sampling", shared_heads=False, n_sampled_heads=1)``.
 
-    >>> from functools import partial
-    >>> from sklearn_xlc import MultiHeadClassifier
     >>> from sklearn_xlc.heads import SamplingHead
-    >>> own = partial(SamplingHead, length=10, n_sampled_heads=1, shared_heads=False)
-    >>> clf = MultiHeadClassifier(head=own)
+    >>> head = SamplingHead(4, 30, False, length=10, n_sampled_heads=1, shared_heads=False)
+    >>> head.n_heads
+    3
     """
 
     head_frequency: Tensor

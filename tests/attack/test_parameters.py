@@ -100,6 +100,7 @@ VALUES = {
     "beam_width": [1, 2, 100],
     "path_exponent": [0, 0.5, 1, 3.0],
     "n_sampled_heads": [0, 1, 3],
+    "shared_heads": [False, True],
     "margin": [0, 0.1, 1.5, 3.1],
     "scale": [1e-3, 1.0, 64.0],
     "decision": ["auto", "threshold", "topk", "divergence", "nearest", "seen"]

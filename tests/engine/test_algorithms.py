@@ -1,10 +1,12 @@
 """Algorithms by name: which one a fit uses, the lengths of its heads, what each refuses."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from _factories import N_LABELS, make_learnable, quick
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads import FlatHead, SamplingHead
 
 
 def test_auto_takes_the_head_that_suits_the_labels(monkeypatch):
@@ -24,6 +26,17 @@ def test_head_lengths_are_used():
     assert quick("cascade", head_lengths=(3, 2, 4)).fit(X, y).head_lengths_ == (3, 2, 4)
     assert quick("sampling", head_lengths=(5, 5)).fit(X, y).head_lengths_ == (5, 5)
     assert quick("flat").fit(X, y).head_lengths_ == (N_LABELS,)
+
+
+def test_sub_heads_of_samples_are_those_of_the_head():
+    """MHS-S by parameters is the head that is tested against the paper's formula."""
+    X, y = make_learnable(False)
+    own = partial(SamplingHead, length=5, n_sampled_heads=2, shared_heads=False)
+    named = quick("sampling-own", head_lengths=(5, 5), n_sampled_heads=2, max_epochs=3).fit(X, y)
+    given = quick("flat", algorithm="auto", head=own, max_epochs=3).fit(X, y)
+    shared = quick("sampling", head_lengths=(5, 5), n_sampled_heads=2, max_epochs=3).fit(X, y)
+    assert torch.equal(named.net_.module_.head.weight, given.net_.module_.head.weight)
+    assert not torch.equal(named.net_.module_.head.weight, shared.net_.module_.head.weight)
 
 
 @pytest.mark.parametrize(
