@@ -4,9 +4,9 @@
 
 Synthetic multi-class data. "flat" trains the whole softmax; "batch" scores a sample by the
 sub-heads of all samples of its batch (`shared_heads=True`); "MHS-S" by its own sub-head and S - 1
-others of its own. All train by the same rule and rates. Measured: accuracy of the trained layer on test samples,
-accuracy of the nearest class mean on the features (what is left when the layer is thrown away),
-CPU seconds of fit.
+others of its own. All train by the same rule and rates. Measured: accuracy of the trained layer
+on test samples, accuracy of the nearest class mean on the features (what is left when the layer is
+thrown away), CPU seconds of fit.
 """
 
 import argparse

@@ -30,7 +30,9 @@ MULTI_CLASS_ONLY = ("product", "sampling")
 _READ_BY = {
     **dict.fromkeys(("n_heads", "head_lengths"), ("product", "cascade", "sampling")),
     "n_groups": ("product",),
-    **dict.fromkeys(("embedding_dim", "beam_width", "path_exponent"), ("cascade",)),
+    **dict.fromkeys(
+        ("embedding_dim", "beam_width", "path_exponent", "level_weighting"), ("cascade",)
+    ),
     **dict.fromkeys(("n_sampled_heads", "shared_heads", "correction"), ("sampling",)),
     "n_negatives": ("flat",),
 }
@@ -49,6 +51,7 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
     n_groups: int
     beam_width: int
     path_exponent: float
+    level_weighting: str
     n_sampled_heads: int
     shared_heads: bool
     margin: float
@@ -97,7 +100,8 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
         if self.head_lengths is not None and "head_lengths" not in unread:
             unread["n_heads"] = "where head_lengths is given"
         if not code.multilabel:
-            unread.setdefault("path_exponent", "with one class per sample")
+            for name in ("path_exponent", "level_weighting"):
+                unread.setdefault(name, "with one class per sample")
         if not self._is("arcface"):
             unread |= dict.fromkeys(("margin", "scale"), "without loss='arcface'")
         return unread
@@ -139,9 +143,9 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
             return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":
             beam = (self.embedding_dim, self.beam_width, self.path_exponent)
-            return CascadeHead(*size, lengths, *beam, self.loss, precision)
-        margin = (self.margin, self.scale, self.correction, self.shared_heads)
-        return SamplingHead(*size, lengths[1], self.loss, self.n_sampled_heads, *margin)
+            return CascadeHead(*size, lengths, *beam, self.loss, precision, self.level_weighting)
+        sampled = (lengths[1], self.loss, self.n_sampled_heads, self.margin, self.scale)
+        return SamplingHead(*size, *sampled, self.correction, self.shared_heads)
 
     def _smaller_model(self) -> str:
         algorithm = getattr(self, "algorithm_", None)

@@ -88,6 +88,9 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     path_exponent : float, default=0.5
         Weight of a node's ancestors in its score ("cascade", multi-label); 1 multiplies the
         probabilities along the path.
+    level_weighting : {"sum", "mean"}, default="sum"
+        What the loss takes of the losses of a level's nodes ("cascade", multi-label): their sum, so
+        that levels of many nodes weigh more, or their mean, as in [1]_.
     n_sampled_heads : int, default=0
         Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch;
         with ``shared_heads=False`` per sample, in addition to its own.
@@ -251,7 +254,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     **Differences from the paper**
 
     - "product" with `n_groups` mixes products of softmaxes; Eq. 16 adds products of raw outputs.
-    - "cascade" adds up the losses of nodes, [1]_ averages a level; for `path_exponent` [1]_ has 1.
+    - "cascade" is that of [1]_ with ``level_weighting="mean"`` and ``path_exponent=1``.
     - "sampling" shares the sub-heads of a batch, which [1]_ does for speed; MHS-S of [1]_ is
       ``shared_heads=False`` with ``n_sampled_heads=S - 1``. `correction` is an addition.
 
@@ -287,6 +290,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
         "beam_width": [Interval(Integral, 1, None, closed="left")],
         "path_exponent": [Interval(Real, 0, None, closed="left")],
+        "level_weighting": [StrOptions({"sum", "mean"})],
         "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
         "shared_heads": ["boolean"],
         "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
@@ -311,6 +315,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         embedding_dim: int = 256,
         beam_width: int = 10,
         path_exponent: float = 0.5,
+        level_weighting: str = "sum",
         n_sampled_heads: int = 0,
         shared_heads: bool = True,
         n_negatives: Any = "auto",
@@ -352,6 +357,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         self.embedding_dim = embedding_dim
         self.beam_width = beam_width
         self.path_exponent = path_exponent
+        self.level_weighting = level_weighting
         self.n_sampled_heads = n_sampled_heads
         self.shared_heads = shared_heads
         self.n_negatives = n_negatives

@@ -122,19 +122,21 @@ class CascadeHead(Head):
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of the products with all nodes of the first level and with the weights of the
         queries, in training; weights and sums keep theirs.
+    level_weighting : {"sum", "mean"}, default="sum"
+        What the loss of a sample takes of the losses of a level's nodes (multi-label): their sum,
+        so that levels of many nodes weigh more, or their mean, so that all levels weigh alike.
 
     Notes
     -----
     Multi-label training keeps the `beam_width` best parents *and every parent that holds a
-    positive*; the loss of a sample is the sum over the first head and over the existing children of
-    kept parents. The target of a node is the largest target of its labels. Multi-class training
-    follows the true digits: their surprises (minus log probabilities) add up to the surprise of the
-    label.
+    positive*; the nodes of a level are those of the first head, or the existing children of kept
+    parents. The loss of a sample is the sum over levels. The target of a node is the largest target
+    of its labels. Multi-class training follows the true digits: their surprises (minus log
+    probabilities) add up to the surprise of the label.
 
     **Differences from the paper**
 
-    - The loss sums over the nodes of a level, so that levels of many nodes weigh more; [1]_ takes
-      their mean, which ranked worse on one of two data sets and alike on the other.
+    - The loss sums over the nodes of a level; for the mean of [1]_ see `level_weighting`.
     - Scores weigh ancestors by `path_exponent`; [1]_ has 1. True parents are always kept; adding
       targets to raw logits (Algorithm 3 of [1]_) does not ensure that.
     - Labels that do not exist are never ranked.
@@ -145,7 +147,9 @@ class CascadeHead(Head):
     """
 
     searches_all = False
-    low_precision: bool = False  # of heads in files that do not know of it
+    # Of heads in files that do not know of it:
+    low_precision: bool = False
+    level_weighting: str = "sum"
 
     def __init__(
         self,
@@ -158,8 +162,12 @@ class CascadeHead(Head):
         path_exponent: float = 0.5,
         loss: str | Loss = "auto",
         precision: str = "float32",
+        level_weighting: str = "sum",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
+        if level_weighting not in ("sum", "mean"):
+            raise ValueError(f"level_weighting must be 'sum' or 'mean', got {level_weighting!r}")
+        self.level_weighting = level_weighting
         self.low_precision = precision == "bfloat16"
         self.code = MixedRadix(n_labels, lengths)
         self.criterion = self.resolve_loss(loss, multilabel)
@@ -303,7 +311,8 @@ class CascadeHead(Head):
         true = self._true_nodes(0, targets, values)
         multi_hot = torch.zeros_like(logits)
         multi_hot[true.rows, true.nodes] = true.values
-        loss = weights @ self.criterion(logits, multi_hot).sum(1)
+        of_nodes = weights if self.level_weighting == "sum" else weights / logits.shape[1]
+        loss = of_nodes @ self.criterion(logits, multi_hot).sum(1)
         nodes, path = self._first_beam(logits.detach(), self.beam_width)
         rows = torch.arange(len(nodes), device=nodes.device).repeat_interleave(nodes.shape[1])
         kept = _Pairs(rows, nodes.reshape(-1), path.reshape(-1))
@@ -313,11 +322,19 @@ class CascadeHead(Head):
             children, exist = self._children(level, parents)
             true = self._true_nodes(level, targets, values)
             multi_hot = self._mark(rows, parents, true, level)
-            loss = loss + weights[rows] @ (self.criterion(logits, multi_hot) * exist).sum(1)
+            of_nodes = self._node_weights(weights, rows, exist)
+            loss = loss + of_nodes @ (self.criterion(logits, multi_hot) * exist).sum(1)
             if level + 1 < self.code.n_heads:
                 scores = path[:, None] + F.logsigmoid(logits.detach())
                 kept = self._beam(rows, children, scores.masked_fill(~exist, -torch.inf))
         return loss
+
+    def _node_weights(self, weights: Tensor, rows: Tensor, exist: Tensor) -> Tensor:
+        """Weight of the loss of each pair's children."""
+        if self.level_weighting == "sum":
+            return weights[rows]
+        n_nodes = torch.zeros_like(weights).index_add(0, rows, exist.sum(1).to(weights.dtype))
+        return (weights / n_nodes)[rows]
 
     def _beam(self, rows: Tensor, children: Tensor, scores: Tensor) -> _Pairs:
         """Best `beam_width` children of each row, over pairs in any order."""

@@ -99,6 +99,7 @@ VALUES = {
     "embedding_dim": [1, 3],
     "beam_width": [1, 2, 100],
     "path_exponent": [0, 0.5, 1, 3.0],
+    "level_weighting": ["sum", "mean"],
     "n_sampled_heads": [0, 1, 3],
     "shared_heads": [False, True],
     "margin": [0, 0.1, 1.5, 3.1],

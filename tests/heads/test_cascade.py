@@ -100,28 +100,32 @@ def test_multi_class_loss_is_the_negative_log_probability(lengths):
     torch.testing.assert_close(head.loss(features, targets, WEIGHT), expected)
 
 
-def slow_multilabel_loss(head, features, targets, weight):
-    """Row by row: BCE of the first head, then of the children of beam and true parents."""
+def slow_multilabel_loss(head, features, targets, weight, of_level=sum):
+    """Row by row: BCE of the first head, then of the children of beam and true parents.
+
+    `of_level` makes one loss of those of a level's nodes.
+    """
     levels = node_logits(head, features)
     total = 0.0
     for row in range(N_ROWS):
         labels = targets.ids[targets.indptr[row] : targets.indptr[row + 1]].tolist()
         true = [{ancestors(head, label)[level] for label in labels} for level in range(len(levels))]
         kept = {node: F.logsigmoid(z).item() for node, z in enumerate(levels[0][row])}
-        loss = sum(bce(z, node in true[0]) for node, z in enumerate(levels[0][row]))
+        loss = of_level([bce(z, node in true[0]) for node, z in enumerate(levels[0][row])])
         for level in range(1, len(levels)):
             best = sorted(kept, key=kept.get, reverse=True)[: head.beam_width]
             parents = {node: kept[node] for node in best}
             for node in true[level - 1] - set(best):
                 parents[node] = -0.6931
-            kept = {}
+            kept, losses = {}, []
             for parent, path in parents.items():
                 length = head.code.lengths[level]
                 for node in range(parent * length, (parent + 1) * length):
                     if node < head.n_nodes[level]:
                         z = levels[level][row, node]
-                        loss = loss + bce(z, node in true[level])
+                        losses.append(bce(z, node in true[level]))
                         kept[node] = path + F.logsigmoid(z).item()
+            loss = loss + of_level(losses)
         total = total + weight[row] * loss
     return total / len(weight)
 
@@ -130,12 +134,18 @@ def bce(logit, positive):
     return F.softplus(-logit if positive else logit)
 
 
+def mean(values):
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("weighting", [sum, mean], ids=["sum", "mean"])
 @pytest.mark.parametrize("beam_width", [1, 2, 99])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_multilabel_loss_and_gradients_equal_the_definition(lengths, beam_width):
-    head, features, targets = make(True, lengths, beam_width=beam_width)
+def test_multilabel_loss_and_gradients_equal_the_definition(lengths, beam_width, weighting):
+    params = {"beam_width": beam_width, "level_weighting": weighting.__name__}
+    head, features, targets = make(True, lengths, **params)
     loss = head.loss(features, targets, WEIGHT)
-    expected = slow_multilabel_loss(head, features, targets, WEIGHT)
+    expected = slow_multilabel_loss(head, features, targets, WEIGHT, weighting)
     torch.testing.assert_close(loss, expected)
     inputs = [features, *head.parameters()]
     for one, other in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs)):
