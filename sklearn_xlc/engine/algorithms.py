@@ -144,8 +144,8 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
         if algorithm == "cascade":
             beam = (self.embedding_dim, self.beam_width, self.path_exponent)
             return CascadeHead(*size, lengths, *beam, self.loss, precision, self.level_weighting)
-        sampled = (lengths[1], self.loss, self.n_sampled_heads, self.margin, self.scale)
-        return SamplingHead(*size, *sampled, self.correction, self.shared_heads)
+        names = ("loss", "n_sampled_heads", "margin", "scale", "correction", "shared_heads")
+        return SamplingHead(*size, lengths[1], **{name: getattr(self, name) for name in names})
 
     def _smaller_model(self) -> str:
         algorithm = getattr(self, "algorithm_", None)
