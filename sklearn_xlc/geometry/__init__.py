@@ -25,6 +25,7 @@ from sklearn_xlc.geometry._label_sets import (
     label_sets_to_csr,
     nearest_label_sets,
 )
+from sklearn_xlc.geometry._optimal_scales import optimal_label_set_scales
 from sklearn_xlc.geometry._report import ArgmaxabilityReport
 from sklearn_xlc.geometry._seen_label_sets import seen_label_sets
 from sklearn_xlc.geometry._simplex_etf import coherence, simplex_etf, welch_bound
@@ -45,6 +46,7 @@ __all__ = [
     "is_argmaxable",
     "label_sets_to_csr",
     "nearest_label_sets",
+    "optimal_label_set_scales",
     "seen_label_sets",
     "simplex_etf",
     "verify_argmaxable",

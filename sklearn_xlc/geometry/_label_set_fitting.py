@@ -60,6 +60,7 @@ def fit_label_set_scales(
     See Also
     --------
     nearest_label_sets : Decoder that uses the scales.
+    optimal_label_set_scales : Scales at the optimum of the loss, without features.
 
     References
     ----------

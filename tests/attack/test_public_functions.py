@@ -185,6 +185,16 @@ VALID = {
             "max_labels": [None, 3][rng.integers(2)],
         },
     ),
+    "optimal_label_set_scales": lambda name, rng: (
+        geometry.optimal_label_set_scales,
+        {
+            "n_labels": 5,
+            "n_samples": [30, 20.0, 0],
+            "feature_decay": 0.1,
+            "weight_decay": [None, 0.01][rng.integers(2)],
+            "reduction": ["sum", "mean"][rng.integers(2)],
+        },
+    ),
     "fit_temperature": lambda name, rng: (
         geometry.fit_temperature,
         {
