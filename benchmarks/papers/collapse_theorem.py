@@ -32,7 +32,7 @@ def label_sets(n_labels, max_size):
 
 
 def objective(W, H, b, Y, counts, lambda_w, lambda_h):
-    """Equation 4 and its gradients, with a row of H for each row of Y, which `counts` samples share."""
+    """Equation 4 and its gradients; a row of H is the features of `counts` samples."""
     logits = H @ W.T + b
     surprise = logsumexp(logits, axis=1, keepdims=True) - logits
     share, decays = counts / counts.sum(), (lambda_w, lambda_h * counts[:, None], LAMBDA_B)
@@ -181,7 +181,7 @@ def draw_imbalance(axis):
 
 def main():
     arguments = parser(__doc__).parse_args()
-    figure, axes = plt.subplots(1, 3, figsize=(1.5 * WIDTH, 3.2), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(1.25 * WIDTH, 2.7), layout="constrained")
     rows = {}
     for axis, draw in zip(axes, (draw_descents, draw_scales, draw_imbalance)):
         rows[draw.__name__] = draw(axis)

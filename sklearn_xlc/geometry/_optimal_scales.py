@@ -105,7 +105,7 @@ def optimal_label_set_scales(
             check_scalar(value, name, Real, min_val=1e-100, max_val=1e100)
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-    m = np.arange(1, len(shares) + 1)
+    m = np.arange(1.0, len(shares) + 1)
     log_decay = np.log(float(feature_decay))
     # Of one feature vector at rho = 0, where the softmax is uniform.
     log_start = -np.log(2) - log_decay - (np.log(m) if reduction == "mean" else 0)

@@ -180,7 +180,8 @@ def test_a_strong_decay_leaves_nothing(rng):
         scales, norm = optimal_label_set_scales(
             K, [10, 10], feature_decay=LAMBDA_H * len(Y), weight_decay=factor * critical
         )
-        assert (norm > 0) == positive and (scales > 0).all()
+        assert (norm > 0) == positive
+        assert (scales > 0).all()
 
 
 def test_extreme_numbers():
@@ -189,7 +190,9 @@ def test_extreme_numbers():
             scales, norm = optimal_label_set_scales(
                 K, numbers, feature_decay=decays[0], weight_decay=decays[1]
             )
-            assert np.isfinite(scales).all() and (scales > 0).all() and 0 <= norm < np.inf
+            assert np.isfinite(scales).all()
+            assert (scales > 0).all()
+            assert 0 <= norm < np.inf
 
 
 @pytest.mark.parametrize(
