@@ -31,6 +31,9 @@ CLASSIFIERS = {
     "product-groups": MultiHeadClassifier("product", n_groups=3),
     "product-bce": MultiHeadClassifier("product", loss="bce"),
     "product-joint": MultiHeadClassifier("product", loss="joint_ce"),
+    "powerset": MultiHeadClassifier("product"),
+    "powerset-blocks": MultiHeadClassifier("product", head_lengths=(256, 4, 32, 256)),
+    "powerset-bce": MultiHeadClassifier("product", loss="bce"),
     "cascade": MultiHeadClassifier("cascade", beam_width=30, embedding_dim=8),
     "cascade-narrow": MultiHeadClassifier("cascade", beam_width=2, embedding_dim=8),
     "cascade-3-heads": MultiHeadClassifier("cascade", n_heads=3, beam_width=30, embedding_dim=8),
@@ -48,7 +51,9 @@ CLASSIFIERS = {
     "bags-multiply": MIMLClassifier(None, mask="multiply"),
 }
 #: Names of the classifiers of the multi-class and of the multi-label tests.
-MULTI_CLASS = [name for name in CLASSIFIERS if name != "dft-no-slack"]
+MULTI_CLASS = [
+    name for name in CLASSIFIERS if name != "dft-no-slack" and not name.startswith("powerset")
+]
 MULTI_LABEL = [
     name
     for name in CLASSIFIERS

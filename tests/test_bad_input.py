@@ -22,6 +22,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.codes import label_order
+from sklearn_xlc.decisions import JointMode
 from sklearn_xlc.geometry import verify_argmaxable
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.heads import FlatHead, FocalLoss
@@ -100,11 +101,6 @@ def test_parameters(method, name, value):
 TOGETHER = [
     # parameters, y, what the message says
     (
-        {"algorithm": "product"},
-        Y,
-        "algorithm='product' needs exactly one label per sample.*'cascade'",
-    ),
-    (
         {"algorithm": "sampling"},
         Y,
         "algorithm='sampling' needs exactly one label per sample.*'flat'",
@@ -129,6 +125,12 @@ TOGETHER = [
     ({"algorithm": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*algorithm='flat'"),
     ({"algorithm": "product", "loss": "bce", "n_groups": 2}, y, "n_groups=2 needs.*loss='ce'"),
     ({"algorithm": "cascade", "n_groups": 2}, y, "n_groups=2 needs algorithm='product'"),
+    ({"algorithm": "product", "n_groups": 2}, Y, "n_groups=2 needs.*one class per.*an indicator"),
+    ({"algorithm": "product", "head_lengths": [8, 100]}, Y, r"head_lengths=\(8, 100\).*of two"),
+    ({"algorithm": "product", "head_lengths": [16, 16]}, Y, "head_lengths=.* hold 8 labels.*=10"),
+    ({"algorithm": "product", "head_lengths": [1024.0]}, Y, "head_lengths=.*an instance of int"),
+    ({"algorithm": "product", "loss": "pick_all_labels"}, Y, "loss='pick.*'bce', 'ce'.*'joint_ce'"),
+    ({"algorithm": "flat", "decision": JointMode()}, Y, "JointMode.*FlatHead does not.*'product'"),
     ({"algorithm": "cascade", "n_heads": 1}, y, "n_heads or head_lengths of at least two.*'flat'"),
     ({"algorithm": "cascade", "head_lengths": [10]}, y, r"at least two heads.*\(10,\)"),
     ({"algorithm": "sampling", "n_heads": 3}, y, "n_heads=2 or head_lengths=.number of sub-heads"),
@@ -178,6 +180,7 @@ SET = [
     (quick(beam_width=20), Y, "beam_width=20 has .*: name another algorithm; leave .* default, 10"),
     (quick(algorithm="flat", n_heads=3), y, "n_heads=3 has no effect with algorithm='flat'; leave"),
     (quick(algorithm="product", head_lengths=(4, 3), n_heads=3), y, "n_heads.*head_lengths is gi"),
+    (quick(algorithm="product", n_heads=3), Y, "n_heads=3 has no effect.*: give head_lengths"),
     (quick(algorithm="product", embedding_dim=8), y, "embedding_dim=8 .*'product'"),
     (quick(algorithm="product", correction=True), y, "correction=True .*'product'"),
     (quick(algorithm="product", n_sampled_heads=2), y, "n_sampled_heads=2 .*'product'"),

@@ -129,6 +129,7 @@ OWN_TEXT = {
         "hidden_layer_sizes": "searched for, for one classifier",
         "learning_rate": "searched for, for one classifier",
         "dropout": 'the "auto" of pick-all-labels is higher',
+        "decision": "one ranks whole label sets",
         "batch_size": "bags, not samples",
         "max_epochs": "bags, not samples",
         "early_stopping": "bags, not samples",

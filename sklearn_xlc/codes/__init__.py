@@ -1,13 +1,15 @@
 """Label codes: how label ids become positions in the output heads.
 
 :class:`MixedRadix` turns ids into one digit per head and back, and finds the best existing labels
-from the scores of the heads. :func:`head_lengths` chooses the lengths of the heads,
-:func:`confusion_degree` measures how many labels share a digit, and :func:`label_order` assigns a
-position to each label. Arrays go in, arrays come out; torch is not needed.
+from the scores of the heads; :class:`LabelBlocks` does the same for label sets.
+:func:`head_lengths` chooses the lengths of the heads, :func:`confusion_degree` measures how many
+labels share a digit, and :func:`label_order` assigns a position to each label. Arrays go in, arrays
+come out; torch is not needed.
 """
 
 from sklearn_xlc.codes._head_lengths import confusion_degree, head_lengths
+from sklearn_xlc.codes._label_blocks import LabelBlocks
 from sklearn_xlc.codes._label_order import label_order
 from sklearn_xlc.codes._mixed_radix import MixedRadix
 
-__all__ = ["MixedRadix", "confusion_degree", "head_lengths", "label_order"]
+__all__ = ["LabelBlocks", "MixedRadix", "confusion_degree", "head_lengths", "label_order"]

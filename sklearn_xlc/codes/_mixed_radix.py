@@ -187,7 +187,7 @@ class MixedRadix:
         k = int(check_scalar(k, "k", Integral, min_val=1))
         if k > self.n_labels:
             raise ValueError(f"k={k} asks for more labels than exist: n_labels={self.n_labels}")
-        heads = self._check_scores(log_scores)
+        heads = check_log_scores(log_scores, self.lengths)
         n_rows = len(heads[0])
         # `best`: the k best prefixes below the bound; `edge`: the prefix equal to the bound.
         best_scores = np.empty((n_rows, 0), dtype=heads[0].dtype)
@@ -196,7 +196,7 @@ class MixedRadix:
         for h, (scores, length) in enumerate(zip(heads, self.lengths)):
             found = []
             if best_ids.shape[1]:
-                found.append(_extend(best_scores, best_ids, scores, k))
+                found.append(extend(best_scores, best_ids, scores, k))
             if h < len(self._bound):
                 digit = self._bound[h]
                 digit_scores, digits = rank_rows(scores[:, :digit], k)
@@ -238,7 +238,7 @@ class MixedRadix:
         >>> np.exp(MixedRadix(5, (2, 3)).log_normalizer(uniform)).round(4)  # 5 of 6 codes exist
         array([0.8333])
         """
-        heads = self._check_scores(log_scores)
+        heads = check_log_scores(log_scores, self.lengths)
         free = np.zeros_like(heads[0], shape=(self.n_heads + 1, len(heads[0])))
         for h in reversed(range(self.n_heads)):
             free[h] = free[h + 1] + _logsumexp(heads[h])  # mass of the heads from h on
@@ -250,31 +250,34 @@ class MixedRadix:
                 edge = edge + heads[h][:, digit]
         return total
 
-    def _check_scores(self, log_scores: Sequence[npt.ArrayLike]) -> list[FloatArray]:
-        """One validated floating array per head, all of one dtype."""
-        if not isinstance(log_scores, list | tuple | np.ndarray):
-            raise TypeError(f"log_scores must be a sequence of arrays, got {log_scores!r}")
-        heads = [as_array(scores, f"log_scores[{h}]") for h, scores in enumerate(log_scores)]
-        if len(heads) != self.n_heads:
+
+def check_log_scores(
+    log_scores: Sequence[npt.ArrayLike], lengths: tuple[int, ...]
+) -> list[FloatArray]:
+    """One validated floating array per head, all of one dtype."""
+    if not isinstance(log_scores, list | tuple | np.ndarray):
+        raise TypeError(f"log_scores must be a sequence of arrays, got {log_scores!r}")
+    heads = [as_array(scores, f"log_scores[{h}]") for h, scores in enumerate(log_scores)]
+    if len(heads) != len(lengths):
+        raise ValueError(
+            f"log_scores must hold one array per head ({len(lengths)}), got {len(heads)}"
+        )
+    if heads[0].ndim != 2:
+        raise ValueError(f"log_scores[0] must be 2-D, got shape {heads[0].shape}")
+    dtype = np.result_type(np.float32, *heads)
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"log_scores must hold float32 or float64, got {dtype}")
+    heads = [scores.astype(dtype, copy=False) for scores in heads]
+    for h, (scores, length) in enumerate(zip(heads, lengths)):
+        if scores.shape != (len(heads[0]), length):
             raise ValueError(
-                f"log_scores must hold one array per head ({self.n_heads}), got {len(heads)}"
+                f"log_scores[{h}] must have shape (n, {length}) with the same n for all heads, "
+                f"got {scores.shape}; log_scores[0] has shape {heads[0].shape}"
             )
-        if heads[0].ndim != 2:
-            raise ValueError(f"log_scores[0] must be 2-D, got shape {heads[0].shape}")
-        dtype = np.result_type(np.float32, *heads)
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f"log_scores must hold float32 or float64, got {dtype}")
-        heads = [scores.astype(dtype, copy=False) for scores in heads]
-        for h, (scores, length) in enumerate(zip(heads, self.lengths)):
-            if scores.shape != (len(heads[0]), length):
-                raise ValueError(
-                    f"log_scores[{h}] must have shape (n, {length}) with the same n for all heads, "
-                    f"got {scores.shape}; log_scores[0] has shape {heads[0].shape}"
-                )
-            # One pass: the maximum of an array with NaN is NaN.
-            if not scores.max(initial=-np.inf) < np.inf:
-                raise ValueError(f"log_scores[{h}] holds NaN or +inf; finite and -inf are accepted")
-        return heads
+        # One pass: the maximum of an array with NaN is NaN.
+        if not scores.max(initial=-np.inf) < np.inf:
+            raise ValueError(f"log_scores[{h}] holds NaN or +inf; finite and -inf are accepted")
+    return heads
 
 
 def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
@@ -293,7 +296,7 @@ def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
     return digits
 
 
-def _extend(
+def extend(
     scores: FloatArray, ids: IntArray, head_scores: FloatArray, k: int
 ) -> tuple[FloatArray, IntArray]:
     """Candidates for the k best prefixes with one more digit, from prefixes sorted best first."""

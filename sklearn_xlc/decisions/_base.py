@@ -27,7 +27,7 @@ class Decision(BaseEstimator, ABC):
 
     Attributes
     ----------
-    reads : {"ranked", "scores", "features"}, default="ranked"
+    reads : {"ranked", "scores", "features", "sets"}, default="ranked"
         Inputs of :meth:`fit` and :meth:`decode`.
 
         - "ranked": scores of the best labels of each sample, best first, and the ids of these
@@ -35,6 +35,9 @@ class Decision(BaseEstimator, ABC):
         - "scores": the scores of all labels. Fitting sees as many samples as fit into the
           classifier's `memory_limit`.
         - "features": inputs of the last layer, and the last layer itself if it is linear.
+        - "sets": scores of the best label sets of each sample, best first, and these sets; as many
+          as :meth:`n_candidates` says. For heads that rank whole label sets
+          (:class:`~sklearn_xlc.heads.PowersetHead`).
     fitted_on : {None, "train", "held"}, default=None
         Samples whose inputs :meth:`fit` receives: None, the samples that trained the network, or
         samples held out from training (`validation_fraction` of the classifier).
@@ -137,6 +140,8 @@ class Decision(BaseEstimator, ABC):
 
             - ``labels``: ndarray of shape (n_samples, n_candidates), ids of the labels of the
               scores, if `reads` is "ranked". None: the columns are the labels.
+            - ``sets``: CSR matrix of shape (n_samples * n_candidates, n_labels), label sets of the
+              scores, those of a sample below each other, if `reads` is "sets".
             - ``layer``: last layer as a :class:`LinearLayer`, if `reads` is "features". None: the
               last layer is not linear.
             - ``sizes``: ndarray of shape (n_training_samples,), number of labels of every training
@@ -175,7 +180,7 @@ class Decision(BaseEstimator, ABC):
         return self
 
     def n_candidates(self, n_labels: int) -> int | None:
-        """Return the number of best labels of a sample that :meth:`decode` reads, if "ranked".
+        """Return the number of best labels, or sets, of a sample that :meth:`decode` reads.
 
         Parameters
         ----------
@@ -217,7 +222,8 @@ class Decision(BaseEstimator, ABC):
             Not used.
         **beside : dict
             If `reads` is "ranked": ``labels``, the ids of the candidates (default: the columns). If
-            it is "features": ``layer``. If it is "scores": nothing.
+            it is "features": ``layer``. If it is "sets": ``sets``, as in :meth:`fit`. If it is
+            "scores": nothing.
 
         Returns
         -------

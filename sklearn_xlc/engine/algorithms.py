@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc.codes import label_order
-from sklearn_xlc.engine.building import lengths_of, user_head
+from sklearn_xlc.engine.building import block_lengths_of, lengths_of, user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.searched import SearchedDefaults
@@ -19,13 +19,14 @@ from sklearn_xlc.heads import (
     FlatHead,
     Head,
     Loss,
+    PowersetHead,
     ProductHead,
     SamplingHead,
     SoftmaxCrossEntropy,
 )
 
 #: Algorithms that need exactly one label per sample.
-MULTI_CLASS_ONLY = ("product", "sampling")
+MULTI_CLASS_ONLY = ("sampling",)
 #: Algorithms that read each parameter of a head.
 _READ_BY = {
     **dict.fromkeys(("n_heads", "head_lengths"), ("product", "cascade", "sampling")),
@@ -81,13 +82,16 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
                 f"algorithm={self.algorithm!r} needs exactly one label per sample (1-D y), but y "
                 "is an indicator; use algorithm='cascade' or 'flat'"
             )
-        criterion = _HEADS[algorithm].resolve_loss(self.loss, code.multilabel, f"{algorithm=}")
+        kind = PowersetHead if self._is_powerset(code) else _HEADS[algorithm]
+        criterion = kind.resolve_loss(self.loss, code.multilabel, f"{algorithm=}")
         is_ce = criterion.needs_normaliser and not self._is("joint_ce")
-        is_read = algorithm == "product" and is_ce  # where "auto" picks another, `_unread` warns
+        # Where "auto" picks another algorithm, `_unread` warns.
+        is_read = algorithm == "product" and is_ce and not code.multilabel
         if self.n_groups > 1 and not is_read and algorithm in (self.algorithm, "product"):
             raise ValueError(
-                f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
-                f"algorithm={algorithm!r} with loss={self.loss!r}"
+                f"n_groups={self.n_groups} needs algorithm='product' with loss='ce' and one class "
+                f"per sample, got algorithm={algorithm!r} with loss={self.loss!r} and "
+                f"{'an indicator' if code.multilabel else 'class labels'}"
             )
         self._lengths(code)
 
@@ -97,6 +101,8 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
         if algorithm not in (self.algorithm, "custom"):
             in_use += f", which 'auto' picks for {code.n_labels} labels: name another algorithm"
         unread = {name: in_use for name, read_by in _READ_BY.items() if algorithm not in read_by}
+        if self._is_powerset(code):
+            unread["n_heads"] = "with algorithm='product' on an indicator: give head_lengths"
         if self.head_lengths is not None and "head_lengths" not in unread:
             unread["n_heads"] = "where head_lengths is given"
         if not code.multilabel:
@@ -109,10 +115,16 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
     def _is(self, loss: str) -> bool:
         return isinstance(self.loss, str) and self.loss == loss
 
+    def _is_powerset(self, code: LabelCode) -> bool:
+        """Whether the label set of a sample is one class, of which heads score the digits."""
+        return code.multilabel and self._algorithm(code) == "product"
+
     def _lengths(self, code: LabelCode) -> tuple[int, ...]:
         algorithm = self._algorithm(code)
         if algorithm in ("flat", "custom"):
             return (code.n_labels,)
+        if self._is_powerset(code):
+            return block_lengths_of(code.n_labels, self.head_lengths)
         return lengths_of(algorithm, code.n_labels, self.n_heads, self.head_lengths)
 
     def _order_labels(self, data: TrainingData, rng: np.random.RandomState) -> np.ndarray | None:
@@ -123,6 +135,8 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
             X = X if data.rows.members is None else X[data.rows.members]
             check_numbers(X, "label_order='clustered'")
         lengths = self._lengths(data.code)
+        if self._is_powerset(data.code):  # blocks of labels side by side
+            lengths = (len(lengths), max(lengths).bit_length() - 1)
         try:
             return label_order(self.label_order, n_labels, X, Y, lengths, random_state=rng)
         except ValueError as error:
@@ -139,6 +153,8 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
             shape: dict[str, Any] = {"n_negatives": self._n_negatives(code)}
             shape |= {"n_members": self.n_members, "loss": self.loss}
             return FlatHead(*size, self.memory_limit, precision, **shape)
+        if self._is_powerset(code):
+            return PowersetHead(*size, lengths, self.loss, self.memory_limit)
         if algorithm == "product":
             return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":
@@ -147,8 +163,15 @@ class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
         names = ("loss", "n_sampled_heads", "margin", "scale", "correction", "shared_heads")
         return SamplingHead(*size, lengths[1], **{name: getattr(self, name) for name in names})
 
+    def _ranks_sets(self) -> bool:
+        if hasattr(self, "net_"):
+            return super()._ranks_sets()
+        return self.head is not None or self.algorithm == "product"
+
     def _smaller_model(self) -> str:
         algorithm = getattr(self, "algorithm_", None)
+        if self.head is None and algorithm == "product" and self._code.multilabel:
+            return "shorter head_lengths, or " + super()._smaller_model()
         if self.head is not None or algorithm in (None, "product"):
             return super()._smaller_model()
         other = "a smaller embedding_dim, or " if algorithm == "cascade" else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from sklearn_xlc.batches import Rows, make_batch
-from sklearn_xlc.codes import MixedRadix, head_lengths
+from sklearn_xlc.codes import LabelBlocks, MixedRadix, head_lengths
 from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import Head
@@ -149,6 +149,30 @@ def mean_one(sample_weight: np.ndarray) -> np.ndarray:
     return relative / relative.mean()
 
 
+def block_lengths_of(n_labels: int, given: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the number of outputs of each head over the label powerset.
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not suit the number of labels.
+    """
+    return _checked_lengths(LabelBlocks, n_labels, given)
+
+
+def _checked_lengths(
+    code: Callable[..., Any], n_labels: int, given: Sequence[int] | None
+) -> tuple[int, ...]:
+    """Lengths of a code, which raises if they do not cover the labels."""
+    lengths = given
+    if given is not None:
+        lengths = tuple(np.atleast_1d(np.asarray(given, dtype=object)).tolist())
+    try:
+        return code(n_labels, lengths).lengths
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
+
+
 def lengths_of(
     algorithm: str, n_labels: int, n_heads: int, given: Sequence[int] | None
 ) -> tuple[int, ...]:
@@ -160,11 +184,7 @@ def lengths_of(
         If the lengths, given or not, do not suit the algorithm or the number of labels.
     """
     if given is not None:
-        lengths = tuple(np.atleast_1d(np.asarray(given, dtype=object)).tolist())
-        try:
-            MixedRadix(n_labels, lengths)  # raises if the lengths do not cover the labels
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
+        lengths = _checked_lengths(MixedRadix, n_labels, given)
     else:
         rule = "equal" if algorithm == "product" else "descending"
         lengths = head_lengths(n_labels, n_heads, rule)

@@ -16,7 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._csr import canonical, row_blocks
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
+from sklearn_xlc.decisions import (
+    Decision,
+    Divergence,
+    JointMode,
+    Nearest,
+    Seen,
+    Threshold,
+    TopK,
+)
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
@@ -59,7 +67,9 @@ class DecisionMixin:
         return self._auto_decision(head)
 
     def _auto_decision(self, head: Head | None) -> Decision:
-        """Decision for "auto": labels of positive score, or Divergence with a softmax."""
+        """Decision for "auto": labels of positive score, but for a softmax, or ranked sets."""
+        if ranks_sets(head):
+            return JointMode()
         if head is not None and head.link in ("softmax", "exp"):
             return Divergence()
         return Threshold(0.0, scale="score")
@@ -70,6 +80,12 @@ class DecisionMixin:
             return
         decision = self._new_decision(head)
         if head is not None:
+            if decision.reads == "sets" and not ranks_sets(head):
+                raise ValueError(
+                    f"decision={decision!r} reads the best label sets, which {type(head).__name__} "
+                    "does not rank; use a head that does, such as algorithm='product' of "
+                    "MultiHeadClassifier, or another decision"
+                )
             width = self._head_width(head) if self._has_features else head.n_features
             layer = layer_of(head, code)
             decision.check_head(Y, link=_link(head), n_features=width, layer=layer)
@@ -120,7 +136,7 @@ class DecisionMixin:
         """Scores or features of samples, their labels, and further keyword arguments."""
         if decision.reads == "ranked":
             samples = self._subsample(samples, self._n_candidates(decision))
-        elif decision.reads == "scores":
+        elif decision.reads in ("scores", "sets"):
             samples = self._subsample(samples, len(self.classes_))
         elif not decision.in_blocks:
             width = self._head_width(self.net_.module_.head)
@@ -134,6 +150,9 @@ class DecisionMixin:
         inputs, beside = zip(*blocks)
         if decision.reads == "scores":
             return np.concatenate(inputs), Y, {}
+        if decision.reads == "sets":
+            sets = sp.vstack([b["sets"] for b in beside], "csr")
+            return np.concatenate(inputs), Y, {"sets": sets}
         return np.concatenate(inputs), Y, {"labels": np.concatenate([b["labels"] for b in beside])}
 
     def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -159,6 +178,11 @@ class DecisionMixin:
         n_labels = len(self.classes_)
         return min(n_labels, decision.n_candidates(n_labels) or 2 * self._typical_size)
 
+    def _n_sets(self, decision: Decision) -> int:
+        """Number of best label sets of a sample that a decision is given."""
+        n_labels = len(self.classes_)
+        return min(2**n_labels, decision.n_candidates(n_labels) or 1)
+
     def _labels_of(self, samples: Rows) -> sp.csr_matrix:
         """Indicator of the samples' labels, whose columns are label ids."""
         Y = self._code.from_positions(samples.Y)
@@ -180,6 +204,8 @@ class DecisionMixin:
         head = self.net_.module_.head
         if reads == "ranked":
             return head.bytes_per_row(k or self._n_candidates(decision))
+        if reads == "sets":
+            return head.bytes_per_row_of_sets(self._n_sets(decision))  # type: ignore[operator]
         width = len(self.classes_)
         if reads == "features":  # the decision may multiply them with the layer
             width += self._head_width(head) if self._has_features else head.n_features
@@ -193,6 +219,9 @@ class DecisionMixin:
         head, code = self.net_.module_.head, self._code
         if reads == "features":
             return _inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
+        if reads == "sets":
+            best, sets = self._best_sets(head, features, self._n_sets(decision))
+            return best, {"sets": sets}
         if reads == "scores":
             scores = head.scores(features)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
@@ -243,6 +272,12 @@ class DecisionMixin:
         if head.link == "softmax":  # as log-probabilities, which other samples' compare with
             scores = scores - head.scores(features).logsumexp(1)[:, None]
         return scores.cpu().numpy(), self._code.to_ids(positions.cpu().numpy())
+
+    def _best_sets(self, head: Any, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
+        """Scores of the k best label sets of each sample, and the sets, k rows for a sample."""
+        scores, sets = head.topk_sets(features, k)
+        ids = self._code.to_ids(sets.ids.cpu().numpy())
+        return scores.cpu().numpy(), self._code.label_sets(sets.indptr.cpu().numpy(), ids)
 
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Label sets of a batch: an indicator whose columns are label ids."""
@@ -346,6 +381,11 @@ class HeadLayer:
 def _inverse(rows: list[np.ndarray]) -> np.ndarray:
     """Order that puts parts of a batch back, from the rows of each part."""
     return np.argsort(np.concatenate(rows))
+
+
+def ranks_sets(head: Any) -> bool:
+    """Whether a head ranks whole label sets; None, a head that is not built yet, does not."""
+    return hasattr(type(head), "topk_sets")
 
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:

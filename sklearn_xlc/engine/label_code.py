@@ -104,11 +104,16 @@ class LabelCode:
             )
         return sp.csr_matrix(one_per_row(ids, self.n_labels))
 
-    def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
-        """Predicted indicator in the form of the y that `fit` saw."""
+    def label_sets(self, indptr: np.ndarray, ids: np.ndarray) -> sp.csr_matrix:
+        """Sparse indicator of the labels with these ids."""
         ones = np.ones(len(ids), dtype=self.dtype)
         Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
         Y.sort_indices()
+        return Y
+
+    def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
+        """Predicted indicator in the form of the y that `fit` saw."""
+        Y = self.label_sets(indptr, ids)
         return Y if self.sparse_output else Y.toarray()
 
 

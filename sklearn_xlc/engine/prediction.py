@@ -21,7 +21,7 @@ from sklearn_xlc._csr import row_numbers
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.building import inputs_for
-from sklearn_xlc.engine.deciding import DecisionMixin
+from sklearn_xlc.engine.deciding import DecisionMixin, ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, memory_explained, refuse_beyond
 from sklearn_xlc.engine.validation import check_features, validate_X
@@ -180,6 +180,56 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         indptr = np.arange(0, ids.size + 1, k)
         shape = (len(ids), len(self.classes_))
         return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+
+    def _ranks_sets(self) -> bool:
+        """Whether whole label sets are ranked; before `fit`, whether they may be."""
+        return hasattr(self, "net_") and ranks_sets(self.net_.module_.head)
+
+    @available_if(lambda self: self._ranks_sets())
+    @_explained
+    def predict_topk_sets(self, X: Any, k: int = 5) -> tuple[list[sp.csr_matrix], np.ndarray]:
+        """Find the best k label sets of each sample, exactly.
+
+        Defined for heads that give whole label sets a probability: ``MultiHeadClassifier`` with
+        ``algorithm="product"``, fitted on an indicator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of label sets, at most ``2**n_labels``.
+
+        Returns
+        -------
+        sets : list of k CSR matrices of shape (n_samples, n_labels)
+            Indicators of the best sets of all samples, of the second best sets, and so on.
+        scores : ndarray of shape (n_samples, k)
+            Their log probabilities; with a loss that defines none, sums over the heads.
+
+        Raises
+        ------
+        ValueError
+            If `k` is not between 1 and the number of label sets.
+        MemoryError
+            If the scores would exceed ``get_config()["dense_limit"]``.
+        """
+        X = self._validate_predict(X)
+        n_labels, head = len(self.classes_), self.net_.module_.head
+        k = int(check_scalar(k, "k", Integral, min_val=1))
+        if k > 2**n_labels:
+            raise ValueError(
+                f"k={k} must be at most the number of label sets, 2**{n_labels} for {n_labels} "
+                "labels"
+            )
+        dtype, row_bytes = numpy_dtype(self.net_.module_), head.bytes_per_row_of_sets(k)
+        n_rows = self._rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes)
+        scores, sets = np.empty((_num_samples(X), k), dtype=dtype), []
+        for rows, features in self._features(X, n_rows):
+            with self.net_.predicting(features):
+                scores[rows], found = self._best_sets(head, features, k)
+            sets.append(found)
+        return [sp.vstack([found[rank::k] for found in sets], "csr") for rank in range(k)], scores
 
     @_explained
     def predict(self, X: Any) -> Any:

@@ -32,8 +32,11 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         Output layer.
 
         - "flat": one output per label, the plain classifier. Multi-class and multi-label.
-        - "product": independent heads, whose log probabilities add up. Multi-class. The fastest and
-          the coarsest: labels that share a digit share parameters.
+        - "product": independent heads, whose log probabilities add up. Multi-class: the fastest
+          and the coarsest; labels that share a digit share parameters. Multi-label: the label set
+          of a sample is one class among ``2**n_labels``, and each head scores all sets of a few
+          labels; label sets have probabilities (:meth:`predict_topk_sets`), and the most probable
+          one is predicted. It costs as much as "flat" with an output for each set of each head.
         - "cascade": from coarse to fine; each head scores only the children of the `beam_width`
           best nodes of the previous head. Multi-label and multi-class.
         - "sampling": one output per label; a step trains only the groups of outputs that hold a
@@ -42,15 +45,19 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         - "auto": "flat", unless it takes many more multiply-adds than "cascade": by default from
           50 000 labels or 43 000 classes on, half as many for a network twice as wide.
     n_heads : int, default=2
-        Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_).
+        Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_). Unused
+        by "product" in multi-label.
     head_lengths : sequence of int, default=None
         Number of outputs of each head, the most significant digit first; their product must be at
         least the number of labels. For "sampling", the pair (number of sub-heads, labels in each).
-        None: lengths by :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending
-        otherwise.
+        For "product" in multi-label, powers of two: a head of ``2**b`` outputs scores the sets of b
+        labels, and together the heads hold all labels. None: lengths by
+        :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending otherwise; 16
+        outputs for every 4 labels for "product" in multi-label.
     label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
             default="given"
-        Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
+        Order of the labels in the code, in which neighbours share digits ("product" in multi-label:
+        share a head, which learns how they depend on each other): the order of ``classes_``
         ("given"), a random order, an order by balanced clustering of the label centroids
         ("clustered"), or an array with the position of each label.
     loss : str or Loss, default="auto"
@@ -68,19 +75,20 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         - "ce": softmax cross-entropy (multi-class).
         - "joint_ce" ("product" only): one softmax over the digits of all heads.
         - "arcface" ("sampling" only): "ce" with an angular margin.
-        - "auto": "bce" for multi-label y, "ce" otherwise.
+        - "auto": "ce" for multi-class y and for "product", otherwise "bce".
 
         "flat" takes all losses but "joint_ce" and "arcface". "cascade" takes "ce" and, in
         multi-label, "bce", "asymmetric" and "focal". "product" takes "ce", "joint_ce" and, over the
-        digits of a label, "bce" (Algorithm 2 of [1]_), "asymmetric" and "focal". "sampling" takes
-        "ce" and "arcface".
+        digits of a label or label set, "bce" (Algorithm 2 of [1]_), "asymmetric" and "focal".
+        "sampling" takes "ce" and "arcface".
     head : callable, default=None
         An output layer of your own: a subclass of :class:`~sklearn_xlc.heads.Head`, or a function
         that returns a head, called with ``(n_features, n_labels, multilabel)``. It replaces
         `algorithm`, `loss` and their parameters. None: the head that `algorithm` names.
     n_groups : int, default=1
-        Number of groups of heads ("product" with "ce"): the probability of a label is a mixture of
-        `n_groups` products (Eq. 16 of [1]_). More groups come closer to "flat", at a higher cost.
+        Number of groups of heads ("product" with "ce", multi-class): the probability of a label is
+        a mixture of `n_groups` products (Eq. 16 of [1]_). More groups come closer to "flat", at a
+        higher cost.
     embedding_dim : int, default=256
         Width of the node embeddings of "cascade".
     beam_width : int, default=10
@@ -125,7 +133,9 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
           :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
           which have no features of their own.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise every label with a probability above one half.
+          labels; the most probable label set where sets have probabilities
+          (:class:`~sklearn_xlc.decisions.JointMode`); otherwise every label with a probability
+          above one half.
     hidden_layer_sizes : sequence of int or "auto", default="auto"
         Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
         where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7).
@@ -243,8 +253,9 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     :meth:`predict_proba` is defined for every named loss but "arcface", and with "product" for "ce"
     only. "asymmetric" and "focal" are not calibrated; "pick_all_labels" divides the probability of
     a label by the mean number of labels. "product" gives products of softmaxes, renormalised over
-    the labels that exist; "sampling" the softmax over all labels, biased unless `correction` is
-    set. In multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
+    the labels that exist, and in multi-label the marginal probabilities of labels, exact sums over
+    label sets; "sampling" gives the softmax over all labels, biased unless `correction` is set. In
+    multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
     :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all.
 
     Defaults were searched for on five data sets, for "flat" and "cascade" on mostly-zero X with the
@@ -391,5 +402,6 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.algorithm not in MULTI_CLASS_ONLY
+        one_label = self.algorithm in MULTI_CLASS_ONLY or self.n_groups > 1
+        tags.classifier_tags.multi_label = not one_label
         return tags

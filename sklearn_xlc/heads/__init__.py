@@ -30,6 +30,7 @@ from sklearn_xlc.heads.losses import (
     SoftmaxCrossEntropy,
 )
 from sklearn_xlc.heads.miml import MIMLHead
+from sklearn_xlc.heads.powerset import PowersetHead
 from sklearn_xlc.heads.product import ProductHead
 from sklearn_xlc.heads.sampling import SamplingHead
 
@@ -47,6 +48,7 @@ __all__ = [
     "MIMLHead",
     "PickAllLabels",
     "PointwiseLoss",
+    "PowersetHead",
     "ProductHead",
     "PropensityBinaryCrossEntropy",
     "RowwiseLoss",

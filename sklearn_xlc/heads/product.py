@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.codes import MixedRadix
+from sklearn_xlc.codes import LabelBlocks, MixedRadix
 from sklearn_xlc.heads._base import Head, Update, row_weights
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
@@ -19,7 +20,84 @@ from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 MAX_CANDIDATES = 4096
 
 
-class ProductHead(Head):
+class DigitHead(Head):
+    """Base class of heads with outputs for digits: a linear layer, and the losses of all digits.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
+    code : MixedRadix or LabelBlocks
+        Digits of a label, or of a label set.
+    loss : str or Loss
+        A pointwise loss without parameters per label, a softmax cross-entropy, or "joint_ce".
+    n_groups : int, default=1
+        Number of groups of heads.
+    """
+
+    own_losses: ClassVar[tuple[str, ...]] = ("joint_ce",)
+    code: MixedRadix | LabelBlocks
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        code: MixedRadix | LabelBlocks,
+        loss: str | Loss,
+        n_groups: int = 1,
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel)
+        self.code = code
+        self.n_groups = check_integer(n_groups, "n_groups")
+        self.criterion = self.resolve_loss(loss, multilabel)
+        self.joint = isinstance(loss, str) and loss == "joint_ce"
+        n_mixing = n_groups if n_groups > 1 else 0
+        self.linear = nn.Linear(n_features, n_groups * sum(code.lengths) + n_mixing)
+        nn.init.normal_(self.linear.weight, std=n_features**-0.5 / 2)
+        nn.init.zeros_(self.linear.bias)
+
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether it can train digits, of which each sample has one in every head."""
+        return issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
+
+    def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the heads, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
+        n_outputs = self.n_groups * sum(self.code.lengths)
+        outputs = self.linear(features)
+        heads = outputs[:, :n_outputs].view(len(features), self.n_groups, -1)
+        return heads, outputs[:, n_outputs:].log_softmax(1)
+
+    def _concatenated_loss(
+        self, logits: Tensor, at: tuple[Tensor, Tensor], weights: Tensor, values: Tensor
+    ) -> Tensor:
+        """Loss over the concatenation of all heads, of which ``logits[at]`` are the true digits.
+
+        Row ``at[0]`` has the weight `weights` and, for each of its codes, the soft target `values`.
+        """
+        rows = at[0][:, 0]
+        if isinstance(self.criterion, PointwiseLoss):  # Algorithm 2
+            each = weights / logits.shape[1]
+            excess = self.criterion.excess(logits[at], values[:, None], slice(None))
+            return each @ self.criterion.negative(logits).sum(1) + each[rows] @ excess.sum(1)
+        assert isinstance(self.criterion, SoftmaxCrossEntropy)
+        share = self.criterion.share(weights, rows, values)
+        return share @ self.criterion.value(-logits.log_softmax(1)[at]).sum(1)
+
+    def _columns(self, digits: Tensor) -> Tensor:
+        """Columns of digits in the concatenation of all heads; both of shape (n, n_heads)."""
+        offsets = [0, *np.cumsum(self.code.lengths)[:-1].tolist()]
+        return digits + torch.tensor(offsets, device=digits.device)
+
+    def _squash(self, logits: Tensor) -> Tensor:
+        """Additive scores of the digits of a head, on the last axis."""
+        return logits.log_softmax(-1) if self.criterion.needs_normaliser else F.logsigmoid(logits)
+
+
+class ProductHead(DigitHead):
     """Product of H short heads (multi-class).
 
     A label is the tuple of its mixed-radix digits, and head h scores digit h: ``sum(lengths)``
@@ -67,7 +145,7 @@ class ProductHead(Head):
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification".
     """
 
-    own_losses = ("joint_ce",)
+    code: MixedRadix
 
     def __init__(
         self,
@@ -78,21 +156,9 @@ class ProductHead(Head):
         loss: str | Loss = "auto",
         n_groups: int = 1,
     ) -> None:
-        super().__init__(n_features, n_labels, multilabel)
-        self.code = MixedRadix(n_labels, lengths)
-        self.n_groups = check_integer(n_groups, "n_groups")
-        self.criterion = self.resolve_loss(loss, multilabel)
-        self.joint = isinstance(loss, str) and loss == "joint_ce"
+        code = MixedRadix(n_labels, lengths)
+        super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
         self.link = "exp" if self.criterion.needs_normaliser and not self.joint else None
-        n_mixing = n_groups if n_groups > 1 else 0
-        self.linear = nn.Linear(n_features, n_groups * sum(self.code.lengths) + n_mixing)
-        nn.init.normal_(self.linear.weight, std=n_features**-0.5 / 2)
-        nn.init.zeros_(self.linear.bias)
-
-    @classmethod
-    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether it can train digits, of which each sample has one in every head."""
-        return issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start every head at the frequencies of its digits; groups differ by their weights."""
@@ -107,21 +173,10 @@ class ProductHead(Head):
             start = self.criterion.prior(torch.cat(marginals)).repeat(self.n_groups)
             self.linear.bias[: len(start)] = start
 
-    def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the heads, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
-        n_outputs = self.n_groups * sum(self.code.lengths)
-        outputs = self.linear(features)
-        heads = outputs[:, :n_outputs].view(len(features), self.n_groups, -1)
-        return heads, outputs[:, n_outputs:].log_softmax(1)
-
     def _digits(self, targets: Targets) -> Tensor:
         place_values = torch.as_tensor(self.code.place_values, device=targets.ids.device)
         lengths = torch.as_tensor(self.code.lengths, device=targets.ids.device)
         return targets.ids[:, None] // place_values % lengths  # (n_positives, H), Eq. 10
-
-    def _offsets(self, device: torch.device) -> Tensor:
-        """Column at which each head begins in the concatenation."""
-        return torch.tensor([0, *np.cumsum(self.code.lengths)[:-1].tolist()], device=device)
 
     def loss(
         self,
@@ -133,16 +188,11 @@ class ProductHead(Head):
         logits, mixing = self._outputs(features)
         digits, rows = self._digits(targets), targets.rows
         weights, values = row_weights(sample_weight, features), targets.values_like(features)
-        at = rows[:, None], digits + self._offsets(digits.device)  # (n_positives, H) in `flat`
-        flat = logits[:, 0]
-        if isinstance(self.criterion, PointwiseLoss):
-            each = weights / flat.shape[1]
-            excess = self.criterion.excess(flat[at], values[:, None], slice(None))
-            return each @ self.criterion.negative(flat).sum(1) + each[rows] @ excess.sum(1)
+        if self.joint or isinstance(self.criterion, PointwiseLoss):
+            at = rows[:, None], self._columns(digits)
+            return self._concatenated_loss(logits[:, 0], at, weights, values)
         assert isinstance(self.criterion, SoftmaxCrossEntropy)
         share = self.criterion.share(weights, rows, values)
-        if self.joint:
-            return share @ self.criterion.value(-flat.log_softmax(1)[at]).sum(1)
         chosen = [
             head.log_softmax(2)[rows, :, digits[:, h]]
             for h, head in enumerate(logits.split(self.code.lengths, dim=2))
@@ -158,8 +208,7 @@ class ProductHead(Head):
         groups = []
         for group in range(self.n_groups):
             parts = logits[:, group].split(self.code.lengths, dim=1)
-            squash = _log_softmax if self.criterion.needs_normaliser else F.logsigmoid
-            groups.append([squash(part).cpu().numpy() for part in parts])
+            groups.append([self._squash(part).cpu().numpy() for part in parts])
         return groups, mixing.cpu().numpy()
 
     @torch.no_grad()
@@ -223,7 +272,3 @@ class ProductHead(Head):
             scores = self._mixture_scores(groups, mixing, ids)
             scores = scores - self._mixture_normalizer(groups, mixing)
         return torch.as_tensor(scores).to(features)
-
-
-def _log_softmax(logits: Tensor) -> Tensor:
-    return logits.log_softmax(1)

@@ -2,11 +2,12 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 from _factories import N_LABELS, make_learnable, quick
-from sklearn_xlc.heads import FlatHead, SamplingHead
+from sklearn_xlc.heads import FlatHead, PowersetHead, SamplingHead
 
 
 def test_auto_takes_the_head_that_suits_the_labels(monkeypatch):
@@ -52,3 +53,23 @@ def test_ensembles_are_of_plain_networks(name, params):
     X, y = make_learnable(False)
     with pytest.raises(ValueError, match=r"n_members=2 needs algorithm='flat'"):
         quick(name, n_members=2, **params).fit(X, y)
+
+
+def test_product_of_an_indicator_has_heads_of_blocks_of_labels():
+    X, Y = make_learnable(True)
+    clf = quick("powerset").fit(X, Y)
+    assert clf.head_lengths_ == (16,) * 5 + (8,)
+    assert type(clf.net_.module_.head) is PowersetHead
+    clf.set_params(head_lengths=[32] * 6).fit(X, Y)
+    assert clf.head_lengths_ == (32,) * 4 + (8,)
+    assert clf.net_.module_.head.linear.out_features == 4 * 32 + 8
+
+
+def test_clustered_labels_share_a_block():
+    """Labels 0 and 3 are copies of each other, as are 1 and 4, and 2 and 5."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    Y = np.tile((X > 0).astype(int), 2)
+    clf = quick("powerset", head_lengths=(4, 4, 4), label_order="clustered", max_epochs=2)
+    blocks = clf.fit(X, Y).label_order_ // 2
+    np.testing.assert_array_equal(blocks[:3], blocks[3:])

@@ -20,7 +20,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.decisions import Decision, Divergence, Nearest, Seen, Threshold, TopK
+from sklearn_xlc.decisions import Decision, Divergence, JointMode, Nearest, Seen, Threshold, TopK
 from sklearn_xlc.heads import Head, topk_by_position
 
 N_LABELS = 18
@@ -38,6 +38,7 @@ CLASSIFIERS = {
     "bottleneck": DFTSigmoidClassifier(n_slack=12, output="bottleneck", **QUICK),
     "etf": ETFNeuralCollapseClassifier(**QUICK),
     "learned": ETFNeuralCollapseClassifier("learned", feature_dim=8, **QUICK),
+    "powerset": MultiHeadClassifier("product", label_order="random", **QUICK),
     "bags": MIMLClassifier(**QUICK),
 }
 SCORED = {
@@ -66,6 +67,28 @@ class AllScores(Decision):
 
     def decode(self, scores):
         return self.label_sets(scores > scores.max(axis=1, keepdims=True) - self.margin)
+
+
+class Expected(Decision):
+    """A foreign decision: labels of more than a share of the best label sets' probability."""
+
+    reads = "sets"
+    fitted_on = "held"
+
+    def __init__(self, share=0.5, n_sets=6):
+        self.share, self.n_sets = share, n_sets
+
+    def n_candidates(self, n_labels):
+        return self.n_sets
+
+    def fit(self, scores, Y, *, sets=None, **context):
+        self.seen_ = None if scores is None else (scores.shape, sets.shape, Y.shape)
+        return super().fit(scores, Y, **context)
+
+    def decode(self, scores, *, sets):
+        weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        held = sets.toarray().reshape(*scores.shape, self.n_labels_)
+        return sp.csr_matrix((weights[..., None] * held).sum(1) > self.share, dtype=int)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +124,7 @@ def test_every_classifier_takes_every_decision_on_scores(data, name, decision):
 def test_decisions_on_features(data, name, decision):
     X, Y = data
     clf = decided(name, decision)
-    if name == "cascade" and isinstance(decision, Nearest):
+    if name in ("cascade", "powerset") and isinstance(decision, Nearest):
         with pytest.raises(ValueError, match="rows of a linear last layer.*has none"):
             clf.fit(X, Y)
         assert not hasattr(clf, "net_")
@@ -175,7 +198,9 @@ def test_auto_is_one_half_or_a_set_where_probability_is_shared(data):
     X, Y = data
     for name in CLASSIFIERS:
         clf = decided(name, "auto", max_epochs=1).fit(X, Y)
-        kind = Divergence if name in ("etf", "learned") else Threshold
+        kind = {"etf": Divergence, "learned": Divergence, "powerset": JointMode}.get(
+            name, Threshold
+        )
         assert type(clf.decision_) is kind
         if kind is Threshold:
             assert clf.threshold_ == 0.5
@@ -480,3 +505,31 @@ def test_a_beam_is_widened_for_the_samples_that_need_it(data, monkeypatch):
     asked = counted(monkeypatch, head)
     assert clf.predict(X[:3]).nnz == 3 * N_LABELS
     assert asked == [(3, k) for k in (2, 4, 8, 16, N_LABELS)]
+
+
+# --- whole label sets -------------------------------------------------------------------------
+
+
+def test_auto_is_the_most_probable_set_of_a_powerset(data):
+    X, Y = data
+    clf = decided("powerset", "auto").fit(X, Y)
+    assert type(clf.decision_) is JointMode
+    best, scores = clf.predict_topk_sets(X, k=4)
+    assert (clf.predict(X) != best[0]).nnz == 0
+    assert (np.diff(scores) <= 0).all()
+    by_label = decided("powerset", Threshold(0.5)).fit(X, Y).predict(X)
+    np.testing.assert_array_equal(by_label.toarray(), clf.predict_proba(X) > 0.5)
+    dense = decided("powerset", "auto").fit(X.toarray(), Y.toarray())
+    np.testing.assert_array_equal(dense.predict(X.toarray()), clf.predict(X).toarray())
+
+
+def test_a_decision_may_read_the_best_label_sets(data):
+    X, Y = data
+    clf = decided("powerset", Expected(), validation_fraction=0.1).fit(X, Y)
+    assert clf.decision_.seen_ == ((24, 6), (144, N_LABELS), (24, N_LABELS))
+    sets, scores = clf.predict_topk_sets(X, k=6)
+    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    expected = sum(weights[:, [rank]] * sets[rank].toarray() for rank in range(6)) > 0.5
+    np.testing.assert_array_equal(clf.predict(X).toarray(), expected)
+    with pytest.raises(ValueError, match=r"Expected\(\) reads the best label sets, which FlatHead"):
+        decided("flat", Expected()).fit(X, Y)

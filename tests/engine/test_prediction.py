@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.exceptions import NotFittedError
 
 from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
@@ -243,3 +244,41 @@ def test_samples_may_be_read_only_and_stay_as_they_are():
         sample.data.flags.writeable = False
         np.testing.assert_array_equal(clf.predict_topk(sample)[0], labels[: sample.shape[0]])
     assert (X != before).nnz == 0
+
+
+# --- label sets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_best_label_sets_are_those_of_all(sparse, monkeypatch):
+    X, Y = make_X(0.5), make_y(True)
+    Y = sp.csr_matrix(Y) if sparse else Y
+    clf = quick(algorithm="product", label_order="random", head_lengths=(8, 4, 16)).fit(X, Y)
+    every, scores = clf.predict_topk_sets(X, k=2**N_LABELS)
+    assert all(sets.shape == Y.shape and sp.issparse(sets) for sets in every)
+    probabilities = np.exp(scores)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-6)
+    marginals = sum(probabilities[:, [rank]] * sets.toarray() for rank, sets in enumerate(every))
+    np.testing.assert_allclose(marginals, clf.predict_proba(X), atol=1e-6)
+    monkeypatch.setattr("sklearn_xlc.engine.prediction.PREDICT_BATCH", 7)
+    best, scores_of_best = clf.predict_topk_sets(X, k=3)
+    np.testing.assert_allclose(scores_of_best, scores[:, :3], rtol=1e-6)
+    for rank in range(3):
+        np.testing.assert_array_equal(best[rank].toarray(), every[rank].toarray())
+    predicted = clf.predict(X)
+    np.testing.assert_array_equal(sp.csr_matrix(predicted).toarray(), best[0].toarray())
+
+
+def test_label_sets_exist_where_a_head_ranks_them():
+    X, Y, y = make_X(0.5), make_y(True), make_y(False)
+    clf = quick(algorithm="product")
+    with pytest.raises(NotFittedError):
+        clf.predict_topk_sets(X)
+    assert not hasattr(clf.fit(X, y), "predict_topk_sets")
+    assert not hasattr(quick(algorithm="flat").fit(X, Y), "predict_topk_sets")
+    clf.fit(X, Y)
+    for k in (0, 2**N_LABELS + 1):
+        with pytest.raises(ValueError, match=f"k.*{k}"):
+            clf.predict_topk_sets(X, k=k)
+    with config_context(dense_limit=2**10), pytest.raises(MemoryError, match="a smaller k"):
+        clf.predict_topk_sets(X, k=100)

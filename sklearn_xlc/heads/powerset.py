@@ -1,0 +1,243 @@
+"""Powerset product: a label set as one class of 2**C, of which each head scores a few labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.codes import LabelBlocks
+from sklearn_xlc.heads._base import Update, row_weights, topk_by_position
+from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.product import DigitHead
+
+
+class PowersetHead(DigitHead):
+    """Product of heads over the label powerset (multi-label).
+
+    The label set of a sample is read as one class among ``2**n_labels`` (section 6.1 of [1]_). The
+    labels are cut into blocks, and a head has one output for every set of labels of its block,
+    ``2**b`` for b labels: within a block labels may depend on each other in any way, given the
+    features, and blocks are independent. The number of a label set is never formed, so that there
+    may be any number of labels.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Must be True: a sample has any number of labels.
+    lengths : sequence of int, default=None
+        Number of outputs of each head, as in :class:`~sklearn_xlc.codes.LabelBlocks`. None: blocks
+        of 4 labels.
+    loss : str or Loss, default="auto"
+        As in :class:`ProductHead`, over the digits of the label set: "auto", "ce" or an object of
+        its kind, "bce" or another pointwise loss without parameters per label, or "joint_ce".
+    memory_limit : int, default=2**30
+        Limit in bytes of the temporary logits of a step. Beyond it, the samples of a batch are cut
+        into parts, whose logits are computed twice.
+
+    Notes
+    -----
+    The score of a label is the log odds of its marginal probability, the sum over the sets of its
+    block that hold it: exact, and with "ce" a probability by `link`. :meth:`topk_sets` ranks whole
+    sets. The most probable set need not hold exactly the labels with a probability above one half.
+
+    **Differences from the paper**
+
+    - As in :class:`ProductHead`, scores are sums of log-softmaxes or log-sigmoids, and the default
+      loss is the sum of the cross-entropies of the heads; "bce" is that of Algorithm 2.
+    - [1]_ only names the most probable set; marginal probabilities and the k best sets are ours.
+
+    References
+    ----------
+    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import PowersetHead
+    >>> head = PowersetHead(n_features=3, n_labels=100, multilabel=True, lengths=[32] * 20)
+    >>> scores, sets = head.topk_sets(torch.zeros(2, 3), k=4)  # four sets of two samples
+    >>> scores.shape, len(sets)
+    (torch.Size([2, 4]), 8)
+    """
+
+    code: LabelBlocks
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        lengths: Sequence[int] | None = None,
+        loss: str | Loss = "auto",
+        memory_limit: int = 2**30,
+    ) -> None:
+        code = LabelBlocks(n_labels, lengths)
+        super().__init__(n_features, n_labels, multilabel, code, loss)
+        self.memory_limit = check_integer(memory_limit, "memory_limit")
+        self.link = "sigmoid" if self.criterion.needs_normaliser and not self.joint else None
+
+    @classmethod
+    def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
+        """Return the loss to train with, as in the base class; "auto" is "ce"."""
+        is_auto = isinstance(loss, str) and loss == "auto"
+        return super().resolve_loss("ce" if is_auto else loss, multilabel, where)
+
+    def set_prior(self, frequency: Tensor) -> None:
+        """Start at the label frequencies, as if labels were independent."""
+        sets = [independent(part) for part in self._by_block(frequency[None])]
+        with torch.no_grad():
+            start = torch.cat([part.flatten() for part in sets])
+            self.linear.bias.copy_(self.criterion.prior(start))
+
+    # --- blocks of one size, side by side ---------------------------------------------------
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Numbers of labels, and how many consecutive blocks have this number."""
+        return [(size, len(list(run))) for size, run in groupby(self.code.sizes.tolist())]
+
+    def _by_block(self, labels: Tensor) -> list[Tensor]:
+        """Values of labels, (n, n_labels), as (n, n_blocks, size) for every run of blocks."""
+        runs = self._runs()
+        parts = labels.split([size * count for size, count in runs], dim=1)
+        return [part.view(len(labels), count, size) for part, (size, count) in zip(parts, runs)]
+
+    def _by_head(self, logits: Tensor) -> list[Tensor]:
+        """Logits as (n, n_blocks, 2**size) for every run of blocks."""
+        runs = self._runs()
+        parts = logits.split([2**size * count for size, count in runs], dim=1)
+        return [part.view(len(logits), count, 2**size) for part, (size, count) in zip(parts, runs)]
+
+    # --- training ---------------------------------------------------------------------------
+
+    def _digits(self, targets: Targets) -> Tensor:
+        """Digits of the label sets, of shape (n_rows, n_heads)."""
+        starts = torch.as_tensor(self.code.starts, device=targets.ids.device)
+        heads = torch.searchsorted(starts, targets.ids, right=True) - 1
+        bits = torch.ones_like(targets.ids) << (starts[heads + 1] - 1 - targets.ids)
+        digits = targets.ids.new_zeros(len(targets) * self.code.n_heads)
+        at = targets.rows * self.code.n_heads + heads
+        return digits.index_add_(0, at, bits).view(len(targets), -1)
+
+    def loss(
+        self,
+        features: Tensor,
+        targets: Targets,
+        sample_weight: Tensor | None = None,
+        update: Update | None = None,
+    ) -> Tensor:
+        if targets.values is not None:
+            raise ValueError("targets must be label sets: soft targets or counts have no digits")
+        digits, weights = self._digits(targets), row_weights(sample_weight, features)
+        n_rows = self._rows_at_once()
+        if n_rows >= len(features):
+            return self._loss_of_rows(features, digits, weights)
+        parts = zip(features.split(n_rows), digits.split(n_rows), weights.split(n_rows))
+        losses = [
+            checkpoint(self._loss_of_rows, *part, use_reentrant=False, preserve_rng_state=False)
+            for part in parts
+        ]
+        return torch.stack(losses).sum()
+
+    def _loss_of_rows(self, features: Tensor, digits: Tensor, weights: Tensor) -> Tensor:
+        logits, rows = self.linear(features), torch.arange(len(features), device=features.device)
+        values = torch.ones_like(weights)
+        if self.joint or isinstance(self.criterion, PointwiseLoss):
+            at = rows[:, None], self._columns(digits)
+            return self._concatenated_loss(logits, at, weights, values)
+        assert isinstance(self.criterion, SoftmaxCrossEntropy)
+        runs = self._by_head(logits)
+        chosen = [
+            part.log_softmax(2).gather(2, of_heads[..., None])[..., 0].sum(1)
+            for part, of_heads in zip(runs, digits.split([run.shape[1] for run in runs], dim=1))
+        ]
+        surprise = -torch.stack(chosen).sum(0)  # minus the log probability of the label set
+        return weights @ self.criterion.value(surprise)
+
+    def _rows_at_once(self) -> int:
+        """Samples whose logits, with two temporaries and a gradient, fit into `memory_limit`."""
+        return max(1, self.memory_limit // (4 * sum(self.code.lengths) * self._itemsize))
+
+    def step_bytes(self, n_rows: int) -> int:
+        return 4 * min(n_rows, self._rows_at_once()) * sum(self.code.lengths) * self._itemsize
+
+    # --- prediction -------------------------------------------------------------------------
+
+    def bytes_per_row(self, k: int | None = None) -> int:
+        # Logits, their log-softmax and two halves of it; log odds and what ranks them.
+        outputs = 4 * sum(self.code.lengths) * self._itemsize
+        return outputs + 4 * self.n_labels * self._itemsize + (k or 0) * 6 * self._itemsize
+
+    def bytes_per_row_of_sets(self, k: int) -> int:
+        """Estimate what a sample takes in :meth:`topk_sets`, in bytes."""
+        # Parents and digits of every head, the digits found, and the labels of the sets.
+        return self.bytes_per_row() + k * (4 * 8 * self.code.n_heads + 12 * self.n_labels)
+
+    @torch.no_grad()
+    def scores(self, features: Tensor) -> Tensor:
+        runs = self._by_head(self.linear(features))
+        odds = [log_odds(self._squash(run)).flatten(1) for run in runs]
+        return torch.cat(odds, dim=1)
+
+    def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return topk_by_position(self.scores(features), k)
+
+    @torch.no_grad()
+    def topk_sets(self, features: Tensor, k: int) -> tuple[Tensor, Targets]:
+        """Scores of the k best label sets, (n_rows, k), best first, and the sets.
+
+        Scores are log probabilities with "ce", otherwise sums over the digits. Row ``k * i + j`` of
+        the sets is set j of sample i.
+        """
+        runs = [self._squash(run).cpu().numpy() for run in self._by_head(self.linear(features))]
+        of_heads = [run[:, block] for run in runs for block in range(run.shape[1])]
+        scores, digits = self.code.topk(of_heads, k)
+        sets = self.code.decode(digits.reshape(-1, self.code.n_heads))
+        indptr, ids = torch.from_numpy(sets.indptr).long(), torch.from_numpy(sets.indices).long()
+        return torch.as_tensor(scores).to(features), Targets(indptr, ids).to(features.device)
+
+
+def independent(probabilities: Tensor) -> Tensor:
+    """Probabilities of all sets of independent labels, the first label as most significant bit.
+
+    Parameters
+    ----------
+    probabilities : tensor of shape (..., b)
+        Probability of each label.
+
+    Returns
+    -------
+    tensor of shape (..., 2**b)
+    """
+    sets = torch.ones_like(probabilities[..., :1])
+    for p in probabilities.unbind(-1):
+        sets = torch.stack([sets * (1 - p[..., None]), sets * p[..., None]], dim=-1).flatten(-2)
+    return sets
+
+
+def log_odds(log_sets: Tensor) -> Tensor:
+    """Log odds of labels from additive scores of all their sets.
+
+    Parameters
+    ----------
+    log_sets : tensor of shape (..., 2**b)
+        Log probabilities of the sets, up to a constant.
+
+    Returns
+    -------
+    tensor of shape (..., b)
+        Logarithm of the summed probability of the sets that hold a label, less that of the others.
+    """
+    odds = []
+    while log_sets.shape[-1] > 1:  # the first label halves the sets; then it is summed out
+        without, holding = log_sets.chunk(2, dim=-1)
+        odds.append(holding.logsumexp(-1) - without.logsumexp(-1))
+        log_sets = torch.logaddexp(without, holding)
+    return torch.stack(odds, dim=-1)
