@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn_xlc.codes import label_order
 from sklearn_xlc.engine.building import block_lengths_of, lengths_of, user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
+from sklearn_xlc.engine.head_scores import HeadScores
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.searched import SearchedDefaults
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
@@ -41,7 +42,7 @@ _HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
 _HEADS |= {"cascade": CascadeHead, "sampling": SamplingHead}
 
 
-class NamedAlgorithms(SearchedDefaults, BaseXLCClassifier):
+class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
     """Checks and builds the output layer of :class:`~sklearn_xlc.MultiHeadClassifier`."""
 
     algorithm: str

@@ -247,6 +247,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     --------
     sklearn.neural_network.MLPClassifier : One output per label, for small label spaces.
     sklearn_xlc.metrics.topk_scorer : Scorers for model selection.
+    sklearn_xlc.plotting.HeadAccuracyDisplay : Accuracy of each head.
 
     Notes
     -----

@@ -1,6 +1,7 @@
 """Display classes like those of scikit-learn; drawing needs matplotlib (the `plot` extra)."""
 
 from sklearn_xlc.plotting._argmaxability import ArgmaxabilityDisplay
+from sklearn_xlc.plotting._head_accuracy import HeadAccuracyDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay
 
-__all__ = ["ArgmaxabilityDisplay", "NeuralCollapseDisplay"]
+__all__ = ["ArgmaxabilityDisplay", "HeadAccuracyDisplay", "NeuralCollapseDisplay"]

@@ -1,0 +1,115 @@
+"""Plot of the accuracy of each head of a multi-head classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklearn_xlc.plotting._axes import new_axes
+
+
+class HeadAccuracyDisplay:
+    """Plot of the accuracy of each head, and of all heads together.
+
+    A class, or a label set, is predicted right if every head is right, so that the accuracy of all
+    heads together is at most that of the worst head (Fig. 6 of [1]_). Draw training and test
+    samples into the same axes to see which heads overfit.
+
+    Parameters
+    ----------
+    accuracy : array-like of shape (n_heads,)
+        Accuracy of each head, as returned by ``score_heads``.
+    combined : float, default=None
+        Share of the samples for which all heads are right. None: not drawn.
+    name : str, default=None
+        Name in the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        Accuracies of the heads in the last plot.
+    ax_ : matplotlib Axes
+        Axes of the last plot.
+    figure_ : matplotlib Figure
+        Figure of the last plot.
+
+    See Also
+    --------
+    sklearn_xlc.MultiHeadClassifier.score_heads : Computes the accuracies.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, D. Yuan and M. Zhang, "Multi-Head Encoding for Extreme Label
+       Classification".
+
+    Examples
+    --------
+    >>> from sklearn_xlc.plotting import HeadAccuracyDisplay
+    >>> display = HeadAccuracyDisplay([0.95, 0.91, 0.99], combined=0.88, name="training").plot()
+    >>> _ = HeadAccuracyDisplay([0.92, 0.9, 0.97], combined=0.83, name="test").plot(display.ax_)
+    >>> [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    ['training (all heads: 0.88)', 'test (all heads: 0.83)']
+    """
+
+    def __init__(
+        self, accuracy: Any, combined: float | None = None, name: str | None = None
+    ) -> None:
+        self.accuracy, self.combined, self.name = accuracy, combined, name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None
+    ) -> HeadAccuracyDisplay:
+        """Draw the accuracies of a fitted classifier on samples.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            Classifier with a method ``score_heads``.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+        y : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_labels)
+            True classes, or indicator of the true labels.
+        name : str, default=None
+            Name in the legend, such as "test".
+        ax : matplotlib Axes, default=None
+            Axes to draw on, also those of another display. None: a new figure.
+
+        Returns
+        -------
+        HeadAccuracyDisplay
+            Drawn display.
+        """
+        accuracy, combined = estimator.score_heads(X, y, return_combined=True)
+        return cls(accuracy, combined, name).plot(ax)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> HeadAccuracyDisplay:
+        """Draw one point for each head, and a dashed line for all heads together.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None: a new figure.
+        **kwargs : dict
+            Keyword arguments of matplotlib's ``plot``.
+
+        Returns
+        -------
+        HeadAccuracyDisplay
+            The display itself.
+        """
+        ax = new_axes(ax)
+        heads = np.arange(1, len(self.accuracy) + 1)
+        together = None if self.combined is None else f"all heads: {self.combined:.2f}"
+        label = f"{self.name} ({together})" if self.name and together else self.name or together
+        style = {"marker": "o", "markersize": 4, "label": label, **kwargs}
+        (self.line_,) = ax.plot(heads, self.accuracy, **style)
+        if self.combined is not None:
+            ax.axhline(self.combined, linestyle="--", linewidth=1, color=self.line_.get_color())
+        ax.set(xlabel="head", ylabel="accuracy (share of samples)")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        if label:
+            ax.legend(fontsize="small")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
