@@ -26,6 +26,7 @@ QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 80, "learning_rate": 0.02, "
 CLASSIFIERS = {
     "flat": MultiHeadClassifier("flat"),
     "ensemble": MultiHeadClassifier("flat", n_members=2),
+    "flat-rank": MultiHeadClassifier("flat", rank=10),
     "product": MultiHeadClassifier("product"),
     "product-3-heads": MultiHeadClassifier("product", n_heads=3),
     "product-groups": MultiHeadClassifier("product", n_groups=3),

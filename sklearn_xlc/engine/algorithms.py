@@ -36,7 +36,7 @@ _READ_BY = {
         ("embedding_dim", "beam_width", "path_exponent", "level_weighting"), ("cascade",)
     ),
     **dict.fromkeys(("n_sampled_heads", "shared_heads", "correction"), ("sampling",)),
-    "n_negatives": ("flat",),
+    **dict.fromkeys(("n_negatives", "rank"), ("flat",)),
 }
 _HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
 _HEADS |= {"cascade": CascadeHead, "sampling": SamplingHead}
@@ -60,6 +60,7 @@ class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
     scale: float
     correction: bool
     n_members: int
+    rank: int | None
 
     def _algorithm(self, code: LabelCode) -> str:
         if self.head is not None:
@@ -71,6 +72,11 @@ class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
         if self.n_members > 1 and (algorithm != "flat" or self.encoder is not None):
             needs = f"n_members={self.n_members} needs algorithm='flat' and encoder=None"
             raise ValueError(f"{needs}, got {algorithm=} and encoder={self.encoder!r}")
+        if self.n_members > 1 and self.rank is not None:
+            raise ValueError(
+                f"n_members={self.n_members} needs rank=None, got rank={self.rank}: members have "
+                "features of their own, which one layer would mix"
+            )
         if self.head is not None:
             if self.algorithm != "auto" or not self._is("auto"):
                 raise ValueError(
@@ -152,7 +158,7 @@ class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
         precision = "bfloat16" if self._bfloat16 else "float32"
         if algorithm == "flat":
             shape: dict[str, Any] = {"n_negatives": self._n_negatives(code)}
-            shape |= {"n_members": self.n_members, "loss": self.loss}
+            shape |= {"n_members": self.n_members, "loss": self.loss, "width": self.rank}
             return FlatHead(*size, self.memory_limit, precision, **shape)
         if self._is_powerset(code):
             return PowersetHead(*size, lengths, self.loss, self.memory_limit)

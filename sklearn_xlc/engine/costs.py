@@ -42,13 +42,17 @@ class Cost(NamedTuple):
         return self.training + self.prediction
 
 
-def flat_cost(task: Task, n_negatives: int | None) -> Cost:
-    """Cost of one output per label, where a step trains all labels or some negatives."""
+def flat_cost(task: Task, n_negatives: int | None, rank: int | None = None) -> Cost:
+    """Cost of one output per label, where a step trains all labels or some negatives.
+
+    With a `rank` a layer of that width lies between features and labels.
+    """
     trained = float(task.n_labels)
     if n_negatives is not None:
         trained = min(trained, BATCH * task.labels_per_sample + n_negatives)
-    weights = trained * task.width
-    return Cost(TRAINING * weights + UPDATE * weights / BATCH, task.n_labels * task.width)
+    width, layer = (task.width, 0) if rank is None else (rank, task.width * rank)
+    weights = trained * width + layer
+    return Cost(TRAINING * weights + UPDATE * weights / BATCH, task.n_labels * width + layer)
 
 
 def cascade_cost(

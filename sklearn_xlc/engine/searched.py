@@ -38,6 +38,7 @@ class SearchedDefaults(TrainingMixin):
     embedding_dim: int
     beam_width: int
     n_negatives: Any
+    rank: int | None
     _code: LabelCode
     _algorithm: Any
 
@@ -64,7 +65,7 @@ class SearchedDefaults(TrainingMixin):
         lengths = head_lengths(code.n_labels, max(2, self.n_heads), "descending")
         size = (self.embedding_dim, self.beam_width)
         return {
-            "flat": flat_cost(task, self._n_negatives(code)),
+            "flat": flat_cost(task, self._n_negatives(code), self.rank),
             "cascade": cascade_cost(task, lengths, *size, code.multilabel),
         }
 

@@ -109,6 +109,10 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         Labels that a step of "flat" draws at random as negatives, in addition to the labels of the
         batch; of a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 8000
         labels, which takes a fraction of the time and ranks as well; all otherwise.
+    rank : int, default=None
+        Rank of the weights of "flat", which are then a product of two matrices (Eq. 17 of [1]_): a
+        linear layer of so many units lies between features and labels. Each label still has a bias.
+        None: full rank.
     margin, scale : float, default=0.5 and 64.0
         Angular margin in radians, and factor of the cosines ("arcface").
     correction : bool, default=False
@@ -306,6 +310,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
         "shared_heads": ["boolean"],
         "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
+        "rank": [None, Interval(Integral, 1, None, closed="left")],
         "hidden_layer_sizes": [*_CONSTRAINTS["hidden_layer_sizes"], StrOptions({"auto"})],
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "margin": [Interval(Real, 0, np.pi, closed="left")],
@@ -331,6 +336,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         n_sampled_heads: int = 0,
         shared_heads: bool = True,
         n_negatives: Any = "auto",
+        rank: int | None = None,
         margin: float = 0.5,
         scale: float = 64.0,
         correction: bool = False,
@@ -373,6 +379,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         self.n_sampled_heads = n_sampled_heads
         self.shared_heads = shared_heads
         self.n_negatives = n_negatives
+        self.rank = rank
         self.margin = margin
         self.scale = scale
         self.correction = correction

@@ -35,10 +35,12 @@ class FlatHead(ChunkedHead):
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of matrix products in the fused loss; weights and sums keep their precision.
     width : int, default=None
-        Width of a linear layer between features and labels: the bottleneck of most classifiers with
-        many labels. None: no such layer.
+        Width of a linear layer between features and labels, and so the largest rank of the weights
+        of the labels on the features: the bottleneck of most classifiers with many labels. With
+        biases it is Eq. 17 of [1]_. None: no such layer.
     with_bias : bool, default=True
-        Whether each label has a bias, which starts at the label's frequency.
+        Whether each label has a bias, which starts at the label's frequency. Otherwise the layer of
+        that width has biases.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
     n_negatives : int, default=None
@@ -56,6 +58,10 @@ class FlatHead(ChunkedHead):
     weight : Parameter of shape (n_labels, n_features), or (n_labels, width)
         Weights; each member owns as many columns as any other.
     bias : Parameter of shape (n_labels,), or None
+
+    References
+    ----------
+    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 5.1.
 
     Examples
     --------
@@ -90,7 +96,10 @@ class FlatHead(ChunkedHead):
         self.n_negatives = n_negatives
         self.low_precision = precision == "bfloat16"
         n_inputs = n_features if width is None else check_integer(width, "width")
-        self.projection = nn.Identity() if width is None else nn.Linear(n_features, width)
+        # Biases of both layers would add up to biases of the labels.
+        self.projection = (
+            nn.Identity() if width is None else nn.Linear(n_features, width, bias=not with_bias)
+        )
         self.weight = nn.Parameter(torch.empty(n_labels, n_inputs))
         self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
         self.n_members = check_integer(n_members, "n_members")

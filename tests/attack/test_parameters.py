@@ -102,6 +102,7 @@ VALUES = {
     "level_weighting": ["sum", "mean"],
     "n_sampled_heads": [0, 1, 3],
     "shared_heads": [False, True],
+    "rank": [None, 1, 3, 50],
     "margin": [0, 0.1, 1.5, 3.1],
     "scale": [1e-3, 1.0, 64.0],
     "decision": ["auto", "threshold", "topk", "divergence", "nearest", "seen"]

@@ -25,6 +25,16 @@ def test_flat_trains_all_labels_or_those_of_the_batch_and_negatives():
     assert flat_cost(task, 99).training == every.training
 
 
+def test_a_low_rank_has_a_layer_between_features_and_labels():
+    task = Task(n_labels=100, labels_per_sample=0.125, width=8)
+    cost, weights = flat_cost(task, None, rank=3), 8 * 3 + 3 * 100
+    assert cost.prediction == weights
+    assert cost.training == TRAINING * weights + UPDATE * weights / BATCH
+    assert flat_cost(task, 10, rank=3).prediction == weights
+    drawn = 8 * 3 + 3 * (32 + 10)
+    assert flat_cost(task, 10, rank=3).training == drawn * (TRAINING + UPDATE / BATCH)
+
+
 @pytest.mark.parametrize("multilabel, met", [(True, 4 + 1.5), (False, 1)])
 def test_cascade_scores_children_of_kept_parents(multilabel, met):
     task = Task(n_labels=1200, labels_per_sample=1.5, width=16)

@@ -35,6 +35,7 @@ CLASSIFIERS = {
     "cascade": MultiHeadClassifier("cascade", embedding_dim=8, beam_width=20, **QUICK),
     "permuted": MultiHeadClassifier("flat", label_order="random", **QUICK),
     "dft": DFTSigmoidClassifier(n_slack=5, **QUICK),
+    "rank": MultiHeadClassifier("flat", rank=12, **QUICK),
     "bottleneck": DFTSigmoidClassifier(n_slack=12, output="bottleneck", **QUICK),
     "etf": ETFNeuralCollapseClassifier(**QUICK),
     "learned": ETFNeuralCollapseClassifier("learned", feature_dim=8, **QUICK),
@@ -147,7 +148,9 @@ def test_order_of_labels_in_the_head_makes_no_difference(data):
     np.testing.assert_array_equal(clf.predict(X).toarray(), above)
 
 
-@pytest.mark.parametrize("name", ["flat", "permuted", "dft", "bottleneck", "etf", "learned"])
+@pytest.mark.parametrize(
+    "name", ["flat", "permuted", "rank", "dft", "bottleneck", "etf", "learned"]
+)
 def test_layer_is_the_one_that_makes_the_scores(data, name):
     X, Y = data
     clf = decided(name, "nearest", max_epochs=2).fit(X, Y)

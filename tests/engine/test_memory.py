@@ -24,6 +24,7 @@ from sklearn_xlc.heads import FlatHead
 QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 1, "random_state": 0}
 MULTI_LABEL = {
     "flat": MultiHeadClassifier("flat", **QUICK),
+    "flat-rank": MultiHeadClassifier("flat", rank=3, **QUICK),
     "cascade": MultiHeadClassifier("cascade", embedding_dim=4, **QUICK),
     "dft": DFTSigmoidClassifier(n_slack=3, **QUICK),
     "bottleneck": DFTSigmoidClassifier(n_slack=3, output="bottleneck", **QUICK),

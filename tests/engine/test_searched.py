@@ -128,6 +128,7 @@ def chosen(n_labels, labels_per_sample=5.0, **params):
         (100_000, 5.0, {"hidden_layer_sizes": 256}, "flat"),
         (100_000, 5.0, {"encoder": object, "hidden_layer_sizes": (256,)}, "cascade"),
         (60_000, 5.0, {"n_heads": 3}, "cascade"),
+        (500_000, 5.0, {"rank": 32}, "flat"),
         (2, None, {"n_heads": 1}, "flat"),
     ],
 )

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from _factories import CLASSIFIERS, EVERY, N_LABELS, make_learnable, quick
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import MultiHeadClassifier, compress
 
 every_algorithm = pytest.mark.parametrize(
     "name, multilabel",
@@ -60,6 +60,45 @@ def test_parameters_can_be_set_and_cloned():
 def test_head_lengths_as_an_array_without_dimensions():
     with pytest.raises(ValueError, match=r"head_lengths=\(3,\) is not valid"):
         MultiHeadClassifier("product", head_lengths=np.array(3)).fit(np.eye(4), np.arange(4))
+
+
+# --- low rank ---------------------------------------------------------------------------------
+
+
+LOW_RANK = {"rank": 5, "batch_size": 50, "max_epochs": 10}
+
+
+@pytest.mark.parametrize("params", [{}, {"n_negatives": 8}, {"precision": "bfloat16"}], ids=str)
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_weights_of_low_rank_are_a_product(multilabel, params):
+    X, y = make_learnable(multilabel)
+    clf = quick("flat", **LOW_RANK, **params)
+    losses = clf.fit(X, y).partial_fit(X, y).loss_curve_
+    assert losses[-1] < 0.9 * losses[0]
+    head = clf.net_.module_.head
+    inner, outer, bias = (p.detach() for p in (head.projection.weight, head.weight, head.bias))
+    assert (inner.shape, outer.shape) == ((5, 16), (N_LABELS, 5))
+    encoder = 60 * 16 + 16 + 2 * 16  # with its normalisation
+    assert clf.n_parameters_ == encoder + 16 * 5 + (5 + 1) * N_LABELS
+    features = torch.from_numpy(clf.transform(X)).to(inner.dtype)
+    expected = (features @ (outer @ inner).T + bias).numpy()
+    np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-4, atol=1e-4)
+    best = np.argsort(-clf.decision_function(X), axis=1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(clf.predict_topk(X, k=3)[0], clf.classes_[best])
+
+
+@pytest.mark.parametrize("storage", ["float16", "int8"])
+def test_both_matrices_of_a_low_rank_are_rounded(monkeypatch, storage):
+    monkeypatch.setattr("sklearn_xlc.engine.packing.SMALL", 1)
+    X, y = make_learnable(False, dtype=np.float32)
+    clf = quick("flat", **LOW_RANK).fit(X, y)
+    small = compress(clf, storage)
+    assert np.mean(small.predict(X) == clf.predict(X)) > 0.9
+    heads = [each.net_.module_.head for each in (small, clf)]
+    for name in ("projection.weight", "weight"):
+        rounded, exact = (head.get_parameter(name).detach() for head in heads)
+        assert not torch.equal(rounded, exact)
+        torch.testing.assert_close(rounded, exact, rtol=0, atol=0.01 * float(exact.abs().max()))
 
 
 # --- ensembles --------------------------------------------------------------------------------

@@ -25,15 +25,17 @@ def definition(head, features, targets, weight):
     return plain_loss(logits, targets, weight, head.multilabel)
 
 
+@pytest.mark.parametrize("width", [None, 2])
 @pytest.mark.parametrize("rule", ["sgd", "adam", "adagrad"])
 @pytest.mark.parametrize("multilabel", [True, False])
-def test_fused_step_equals_the_unfused_step(monkeypatch, multilabel, rule):
+def test_fused_step_equals_the_unfused_step(monkeypatch, multilabel, rule, width):
     results = []
     for fused in (True, False):
         monkeypatch.setattr(chunked, "CHUNK", 4 if fused else 4096)
-        head, features, targets = make(multilabel)
-        group = {"params": list(head.parameters()), "rule": rule, "fused": fused}
-        optimizer = RowOptimizer([group], lr=0.1)
+        head, features, targets = make(multilabel, width=width)
+        of_labels = {"params": head.fused_parameters(), "rule": rule, "fused": fused}
+        rest = {"params": list(head.projection.parameters()), "rule": rule}
+        optimizer = RowOptimizer([of_labels, rest], lr=0.1)
         for _ in range(3):
             optimizer.zero_grad()
             loss = head.loss(features, targets, None, optimizer.update if fused else None)
@@ -72,6 +74,38 @@ def test_prior_is_what_zero_features_predict(multilabel):
     scores = head.scores(torch.zeros(1, N_FEATURES, dtype=torch.float64))[0]
     probabilities = scores.sigmoid() if multilabel else scores.softmax(0)
     torch.testing.assert_close(probabilities, frequency)
+
+
+@pytest.mark.parametrize("chunk", [3, 4096])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_low_rank_is_a_dense_layer_whose_weights_are_a_product(monkeypatch, multilabel, chunk):
+    """Eq. 17 of the paper: O = W2 W1 F + B."""
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    head, features, targets = make(multilabel, width=2)
+    product = head.weight @ head.projection.weight
+    assert torch.linalg.matrix_rank(product) == 2
+    dense, _, _ = make(multilabel)
+    dense.load_state_dict({"weight": product.detach(), "bias": head.bias.detach()})
+    torch.testing.assert_close(head.scores(features), dense.scores(features))
+    for one, other in zip(head.topk(features, 4), dense.topk(features, 4)):
+        torch.testing.assert_close(one, other)
+    loss = head.loss(features, targets, ROW_WEIGHT)
+    expected = plain_loss(features @ product.T + head.bias, targets, ROW_WEIGHT, multilabel)
+    torch.testing.assert_close(loss, expected)
+    inputs = [features, *head.parameters()]
+    assert len(inputs) == 4
+    for one, other in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs)):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("multilabel, loss", [(True, "bce"), (True, "focal"), (False, "ce")])
+def test_gradients_of_low_rank_are_finite_differences(multilabel, loss):
+    head, features, targets = make(multilabel, width=2, loss=loss)
+
+    def value(features, *parameters):  # those of the head, which are changed in place
+        return head.loss(features, targets, ROW_WEIGHT)
+
+    assert torch.autograd.gradcheck(value, (features, *head.parameters()))
 
 
 @pytest.mark.parametrize("multilabel", [True, False])
@@ -146,7 +180,6 @@ def test_theorem_3_rank_one_and_biases_name_every_class():
     head = FlatHead(n, n, False, width=1).double()
     with torch.no_grad():
         head.projection.weight[0] = torch.linalg.solve(features, position)
-        head.projection.bias.zero_()
         head.weight[:, 0] = 2 * position
         head.bias.copy_(-position.square())
     assert head.topk(features, 1)[1][:, 0].tolist() == list(range(n))
