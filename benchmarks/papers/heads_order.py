@@ -116,7 +116,7 @@ def gaps(rows):
 
 
 def draw(rows):
-    figure, axes = plt.subplots(3, 2, figsize=(WIDTH, 8), layout="constrained")
+    figure, axes = plt.subplots(3, 2, figsize=(WIDTH, 7), layout="constrained")
     for axis, ((title,), panel) in zip(axes.flat, grouped(rows, "data")):
         lengths = list(dict.fromkeys(row["lengths"] for row in panel))
         for (encoder, length, order), group in grouped(panel, "encoder", "lengths", "order"):
@@ -127,7 +127,8 @@ def draw(rows):
             style = {"marker": "o", "color": colour, "markerfacecolor": face, "capsize": 2}
             axis.errorbar(at, mean, np.nan_to_num(error), **style)
         axis.set_xticks(range(len(lengths)), lengths)
-        axis.set(title=title, xlabel="head lengths", ylabel="P@1, test, %")
+        axis.set_title(title, fontsize="medium")
+        axis.set(xlabel="head lengths", ylabel="P@1, test, %")
         axis.set_xlim(-0.5, len(lengths) - 0.5)
         axis.grid(axis="y", alpha=0.3)
     legend = [Line2D([], [], color=colour, marker="o", linestyle="", label=f"{order} order")
