@@ -80,32 +80,44 @@ def _some(pair, n_rows):
     return [matrix[rows] for matrix in pair]
 
 
-def panels(rows, parts, truth, title):
-    """Figure of one row of panels a part, one column a cutoff; a part is (label, key, values)."""
+def panels(rows, parts, title=None):
+    """Figure of precisions: one line of panels a part, one column a cutoff.
+
+    A part is its name in the rows, the label of its axis x, and whether each value has a tick on
+    that axis: at "even" distances, on a "log" scale, or None.
+    """
     figure, axes = plt.subplots(
         len(parts), len(CUTOFFS), figsize=(WIDTH, 2.3 * len(parts) + 0.5), squeeze=False
     )
-    for line, (part, label, is_log) in zip(axes, parts):
+    for line, (part, label, ticks) in zip(axes, parts):
+        own = [row for row in rows if row.get("part", part) == part]
         for axis, k in zip(line, CUTOFFS):
-            axis.axhline(truth[f"P@{k}"], color="black", linestyle="--", label="the truth")
-            for method, name in METHODS.items():
-                own = [row for row in rows if row.get("part") == part and row["method"] == method]
-                axis.plot(
-                    [row["x"] for row in own],
-                    [row[f"P@{k}"] for row in own],
-                    color=COLOURS[method],
-                    marker=MARKERS[method],
-                    markersize=4,
-                    label=name,
-                )
+            _curves(axis, own, f"P@{k}")
             axis.set(xlabel=label, ylabel=f"P@{k} [%]")
-            values = sorted({row["x"] for row in rows if row.get("part") == part})
-            if is_log:
+            values = sorted({row["x"] for row in own if "x" in row})
+            if ticks == "log":
                 axis.set_xscale("log", base=2)
-            axis.set_xticks(values, [f"{value:.2g}" for value in values])
-            axis.minorticks_off()
+            if ticks is not None:
+                axis.set_xticks(values, [f"{value:.2g}" for value in values])
+                axis.minorticks_off()
     figure.suptitle(title)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=5, fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.05, 1, 1))
     return figure
+
+
+def _curves(axis, rows, measure):
+    """A curve for each method, and the precision of the true labels."""
+    (truth,) = (row[measure] for row in rows if row["method"] == "truth" and measure in row)
+    axis.axhline(truth, color="black", linestyle="--", label="the truth")
+    for method, name in METHODS.items():
+        own = [row for row in rows if row["method"] == method]
+        axis.plot(
+            [row["x"] for row in own],
+            [row[measure] for row in own],
+            color=COLOURS[method],
+            marker=MARKERS[method],
+            markersize=4,
+            label=name,
+        )

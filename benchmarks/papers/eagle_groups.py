@@ -74,15 +74,15 @@ def main():
     columns = ["part", "x", "depth", "method", "P@1", "P@3", "P@5"]
     columns += ["assigned are true", "true are assigned", "eq_2", "cpu_s"]
     parts = [
-        ("random", "samples in a random group", False),
-        ("clusters", "samples in a cluster", True),
+        ("random", "samples in a random group", "even"),
+        ("clusters", "samples in a cluster", "log"),
     ]
     for name in options.datasets:
         with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
             rows, title = measure(name, options, scratch)
         print(f"### {title}\n")
         print_table(rows, columns)
-        save(options, f"eagle_groups_{name}", rows, panels(rows, parts, rows[0], title))
+        save(options, f"eagle_groups_{name}", rows, panels(rows, parts, title))
 
 
 if __name__ == "__main__":
