@@ -1,6 +1,9 @@
 """What the experiments of EAGLE on data sets share: methods, learner and measures."""
 
+import os
+import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,7 +56,8 @@ class Bench:
         assigned = sp.csr_matrix(assigned, dtype=np.float32)
         true = assigned.multiply(self.Y).nnz
         self.learner.prepare(self.X, assigned)
-        self.learner.fit(self.X, assigned)
+        with _silence():
+            self.learner.fit(self.X, assigned)
         top = self.learner.predict_topk(self.X_test, max(CUTOFFS))
         return {
             **{f"P@{k}": 100 * precision_at_k(self.Y_test, top, k=k) for k in CUTOFFS},
@@ -70,6 +74,22 @@ class Bench:
     def true_embeddings(self):
         """Sums of the samples that carry a label."""
         return sp.csr_matrix(self.Y.T @ unit_rows(self.X))
+
+
+@contextmanager
+def _silence():
+    """Drop what omikuji, which is no Python, writes about each of its steps."""
+    sys.stdout.flush()
+    streams = [(number, os.dup(number)) for number in (1, 2)]
+    with open(os.devnull, "w") as nowhere:
+        for number, _ in streams:
+            os.dup2(nowhere.fileno(), number)
+    try:
+        yield
+    finally:
+        for number, kept in streams:
+            os.dup2(kept, number)
+            os.close(kept)
 
 
 def _some(pair, n_rows):

@@ -33,7 +33,7 @@ FULL_ROWS = {
     "bibtex": (None, None),
     "debtags": (None, 2000),
     "eurlex57k": (2500, 1000),
-    "wordnet_noun_closure": (5000, 2000),
+    "wordnet_noun_closure": (4000, 1500),
 }
 SIZES, FULL_SIZES = [2, 4, 10], [2, 4, 6, 8, 10]
 #: Samples of a cluster in the paper: 15 539 in 2^12, ..., 2^8 clusters.
