@@ -334,8 +334,10 @@ def test_dense_X(bad, message):
         (Y[:, :0], r"y must be class labels.*got shape \(30, 0\)"),
         ([1, "a"] * 15, "y mixes labels of different types .*convert them to one type"),
         (["a", None] * 15, r"y\[1\] is None: every sample needs a class label"),
-        ([{1}, {2, 3}] * 15, r"y\[0\] is a set of labels.*MultiLabelBinarizer"),
-        ([[1], [2, 3]] * 15, r"y\[0\] is a list of labels.*MultiLabelBinarizer"),
+        ([{1}, {2.5, 3}] * 15, r"y\[1\] holds the tag 2.5 of type float; tags are str or int"),
+        ([[1], ["a", 3]] * 15, r"y\[0\] holds the tag 1 of type int; tags are strings, or all are"),
+        ([["a"], None] * 15, r"y\[1\] is None, but others are sets of tags; give an empty list"),
+        ([[], []] * 15, "y holds no tag: at least one sample must have one"),
         (Y[1:], r"inconsistent numbers of samples: \[30, 29\]"),
         (Y * 0, "no row of y has a label: at least one row of an indicator must hold a one"),
         (

@@ -4,6 +4,8 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 import torch
@@ -14,6 +16,8 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from _factories import EVERY, MULTI_LABEL, N_LABELS, make_learnable, quick
+from sklearn_xlc import load, save
+from sklearn_xlc.metrics import precision_at_k
 
 #: What a row's labels share one probability in, and are not decided one by one.
 SHARED = ("etf", "etf-frame", "pick-all")
@@ -454,3 +458,67 @@ def test_the_last_sample_is_not_a_batch_alone():
     assert clf.t_ == 4
     with pytest.raises(ValueError, match="batch normalisation.*give at least two samples"):
         clf.partial_fit(X.toarray()[:1], y[:1])
+
+
+# --- labels with names ------------------------------------------------------------------------
+
+NAMES = np.array([f"tag {i:02}" for i in range(N_LABELS - 1)], dtype=object)
+
+
+def named(Y, form):
+    """Label sets of an indicator, in a form that has the names of the labels."""
+    rows = [NAMES[row.indices] for row in Y]
+    if form == "lists":
+        return [row.tolist() for row in rows]
+    if form == "column of sets":
+        return pd.Series([set(row) for row in rows])
+    frame = pd.DataFrame(Y.toarray(), columns=NAMES)
+    return frame if form == "frame" else pl.DataFrame(frame)
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [(name, "lists") for name in MULTI_LABEL]
+    + [(name, form) for form in ("column of sets", "frame", "polars") for name in ("flat", "bags")],
+)
+def test_names_in_and_names_out(name, form, tmp_path):
+    """Fitted on names, a classifier is the one fitted on columns, and answers by names."""
+    X, Y = make_learnable(True)
+    Y = Y[:, np.flatnonzero(np.bincount(Y.indices, minlength=N_LABELS))]
+    y = named(Y, form)
+    clf, plain = (quick(name, max_epochs=3).fit(X, labels) for labels in (y, Y))
+    np.testing.assert_array_equal(clf.classes_, NAMES)
+    np.testing.assert_array_equal(clf.decision_function(X), plain.decision_function(X))
+    labels, scores = clf.predict_topk(X, 3)
+    np.testing.assert_array_equal(labels, NAMES[plain.predict_topk(X, 3)[0]])
+    predicted, expected = clf.predict(X), named(sp.csr_matrix(plain.predict(X)), form)
+    assert type(predicted) is type(y)
+    if form == "lists":
+        assert predicted == expected
+    else:
+        assert predicted.equals(expected)
+    assert clf.score(X, y) == plain.score(X, Y) == precision_at_k(y, labels, 1)
+    save(clf, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert type(loaded.predict(X)) is type(y)
+    np.testing.assert_array_equal(loaded.classes_, NAMES)
+    clf.partial_fit(X[:50], y[:50])
+    plain.partial_fit(X[:50], Y[:50])
+    np.testing.assert_array_equal(clf.decision_function(X), plain.decision_function(X))
+
+
+@pytest.mark.parametrize("name", ["flat", "bags"])
+def test_tags_that_come_later(name):
+    X, Y = make_learnable(True)
+    tags = [NAMES[row.indices[row.indices < 22]].tolist() for row in Y]
+    clf = quick(name, max_epochs=1)
+    clf.partial_fit(X[:9], tags[:9], classes=[*NAMES, "never"]).partial_fit(X[9:], tags[9:])
+    np.testing.assert_array_equal(clf.classes_, [*NAMES, "never"])
+    before = clf.decision_function(X)
+    with pytest.raises(ValueError, match="y holds the label 'new', which is not one of the 23"):
+        clf.partial_fit(X, [["new"], *tags[1:]])
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+    unseen = [[*row, "new"] for row in tags]
+    assert clf.score(X, unseen) == clf.score(X, tags)
+    with pytest.raises(ValueError, match="was 1-D class labels in the first fit"):
+        quick(name, max_epochs=1, warm_start=True).fit(X, list("ab") * 75).fit(X, tags)

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_xlc._checks import check_y
+from sklearn_xlc._tags import named_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.groups import check_groups
@@ -46,6 +45,7 @@ class BagPredictionMixin(PredictionMixin):
     """Predictions with one row per bag, from samples and their groups."""
 
     _has_features = False
+    _takes_counts = True
 
     def _validate_predict(self, X: Any) -> Rows:
         if isinstance(X, Rows):
@@ -80,15 +80,16 @@ class BagPredictionMixin(PredictionMixin):
     def predict_label_set_scores(self, X: Any, groups: Any = None) -> np.ndarray:
         return super().predict_label_set_scores(Grouped(X, groups))
 
-    def score(self, X: Any, y: Any, groups: Any = None, *, sample_weight: Any = None) -> float:
-        """Compute the share of bags whose class, or whole label set, is predicted.
+    def score(self, X: Any, y: Any, groups: Any = None, *, sample_weight: Any = None) -> float:  # type: ignore[override]
+        """Compute the precision at 1 of label sets, or the accuracy of classes, over bags.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples of the bags.
-        y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
-                (n_samples, n_labels) or (n_bags, n_labels)
+        y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix, \
+                dataframe} of shape (n_samples, n_labels) or (n_bags, n_labels), or sequence of \
+                label sets
             Labels of the bags, as in :meth:`fit`.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_bags), default=None
@@ -99,18 +100,17 @@ class BagPredictionMixin(PredictionMixin):
         Returns
         -------
         score : float
-            Accuracy.
+            Share of the bags whose best label is one of theirs.
         """
-        predicted = self.predict(X, groups)
         n_samples = super()._validate_predict(X).shape[0]  # a mapping's length is another number
         bags = check_groups(groups, n_samples, allow_empty=False)
-        truth = check_y(split_counts(y)[0])
-        if self._code.multilabel:
-            truth = self._code.encode(truth)
-        truth = bags.per_group(truth, "y")
+        truth = bags.per_group(self._truth(y), "y")
         if sample_weight is not None:
             sample_weight = bags.per_group(np.asarray(sample_weight), "sample_weight")
-        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
+        return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
+
+    def _truth(self, y: Any) -> Any:
+        return super()._truth(split_counts(y)[0] if named_sets(y, counts=True) is None else y)
 
     def transform(self, X: Any) -> np.ndarray:
         """Compute features of single samples, for use by another estimator.

@@ -28,6 +28,7 @@ from sklearn_xlc._compat import (
     _check_sample_weight,
     _fit_context,
 )
+from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, new_generators, usual_modes
 from sklearn_xlc.decisions import Decision
@@ -135,6 +136,9 @@ class BaseXLCClassifier(
         "checkpoint": [None, str, os.PathLike],
     }
 
+    #: Whether y may hold counts of labels.
+    _takes_counts = False
+
     # --- hooks of subclasses ----------------------------------------------------------------
 
     @abstractmethod
@@ -164,10 +168,12 @@ class BaseXLCClassifier(
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples. The type of the model is given by `precision`. X may also hold strings
             or be a mapping of arrays, if the `encoder` accepts them.
-        y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
-                (n_samples, n_labels)
-            Class labels of any type, or a 0/1 indicator of labels. Samples without any label
-            and columns without any sample are allowed.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Class labels of any type; or a 0/1 indicator of labels, where the columns of a frame
+            are the labels; or tags: a list, array or column with a list, tuple, set or array of
+            strings or integers per sample. Samples without any label and columns without any
+            sample are allowed. A list of equally long lists of 0 and 1 is an indicator.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios matter. Samples of weight zero
             are dropped first.
@@ -225,12 +231,12 @@ class BaseXLCClassifier(
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples.
-        y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
-                (n_samples, n_labels)
-            Class labels, or a 0/1 indicator of labels.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Class labels, an indicator of labels or tags, as in :meth:`fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes that will ever occur; required in the first call with class labels. With an
-            indicator, its columns are the labels.
+            All classes or tags that will ever occur; required in the first call with class labels.
+            None: the tags of the first call. With an indicator, its columns are the labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios within a call matter.
 
@@ -247,7 +253,8 @@ class BaseXLCClassifier(
         with unchanged_on_error(self), usual_modes(training=True):
             first = not hasattr(self, "net_")
             code = None if first else self._code
-            if not is_indicator(y) and _check_partial_fit_first_call(self, classes):
+            y = self._named(y, code, classes)
+            if not is_indicator(plain_sets(y)) and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             self._check_decision(data.code, data.rows.Y)
@@ -274,7 +281,8 @@ class BaseXLCClassifier(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
         X = self._validate_X(X, reset)
-        checked = check_y(y)
+        y = self._named(y, code)
+        checked = check_y(plain_sets(y))
         check_consistent_length(X, checked)
         if sample_weight is not None:
             like = np.empty(X.shape[0])
@@ -285,6 +293,12 @@ class BaseXLCClassifier(
         rows = Rows(X, code.encode(checked), sample_weight)
         self._check_task(code, rows.Y)
         return self._training_data(rows, code)
+
+    def _named(self, y: Any, code: LabelCode | None, classes: Any = None) -> Any:
+        """Label sets with the names of their labels, where labels have names; otherwise y."""
+        known = code.classes if code is not None and code.multilabel else classes
+        sets = named_sets(y, known, counts=self._takes_counts)
+        return y if sets is None else sets
 
     def _validate_X(self, X: Any, reset: bool) -> Any:
         X = validate_X(self, X, reset)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import plain
+from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import one_per_row
+from sklearn_xlc._tags import NamedSets, in_form, named_sets
 
 
 @dataclass
@@ -20,17 +21,20 @@ class LabelCode:
     Parameters
     ----------
     classes : ndarray of shape (n_labels,)
-        Distinct labels (multi-class), or the column numbers of the indicator (multi-label).
+        Distinct labels (multi-class), or the names or numbers of the indicator's columns
+        (multi-label).
     multilabel : bool
         Whether a sample may have any number of labels, or exactly one.
     sparse_output : bool
-        Whether `fit` saw a sparse indicator, so that `predict` returns one.
+        Whether predicted label sets are gathered as a sparse indicator, as where `fit` saw one.
     dtype : dtype
         Type of the indicator.
     positions : ndarray of shape (n_labels,), default=None
         Position of each label in the head. None: label i has position i.
     labels_per_sample : float, default=1.0
         Mean number of labels of a training sample, as the code was made.
+    form : str, default=""
+        Form of the label sets that `fit` saw, if their labels had names (see `_tags`).
     """
 
     classes: np.ndarray
@@ -39,6 +43,7 @@ class LabelCode:
     dtype: Any
     positions: np.ndarray | None = None
     labels_per_sample: float = 1.0
+    form: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         # With many labels every array counts: the estimator saves the classes as its own.
@@ -79,6 +84,11 @@ class LabelCode:
         """Label ids at positions in the head."""
         return positions if self.positions is None else self._ids[positions]
 
+    def read(self, y: Any) -> Any:
+        """Validate a later y: label sets as an indicator of these labels, or class labels."""
+        sets = named_sets(y, self.classes) if self.multilabel else None
+        return self.encode(check_y(y if sets is None else sets.indicator))
+
     def encode(self, y: Any) -> sp.csr_matrix:
         """CSR indicator of shape (n_samples, n_labels) of y as returned by :func:`check_y`."""
         if self.multilabel:
@@ -112,9 +122,13 @@ class LabelCode:
         return Y
 
     def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
-        """Predicted indicator in the form of the y that `fit` saw."""
+        """Predicted indicator, sparse or dense."""
         Y = self.label_sets(indptr, ids)
         return Y if self.sparse_output else Y.toarray()
+
+    def give(self, sets: Any, X: Any) -> Any:
+        """Predicted indicator in the form of the y that `fit` saw; X may have an index."""
+        return in_form(sets, self.classes, self.form, self.dtype, X) if self.form else sets
 
 
 def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
@@ -126,15 +140,18 @@ def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
 
 
 def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> LabelCode:
-    """Build the code of y; `checked` is y as :func:`check_y` returned it."""
+    """Build the code of y; `checked` is y, or its indicator, as :func:`check_y` returned it."""
     if sp.issparse(checked):
-        dtype = (y if sp.issparse(y) else np.asarray(y)).dtype  # tensors and frames have others
+        named = isinstance(y, NamedSets)
+        # Tensors have other types.
+        dtype = y.dtype if named or sp.issparse(y) else np.asarray(y).dtype
         counts = np.diff(checked.indptr)
         # Samples of weight zero count no more than if they were not there.
         counts = counts if sample_weight is None else counts[sample_weight > 0]
         mean = float(counts.mean()) if len(counts) else 0.0
-        classes = np.arange(checked.shape[1])
-        return LabelCode(classes, True, sp.issparse(y), dtype, labels_per_sample=mean)
+        classes, form = (y.classes, y.form) if named else (np.arange(checked.shape[1]), "")
+        sparse = not form.endswith(" frame") or " sparse " in form if named else sp.issparse(y)
+        return LabelCode(classes, True, sparse, dtype, None, mean, form)
     classes = np.unique(checked)
     if len(classes) < 2:
         raise ValueError(

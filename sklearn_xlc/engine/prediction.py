@@ -12,12 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size, check_scalar
+from sklearn_xlc._checks import check_y
 from sklearn_xlc._config import get_config
 from sklearn_xlc._csr import row_numbers
+from sklearn_xlc._tags import aligned, named_sets
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.building import inputs_for
@@ -25,6 +28,7 @@ from sklearn_xlc.engine.deciding import DecisionMixin, ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, memory_explained, refuse_beyond
 from sklearn_xlc.engine.validation import check_features, validate_X
+from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
 
@@ -138,7 +142,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         labels : ndarray of shape (n_samples, k)
-            Labels, best first: entries of ``classes_``, in multi-label the column numbers.
+            Labels, best first: entries of ``classes_``.
         scores : ndarray of shape (n_samples, k)
             Their scores, on the scale of :meth:`decision_function`.
 
@@ -233,7 +237,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
     @_explained
     def predict(self, X: Any) -> Any:
-        """Predict class labels, or an indicator of labels.
+        """Predict class labels, or label sets.
 
         Parameters
         ----------
@@ -242,19 +246,65 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
         Returns
         -------
-        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Best class of each sample; or an indicator of the label sets that `decision` chooses,
-            sparse if `fit` saw a sparse y.
+        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Best class of each sample; or the label sets that `decision` chooses, in the form that
+            `fit` saw: an indicator, dense or sparse, a frame of indicators, or tags.
 
         Raises
         ------
         MemoryError
             If a dense indicator would exceed ``get_config()["dense_limit"]``.
         """
-        X = self._validate_predict(X)
-        if not self._code.multilabel:
-            return self.classes_[self._topk(X, 1)[0][:, 0]]
-        return self._sparse_sets(X) if self._code.sparse_output else self._dense_sets(X)
+        samples, code = self._validate_predict(X), self._code
+        if not code.multilabel:
+            return self.classes_[self._topk(samples, 1)[0][:, 0]]
+        gather = self._sparse_sets if code.sparse_output else self._dense_sets
+        return code.give(gather(samples), X)
+
+    @_explained
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the precision at 1 of label sets, or the accuracy of class labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            True labels, in any form that :meth:`fit` takes; tags not seen in `fit` are never
+            predicted.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            Share of the samples whose best label is one of theirs.
+
+        See Also
+        --------
+        sklearn_xlc.metrics.topk_scorer : Scorers of label sets, for model selection.
+        sklearn.metrics.accuracy_score : Share of the samples whose whole label set is predicted.
+        """
+        return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
+
+    def _truth(self, y: Any) -> Any:
+        """True labels: class labels, or an indicator of the labels, then of others."""
+        sets = named_sets(y) if self._code.multilabel else None
+        if sets is not None and sets.is_frame:
+            return self._code.read(y)
+        if sets is not None:
+            return aligned(sets, self.classes_.tolist())[0]
+        checked = check_y(y)
+        return self._code.encode(checked) if self._code.multilabel else checked
+
+    def _score_of(self, samples: Any, truth: Any, sample_weight: Any) -> float:
+        best = self._topk(samples, 1)[0]
+        if self._code.multilabel:
+            return precision_at_k(truth, best, 1, sample_weight=sample_weight)
+        found = self.classes_[best[:, 0]]
+        return float(accuracy_score(truth, found, sample_weight=sample_weight))
 
     def _dense_sets(self, X: Any) -> np.ndarray:
         """Dense indicator of the label sets of validated samples."""

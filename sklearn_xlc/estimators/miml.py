@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.randomness import Generators
 from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
@@ -402,7 +403,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     ) -> TrainingData:
         X, groups = X
         X = self._validate_X(X, reset)
-        y_of_bags, counts = split_counts(y)
+        y = self._named(y, code)
+        y_of_bags, counts = split_counts(plain_sets(y))
         checked = check_y(y_of_bags)
         bags = check_groups(groups, X.shape[0], allow_empty=False)
         bags.is_per_sample(checked.shape[0], "y")

@@ -12,7 +12,6 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.decisions import Decision, Divergence
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
@@ -386,9 +385,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             If the features would exceed ``get_config()["dense_limit"]``; give fewer rows.
         """
         X = self._validate_predict(X)
-        checked = check_y(y)
-        check_consistent_length(X, checked)
-        Y = self._code.encode(checked)
+        Y = self._code.read(y)
+        check_consistent_length(X, Y)
         head = self.net_.module_.head
         check_dense_size((X.shape[0], head.feature_dim), np.dtype(np.float64), "fewer rows")
         return neural_collapse(

@@ -10,6 +10,7 @@ from sklearn_xlc._csr import IntArray, row_numbers
 from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics._ranking import precision_at_k
 from sklearn_xlc.metrics._validation import (
+    by_name,
     check_ids,
     check_labels,
     check_prediction,
@@ -66,6 +67,7 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
     0.75
     """
     k = check_integer(k, "k")
+    y_group, y_pred, _ = by_name(y_group, y_pred, "y_group")
     y_pred = check_prediction(y_pred)
     labels = check_labels(y_group, "y_group")
     if not holds_ids(y_pred) and labels.shape[1] != y_pred.shape[1]:

@@ -1,5 +1,6 @@
 """Label propensities, and propensity-scored metrics, which give rare labels more weight."""
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -8,11 +9,12 @@ import numpy as np
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc._ranking import rank_stored
+from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._ranking import discounts, ideal_gain, safe_divide
 from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking
 
 
-def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
+def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
     r"""Estimate the probability that a true label was annotated, from label frequencies.
 
     .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
@@ -23,7 +25,7 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
     Parameters
     ----------
     Y_train : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the training labels, values 0 and 1, or integer class ids.
+        Indicator of the training labels, values 0 and 1, integer class ids, or tags.
     a : float, default=0.55
         Steepness, above 0. Usual values: 0.5 for Wikipedia (Wikipedia-500K, WikiLSHTC-325K), 0.6
         for Amazon (Amazon-670K, Amazon-3M), 0.55 for other data sets (EURLex, Delicious, ...).
@@ -33,8 +35,9 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
 
     Returns
     -------
-    ndarray of shape (n_labels,)
+    ndarray of shape (n_labels,), or mapping
         Propensities between 0 and 1, smaller for rarer labels. Some other tools return the inverse.
+        For tags a mapping from names, which has a value for labels never seen, too.
 
     Raises
     ------
@@ -59,7 +62,8 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
             raise TypeError(f"{name} must be a positive number, got {value!r}")
         if not 0 < value < np.inf:
             raise ValueError(f"{name} must be a positive number, got {value}")
-    labels = check_labels(Y_train, "Y_train")
+    sets = named_sets(Y_train, name="Y_train")
+    labels = check_labels(Y_train if sets is None else sets.indicator, "Y_train")
     n_samples, n_labels = labels.shape
     if n_samples < 3:
         raise ValueError(f"Y_train must have at least 3 rows, got {n_samples}")
@@ -68,7 +72,11 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> FloatArray:
         scale = (np.log(n_samples) - 1) * np.float64(b + 1.0) ** float(a)
     if not np.isfinite(scale):
         raise ValueError(f"a={a} and b={b} are too large: (b + 1) ** a overflows")
-    return 1 / (1 + scale * np.exp(-a * np.log(counts + float(b))))
+    if sets is None or sets.is_frame:
+        return 1 / (1 + scale * np.exp(-a * np.log(counts + float(b))))
+    values = 1 / (1 + scale * np.exp(-a * np.log(np.append(counts, 0) + float(b))))
+    named = zip(sets.classes.tolist(), values.tolist())
+    return LabelPropensities(named, float(values[-1]))
 
 
 def psp_at_k(
@@ -89,13 +97,15 @@ def psp_at_k(
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
-    propensities : array-like of shape (n_labels,)
-        Propensity of each label, above 0 and at most 1, from :func:`propensities`.
+    propensities : array-like of shape (n_labels,), or mapping
+        Propensity of each label, above 0 and at most 1, from :func:`propensities`. A mapping from
+        the names of labels for tags.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
         ``1/k * sum(1 / p_l)`` over the hits. It is an unbiased estimate of the precision that
@@ -129,8 +139,7 @@ def psp_at_k(
     >>> psp_at_k(y_true, y_pred, k=1, propensities=[0.5, 0.5, 0.25])
     0.666...
     """
-    inverse = _check_propensities(propensities)
-    ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
+    ranking, inverse = _with_propensities(y_true, y_pred, k, sample_weight, propensities)
     gains, best = _gains(ranking, inverse)
     return _reported(
         ranking, gains.sum(axis=1) / ranking.k, best.sum(axis=1) / ranking.k, normalize
@@ -157,13 +166,15 @@ def psndcg_at_k(
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
-    propensities : array-like of shape (n_labels,)
-        Propensity of each label, above 0 and at most 1, from :func:`propensities`.
+    propensities : array-like of shape (n_labels,), or mapping
+        Propensity of each label, above 0 and at most 1, from :func:`propensities`. A mapping from
+        the names of labels for tags.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples, which
         can exceed 1.
@@ -195,13 +206,51 @@ def psndcg_at_k(
     >>> psndcg_at_k(y_true, np.array([[2, 0], [1, 0]]), k=2, propensities=[0.5, 0.5, 0.25])
     1.0
     """
-    inverse = _check_propensities(propensities)
-    ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
+    ranking, inverse = _with_propensities(y_true, y_pred, k, sample_weight, propensities)
     discount, norm = discounts(ranking.top.shape[1]), ideal_gain(ranking)
     value, best = (
         safe_divide((gains * discount).sum(axis=1), norm) for gains in _gains(ranking, inverse)
     )
     return _reported(ranking, value, best, normalize)
+
+
+def _with_propensities(
+    y_true: Any, y_pred: Any, k: Any, sample_weight: Any, propensities: Any
+) -> tuple[Ranking, FloatArray]:
+    """Checked arguments, and the inverse propensity of each label."""
+    if not isinstance(propensities, Mapping):
+        inverse = _check_propensities(propensities)
+        ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
+        return ranking, inverse
+    ranking = check_ranking(y_true, y_pred, k, sample_weight)
+    if ranking.classes is None:
+        raise TypeError("propensities by name need labels with names: y_true must hold tags")
+    return ranking, _check_propensities(of_labels(propensities, ranking.classes.tolist()))
+
+
+def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:
+    """Propensities of labels by name."""
+    try:
+        return [propensities[label] for label in classes]
+    except KeyError as error:
+        raise ValueError(
+            f"propensities have no value for the label {error.args[0]!r}; compute them by "
+            "propensities(Y_train) from tags, which has one for labels never seen, too"
+        ) from None
+
+
+class LabelPropensities(dict[Any, float]):
+    """Propensities by name; a label without training samples has the propensity `unseen`."""
+
+    def __init__(self, values: Any, unseen: float) -> None:
+        super().__init__(values)
+        self.unseen = unseen
+
+    def __missing__(self, label: Any) -> float:
+        return self.unseen
+
+    def __reduce__(self) -> Any:
+        return LabelPropensities, (dict(self), self.unseen)
 
 
 def _check_propensities(values: Any) -> FloatArray:

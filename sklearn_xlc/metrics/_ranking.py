@@ -18,11 +18,12 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Floating or sparse scores; entries that are not stored, or are minus infinity, are not
-        ranked. Or an *integer* array of label ids, best first, -1 for none. Equal scores are ranked
-        by label id, smaller first.
+        ranked. Or an *integer* array of label ids, best first, -1 for none; for tags an array of
+        tags, None for none. Equal scores are ranked by label id, smaller first.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -65,7 +66,8 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
@@ -104,7 +106,8 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
@@ -154,7 +157,8 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5
@@ -200,7 +204,8 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids.
+        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
+        lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Scores or label ids, as in :func:`precision_at_k`.
     k : int, default=5

@@ -1,7 +1,7 @@
 """Top-k metrics as scikit-learn scorers, for dense and sparse labels and any class labels."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import FloatArray, IntArray, canonical
+from sklearn_xlc._tags import aligned, named_sets
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
-from sklearn_xlc.metrics._propensity import psndcg_at_k, psp_at_k
+from sklearn_xlc.metrics._propensity import of_labels, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
     f1_at_k,
@@ -45,8 +46,8 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_Top
     ``(n_samples, n_labels)`` array. It also finds this method in the last step of a
     :class:`~sklearn.pipeline.Pipeline` and in the best estimator of a fitted search. Labels of
     other classifiers are ranked by ``decision_function`` or else ``predict_proba``. `y` may be a
-    dense or sparse indicator, or class labels of any type; a class not seen in `fit` always counts
-    as a miss.
+    dense or sparse indicator, a frame, tags, or class labels of any type; a class or tag not seen
+    in `fit` always counts as a miss.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_Top
         Number of predictions evaluated per sample.
     **metric_params
         Parameters of the metric. "psp" and "psndcg" need ``propensities=``, in the order of the
-        columns of `y` or of ``estimator.classes_``.
+        columns of `y` or of ``estimator.classes_``, or by name.
 
     Returns
     -------
@@ -132,7 +133,7 @@ def cross_val_topk(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Samples.
     y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator, dense or sparse, or class labels of any type.
+        Indicator, dense or sparse, frame, tags, or class labels of any type.
     metric : str or callable, default="precision"
         As in :func:`topk_scorer`.
     k : int, default=5
@@ -195,12 +196,8 @@ class _TopKScorer:
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> float:
         estimator, X = _innermost(estimator, X)
-        y = y if sp.issparse(y) else np.asarray(y)
-        if y.ndim == 1:
-            classes = _classes(estimator)
-            y_true, n_labels = _true_ids(y, classes), classes.size
-        else:
-            classes, y_true, n_labels = None, y, y.shape[1]
+        classes, y_true, params = self._truth(estimator, y)
+        n_labels = y_true.shape[1] if classes is None else classes.size
         y_pred = _predicted_ids(estimator, X, self.k, classes, n_labels)
         metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         if self._accepts("groups"):
@@ -210,7 +207,22 @@ class _TopKScorer:
                     "enable metadata routing: sklearn.set_config(enable_metadata_routing=True)"
                 )
             metadata["groups"] = groups
-        return self.metric(y_true, y_pred, k=self.k, **metadata, **self.metric_params)
+        return self.metric(y_true, y_pred, k=self.k, **metadata, **params)
+
+    def _truth(self, estimator: Any, y: Any) -> tuple[Any, Any, dict[str, Any]]:
+        """Classes, unless labels are columns, true labels, and parameters of the metric."""
+        params, sets = self.metric_params, named_sets(y)
+        if sets is None:
+            y = y if sp.issparse(y) else np.asarray(y)
+            classes = None if y.ndim > 1 else _classes(estimator)
+            return classes, y if classes is None else _true_ids(y, classes), params
+        classes = _classes(estimator)
+        if sets.is_frame and set(classes.tolist()) != set(sets.classes.tolist()):
+            return None, sets.indicator, params  # fitted on the columns, not on their names
+        y_true, names = aligned(sets, classes.tolist())
+        if isinstance(params.get("propensities"), Mapping):
+            params = {**params, "propensities": of_labels(params["propensities"], names)}
+        return classes, y_true, params
 
     def __repr__(self) -> str:
         params = "".join(f", {key}={_brief(value)}" for key, value in self.metric_params.items())

@@ -20,6 +20,7 @@ from sklearn_xlc._csr import (
     row_of,
 )
 from sklearn_xlc._ranking import rank_rows, rank_stored
+from sklearn_xlc._tags import NamedSets, aligned, named_sets, plain_sets
 
 # Bound of class ids if no argument gives one: row times id must fit into 64 bits.
 _MAX_LABELS = 2**31
@@ -40,6 +41,7 @@ class Ranking:
     n_true: IntArray  # (n_samples,) true labels of each sample
     weight: FloatArray  # (n_samples,)
     k: int
+    classes: npt.NDArray[Any] | None = None  # (n_labels,) where labels have names
 
     def mean(self, values: npt.NDArray[Any]) -> float:
         """Weighted mean over the samples."""
@@ -51,6 +53,7 @@ def check_ranking(
 ) -> Ranking:
     """Validate the arguments of a metric; `n_labels` bounds class ids if y_pred does not."""
     k = check_integer(k, "k")
+    y_true, y_pred, classes = by_name(y_true, y_pred, "y_true")
     y_pred = check_prediction(y_pred)
     n_columns = (n_labels or _MAX_LABELS) if holds_ids(y_pred) else y_pred.shape[1]
     true = check_labels(y_true, "y_true", n_columns)
@@ -75,11 +78,51 @@ def check_ranking(
         n_true=np.diff(true.indptr).astype(np.int64),
         weight=_check_weight(sample_weight, true.shape[0]),
         k=k,
+        classes=classes,
     )
 
 
+def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[Any] | None]:
+    """True labels as an indicator, and predicted names as ids, where true labels have names.
+
+    Returns
+    -------
+    y_true, y_pred : object
+        The arguments, if labels have no names. Otherwise an indicator, and ids or scores.
+    classes : ndarray of shape (n_labels,) or None
+        Names of the columns: of the true labels, then of others that are predicted.
+    """
+    sets = named_sets(y_true, name=name)
+    if sets is None:
+        return y_true, y_pred, None
+    names = None if sp.issparse(y_pred) else as_array(y_pred, "y_pred")
+    if names is None or names.ndim != 2 or not _are_names(names, sets):
+        if sets.is_frame:
+            return sets.indicator, y_pred, sets.classes
+        raise TypeError(
+            f"{name} holds tags, whose columns have no order: y_pred must be an array of shape "
+            "(n_samples, >=k) with the names of the best labels, as predict_topk returns"
+        )
+    labels = names.ravel().tolist()
+    none = (None,) if -1 in sets.classes else (None, -1)
+    predicted = dict.fromkeys(label for label in labels if label not in none)
+    true, classes = aligned(sets, dict.fromkeys([*sets.classes.tolist(), *predicted]))
+    at = {label: position for position, label in enumerate(classes)}
+    ids = [-1 if label in none else at[label] for label in labels]
+    return true, np.array(ids, dtype=np.int64).reshape(names.shape), np.array(classes, dtype=object)
+
+
+def _are_names(y_pred: npt.NDArray[Any], sets: NamedSets) -> bool:
+    """Whether predictions are names of labels, rather than scores or column numbers."""
+    is_whole = y_pred.dtype.kind in "iu"
+    if sets.is_frame and is_whole:
+        return sets.classes.dtype.kind == "i"
+    return is_whole or y_pred.dtype.kind in "OUS"
+
+
 def check_labels(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
-    """Canonical CSR indicator of a dense or sparse indicator, or of 1-D integer class ids."""
+    """Canonical CSR indicator of an indicator, of tags in their order, or of 1-D class ids."""
+    y = plain_sets(named_sets(y, name=name) or y) if not sp.issparse(y) else y
     if not sp.issparse(y):
         y = as_array(y, name)
     if y.ndim not in (1, 2) or (sp.issparse(y) and y.ndim == 1):

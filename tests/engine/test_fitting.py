@@ -90,7 +90,10 @@ def test_every_format_of_y_gives_the_same_model(algorithm):
     for other in (Y.tolist(), pd.DataFrame(Y), pl.DataFrame(Y), Y.astype(bool), Y.astype(float)):
         again = quick(algorithm=algorithm).fit(X, other)
         assert parameters(again) == parameters(clf)
-        assert again.predict(X).dtype == np.asarray(other).dtype
+        predicted = again.predict(X)
+        assert isinstance(predicted, np.ndarray if isinstance(other, list) else type(other))
+        assert np.asarray(predicted).dtype == np.asarray(other).dtype
+        np.testing.assert_array_equal(np.asarray(predicted), clf.predict(X))
 
 
 def test_arguments_are_left_as_they_were():

@@ -6,6 +6,7 @@ from functools import partial
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -16,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from _factories import QUICK
+from _factories import QUICK, make_learnable
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
@@ -398,3 +399,19 @@ def test_class_labels_have_no_label_sets(data):
     clf = quick(max_epochs=1).fit(X, np.arange(300) % 5)
     with pytest.raises(ValueError, match="fitted on class labels"):
         clf.verify(np.eye(5, dtype=int))
+
+
+def test_label_sets_are_verified_by_name():
+    X, Y = make_learnable(True)
+    names = np.array([f"tag {i:02}" for i in range(Y.shape[1])], dtype=object)
+    frame = pd.DataFrame(Y.toarray(), columns=names)
+    clf = DFTSigmoidClassifier(output="bottleneck", n_slack=4, max_epochs=1, random_state=0)
+    clf.fit(X, frame)
+    tags = [names[:2].tolist(), [], names[:9].tolist()]
+    indicator = np.zeros((3, len(names)), dtype=int)
+    indicator[0, :2] = indicator[2, :9] = 1
+    for options in ({}, {"whole_network": True}):
+        expected = clf.verify(indicator, **options)
+        np.testing.assert_array_equal(clf.verify(tags, **options).status, expected.status)
+    with pytest.raises(ValueError, match="Y holds the label 'new'"):
+        clf.verify([["new"]])

@@ -1,6 +1,9 @@
 """The propensity model and the propensity-scored metrics on cases done by hand."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
@@ -138,3 +141,22 @@ def test_propensities_bound_the_class_ids():
 def test_propensities_that_overflow_are_refused(params):
     with pytest.raises(ValueError, match="are too large"):
         propensities(np.eye(3, dtype=int), **params)
+
+
+def test_propensities_of_tags_go_by_name():
+    train = [["a", "b"], ["a"], ["a", "c"], []]
+    matrix = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]])
+    named, expected = propensities(train), propensities(matrix)
+    assert named == dict(zip("abc", expected))
+    assert named["never"] == expected[3]
+    assert pickle.loads(pickle.dumps(named))["never"] == expected[3]
+    np.testing.assert_array_equal(propensities(pd.DataFrame(matrix)), expected)
+    true, best = [["b", "new"], ["a"]], np.array([["new", "c"], ["a", "b"]], dtype=object)
+    indicator, ids = np.array([[0, 1, 0, 1], [1, 0, 0, 0]]), np.array([[3, 2], [0, 1]])
+    for metric in (psp_at_k, psndcg_at_k):
+        value = metric(true, best, 2, propensities=named)
+        assert value == metric(indicator, ids, 2, propensities=expected)
+        with pytest.raises(TypeError, match="by name need labels with names: y_true must hold"):
+            metric(indicator, ids, 2, propensities=named)
+        with pytest.raises(ValueError, match="no value for the label 'new'; compute them by"):
+            metric(true, best, 2, propensities={"a": 0.5, "b": 0.5, "c": 0.5})

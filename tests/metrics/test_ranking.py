@@ -1,7 +1,9 @@
 """Values computed by hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from sklearn_xlc.metrics import (
     coverage_at_k,
@@ -82,3 +84,33 @@ def test_an_empty_place_takes_a_rank():
 def test_class_the_prediction_cannot_name_is_a_miss():
     assert precision_at_k(np.array([7, 1]), np.array([[0, 1], [1, 0]]), k=1) == 1 / 2
     assert recall_at_k(np.array([0, 1]), np.array([[9, 0], [1, 8]]), k=2) == 1
+
+
+# --- labels with names ------------------------------------------------------------------------
+
+TAGS = [["a", "c"], [], ["b"], ["c", "d"]]
+NAMED = np.array([["c", "a"], ["b", "x"], ["x", "b"], ["a", None]], dtype=object)
+AS_IDS = np.array([[2, 0], [1, 4], [4, 1], [0, -1]])
+MATRIX = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 0]])
+
+
+@pytest.mark.parametrize("metric", [precision_at_k, recall_at_k, f1_at_k, ndcg_at_k])
+@pytest.mark.parametrize("k", [1, 2])
+def test_tags_and_names_are_indicator_and_ids(metric, k):
+    expected = metric(MATRIX, AS_IDS, k)
+    assert metric(TAGS, NAMED, k) == expected
+    assert metric([set(tags) for tags in TAGS], NAMED, k) == expected
+    frame = pd.DataFrame(MATRIX, columns=list("abcdx"))
+    assert metric(frame, NAMED, k) == metric(frame, AS_IDS, k) == expected
+    numbers = [[ord(tag) for tag in tags] for tags in TAGS]
+    ids = np.array([[99, 97], [98, 120], [120, 98], [97, -1]])
+    assert metric(numbers, ids, k) == expected
+
+
+def test_tags_have_no_columns():
+    with pytest.raises(TypeError, match="y_true holds tags, whose columns have no order"):
+        precision_at_k(TAGS, np.zeros((4, 4)), 1)
+    with pytest.raises(TypeError, match="with the names of the best labels"):
+        precision_at_k(TAGS, sp.csr_matrix((4, 4)), 1)
+    with pytest.raises(ValueError, match=r"y_pred names label id 2 in row 0: and more than once"):
+        precision_at_k(TAGS, np.array([["c", "c"]] * 4, dtype=object), 2)

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
@@ -23,8 +24,15 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from sklearn_xlc import metrics
-from sklearn_xlc.metrics import cross_val_topk, topk_scorer
+from sklearn_xlc import MultiHeadClassifier, metrics
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.metrics import (
+    cross_val_topk,
+    precision_at_k,
+    propensities,
+    psp_at_k,
+    topk_scorer,
+)
 
 
 class ScoresAreFeatures(ClassifierMixin, BaseEstimator):
@@ -367,3 +375,31 @@ def test_cross_val_topk_raises_what_the_fit_raises(multilabel):
     X, Y = multilabel
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         cross_val_topk(ScoresAreFeatures(), X, Y[:-1])
+
+
+@pytest.mark.parametrize("metric", ["precision", "psp"])
+def test_tags_are_scored_by_name(metric):
+    X, Y = make_extreme_multilabel(90, 30, 12, random_state=0)
+    Y = Y[:, np.bincount(Y.indices, minlength=12) > 0]
+    names = np.array([f"tag {i:02}" for i in range(Y.shape[1])], dtype=object)
+    tags = [names[row.indices].tolist() for row in sp.csr_matrix(Y)]
+    clf = MultiHeadClassifier("flat", max_epochs=2, random_state=0).fit(X, tags)
+    params = {"propensities": propensities(tags)} if metric == "psp" else {}
+    by_place = {"propensities": propensities(Y)} if metric == "psp" else {}
+    ids = np.searchsorted(names, clf.predict_topk(X, 3)[0].astype(str))
+    of_indicator = psp_at_k if by_place else precision_at_k
+    expected = of_indicator(Y, ids, 3, **by_place)
+    for y in (tags, [set(row) for row in tags], pd.DataFrame(Y.toarray(), columns=names)):
+        assert topk_scorer(metric, 3, **params)(clf, X, y) == pytest.approx(expected)
+    assert topk_scorer(metric, 3, **by_place)(clf, X, tags) == pytest.approx(expected)
+    unseen = [["aardvark"], *tags[1:]]
+    assert topk_scorer("precision", 1)(clf, X[:1], unseen[:1]) == 0
+    scores = cross_val_topk(clf, X, tags, metric=metric, k=1, cv=KFold(2), **params)
+    assert scores.shape == (2,)
+
+
+def test_a_frame_is_scored_by_place_where_columns_have_no_names():
+    X, Y = np.tile(np.eye(3), (5, 1)), np.tile(np.eye(3, dtype=int), (5, 1))
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+    frame = pd.DataFrame(Y, columns=list("abc"))
+    assert topk_scorer("precision", 1)(model, X, frame) == 1

@@ -1,0 +1,297 @@
+"""Label sets as people have them: lists and columns of tags, and data frames of indicators."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import check_indicator, plain
+from sklearn_xlc._csr import canonical
+
+#: Kinds of label sets of one sample, by the name that a form has for them.
+_SETS: dict[str, Any] = {
+    "list": list,
+    "tuple": tuple,
+    "frozenset": frozenset,
+    "set": set,
+    "array": np.ndarray,
+}
+_COLUMNS = ("pandas", "polars")
+_NUMBERS = (int, float, np.number, np.bool_)
+
+
+class NamedSets(NamedTuple):
+    """Label sets whose labels have names.
+
+    Parameters
+    ----------
+    indicator : CSR matrix of int8 of shape (n_samples, n_labels)
+        Canonical, without stored zeros.
+    classes : ndarray of shape (n_labels,)
+        Name of each column.
+    form : str
+        What `in_form` needs to give label sets back as they were given, such as "list of set" or
+        "pandas frame".
+    dtype : dtype
+        Type of the numbers of a frame.
+    """
+
+    indicator: sp.csr_matrix
+    classes: npt.NDArray[Any]
+    form: str
+    dtype: Any = np.dtype(np.int8)
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether a frame of indicators was given, whose columns have an order, or tags."""
+        return self.form.endswith(" frame")
+
+
+def named_sets(
+    y: Any, classes: Any = None, name: str = "y", counts: bool = False
+) -> NamedSets | None:
+    """Read label sets whose labels have names.
+
+    Parameters
+    ----------
+    y : object
+        Tags: a list, tuple, array, pandas or polars column with one list, tuple, set or array of
+        strings or integers per sample. Or a data frame of indicators, whose columns are labels.
+        Repeated tags of a sample count once.
+    classes : array-like of shape (n_labels,), default=None
+        Names of the columns to make. None: the sorted tags, or the columns of the frame.
+    name : str, default="y"
+        Name of the argument, for messages.
+    counts : bool, default=False
+        Whether equally long lists of numbers are a matrix of counts. Otherwise, they are a matrix
+        if they hold 0 and 1 only, and tags if not. Lists of length one are a column of classes.
+
+    Returns
+    -------
+    NamedSets or None
+        None if labels have no names: an array, a sparse matrix, or one class label per sample.
+
+    Raises
+    ------
+    ValueError
+        If tags are neither strings nor integers, or not all of one type, or a sample has missing
+        tags; if a frame is not an indicator; or if a label is not one of `classes`.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._tags import named_sets
+    >>> sets = named_sets([{"red", "round"}, set(), {"red"}])
+    >>> sets.classes
+    array(['red', 'round'], dtype=object)
+    >>> sets.indicator.toarray()
+    array([[1, 1],
+           [0, 0],
+           [1, 0]], dtype=int8)
+    """
+    if y is None or sp.issparse(y) or isinstance(y, NamedSets):
+        return y if isinstance(y, NamedSets) else None
+    container = type(y).__module__.partition(".")[0]
+    if container in _COLUMNS and hasattr(y, "columns"):
+        if len(y.columns) > 1:
+            return _of_frame(y, classes, container, name)
+        y = y[y.columns[0]] if len(y.columns) else ()
+    rows, container = _rows(y, container)
+    first = next((row for row in rows if _is_set(row)), None) if rows else None
+    if first is None or not (container in _COLUMNS or _are_tags(rows, y, counts)):
+        return None
+    kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
+    indicator, found = _of_tags(rows, classes, name)
+    return NamedSets(indicator, found, f"{container} of {kind}")
+
+
+def plain_sets(y: Any) -> Any:
+    """Indicator of label sets with names; any other y as it is."""
+    return y.indicator if isinstance(y, NamedSets) else y
+
+
+def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, list[Any]]:
+    """Indicator whose first columns are `classes`, and the names of all columns."""
+    at = {label: position for position, label in enumerate(classes)}
+    columns = [at.setdefault(label, len(at)) for label in sets.classes.tolist()]
+    indices = np.asarray(columns, dtype=np.int64)[sets.indicator.indices]
+    parts = (sets.indicator.data, indices, sets.indicator.indptr)
+    return canonical(sp.csr_matrix(parts, shape=(sets.indicator.shape[0], len(at)))), list(at)
+
+
+def in_form(
+    sets: Any, classes: npt.NDArray[Any], form: str, dtype: Any = np.int8, X: Any = None
+) -> Any:
+    """Give label sets in the form in which others were given.
+
+    Parameters
+    ----------
+    sets : {ndarray, CSR matrix} of shape (n_samples, n_labels)
+        Indicator; sparse, unless the form is a dense frame.
+    classes : ndarray of shape (n_labels,)
+        Name of each column.
+    form : str
+        Form of :class:`NamedSets`.
+    dtype : dtype, default=np.int8
+        Type of the numbers of a frame.
+    X : object, default=None
+        Samples: a pandas result has the index of a pandas X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_matrix
+    >>> from sklearn_xlc._tags import in_form
+    >>> in_form(csr_matrix([[1, 0], [1, 1]]), np.array(["a", "b"]), "list of tuple")
+    [('a',), ('a', 'b')]
+    """
+    container, _, kind = form.partition(" ")
+    library = importlib.import_module(container) if container in _COLUMNS else None
+    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    if library is not None and kind == "sparse frame":
+        frame = library.DataFrame.sparse.from_spmatrix(sets.astype(dtype), index)
+        return frame.set_axis(list(classes), axis=1)
+    if library is not None and kind == "frame":
+        dense = np.asarray(sets, dtype=dtype)
+        if container == "polars":
+            return library.DataFrame(dense, schema=list(classes), orient="row")
+        return library.DataFrame(dense, index, list(classes))
+    names, bounds = classes[sets.indices].tolist(), sets.indptr.tolist()
+    entry = np.array if kind == "of array" else _SETS[kind.removeprefix("of ")]
+    rows = [entry(names[start:stop]) for start, stop in zip(bounds, bounds[1:])]
+    if container in ("list", "tuple"):
+        return rows if container == "list" else tuple(rows)
+    if container == "polars":
+        return library.Series(rows)  # type: ignore[union-attr]
+    column = np.empty(len(rows), dtype=object)
+    column[:] = rows
+    return column if library is None else library.Series(column, index)
+
+
+def _rows(y: Any, container: str) -> tuple[Sequence[Any], str]:
+    """Entries of a sequence or column, and the name that a form has for it; none of a matrix."""
+    if isinstance(y, list | tuple):
+        return y, type(y).__name__ if type(y) in (list, tuple) else "list"
+    if container in _COLUMNS and hasattr(y, "to_list"):
+        is_object = getattr(y.dtype, "kind", "O") == "O"  # of polars and Arrow, lists
+        return (y.to_list() if is_object else ()), container
+    is_column = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == object
+    return (list(y) if is_column else ()), "array"
+
+
+def _is_set(row: Any) -> bool:
+    is_array = isinstance(row, np.ndarray) and row.ndim == 1
+    return is_array or isinstance(row, list | tuple | set | frozenset)
+
+
+def _are_tags(rows: Sequence[Any], y: Any, counts: bool) -> bool:
+    """Whether the rows of a list are tags, rather than rows of a matrix."""
+    if isinstance(y, np.ndarray) or not all(map(_is_set, rows)):
+        return True
+    values = list(chain.from_iterable(rows))
+    is_ragged = len({len(row) for row in rows}) > 1
+    has_sets = any(isinstance(row, set | frozenset) for row in rows)
+    if is_ragged or has_sets or not all(isinstance(value, _NUMBERS) for value in values):
+        return True
+    is_whole = all(isinstance(value, int | np.integer) for value in values)
+    beyond = any(value not in (0, 1) for value in values)
+    return not values or (is_whole and beyond and len(rows[0]) > 1 and not counts)
+
+
+def _of_tags(
+    rows: Sequence[Any], classes: Any, name: str
+) -> tuple[sp.csr_matrix, npt.NDArray[Any]]:
+    """Indicator of tags, and the names of its columns."""
+    for position, row in enumerate(rows):
+        if not _is_set(row):
+            raise ValueError(
+                f"{name}[{position}] is {row!r}, but others are sets of tags; give an empty list "
+                "where a sample has no tags"
+            )
+    tags = list(chain.from_iterable(rows))
+    _check_tags(tags, rows, name)
+    if classes is None:
+        if not tags:
+            raise ValueError(f"{name} holds no tag: at least one sample must have one")
+        is_text = isinstance(tags[0], str)
+        classes = np.array(sorted(set(tags)), dtype=object if is_text else np.int64)
+    classes = np.asarray(classes)
+    ids = {label: position for position, label in enumerate(classes.tolist())}
+    try:
+        indices = np.fromiter(map(ids.__getitem__, tags), np.int64, len(tags))
+    except KeyError as error:
+        label = plain(error.args[0])
+        raise ValueError(
+            f"{name} holds the label {label!r}, which is not one of the {len(classes)} labels of "
+            "the first fit; name all labels in the first call of partial_fit (`classes=`), or fit "
+            "anew without warm_start"
+        ) from None
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    ones = np.ones(len(indices), dtype=np.int32)  # repeated tags add up
+    sets = canonical(sp.csr_matrix((ones, indices, indptr), shape=(len(rows), len(classes))))
+    parts = (np.ones(sets.nnz, dtype=np.int8), sets.indices, sets.indptr)
+    return sp.csr_matrix(parts, shape=sets.shape), classes
+
+
+def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
+    """Raise ValueError unless all tags are strings, or all are integers."""
+    kinds = set(map(type, tags))
+    texts = {kind for kind in kinds if issubclass(kind, str)}
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}
+    if not kinds or kinds in (texts, whole):
+        return
+    wrong = (kinds - texts - whole) or whole
+    position = next(i for i, row in enumerate(rows) if wrong & set(map(type, row)))
+    tag = next(tag for tag in rows[position] if type(tag) in wrong)
+    rule = "tags are strings, or all are integers" if wrong == whole else "tags are str or int"
+    raise ValueError(
+        f"{name}[{position}] holds the tag {tag!r} of type {type(tag).__name__}; {rule}"
+    )
+
+
+def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
+    """Read a data frame of indicators."""
+    names = list(y.columns)
+    is_sparse = all(str(kind).startswith("Sparse[") for kind in y.dtypes)
+    missing = y.isna() if container == "pandas" else y.select([y[c].is_null() for c in y.columns])
+    if not is_sparse and np.asarray(missing).any():
+        row, column = np.argwhere(np.asarray(missing))[0]
+        raise ValueError(
+            f"{name} has no value in row {row}, column {names[column]!r}; fill it by 0"
+        )
+    values = y.sparse.to_coo() if is_sparse else np.asarray(y)
+    if values.dtype == object and all(isinstance(value, _NUMBERS) for value in values.ravel()):
+        values = values.astype(np.float64)
+    matrix = check_indicator(values, name, "a frame of tags has one column, which holds lists")
+    parts = (matrix.data, matrix.indices, matrix.indptr)
+    indicator = sp.csr_matrix(parts, shape=matrix.shape)
+    labels: npt.NDArray[Any] = np.empty(len(names), dtype=object)
+    labels[:] = names
+    if all(isinstance(label, int | np.integer) for label in names):
+        labels = labels.astype(np.int64)
+    if classes is not None:
+        indicator, labels = _columns_of(indicator, labels, np.asarray(classes), name)
+    dtype = values.dtype if values.dtype.kind in "biuf" else np.dtype(np.int8)
+    return NamedSets(indicator, labels, f"{container}{' sparse' * is_sparse} frame", dtype)
+
+
+def _columns_of(
+    indicator: sp.csr_matrix, names: npt.NDArray[Any], classes: npt.NDArray[Any], name: str
+) -> tuple[sp.csr_matrix, npt.NDArray[Any]]:
+    """Columns in the order of `classes`, by name; by position where classes are their numbers."""
+    at = {label: position for position, label in enumerate(names.tolist())}
+    order = [at.get(label, -1) for label in classes.tolist()]
+    if len(at) == len(classes) and min(order) >= 0:
+        return canonical(indicator[:, order]), classes
+    if len(names) == len(classes) and np.array_equal(classes, np.arange(len(classes))):
+        return indicator, classes
+    differ = sorted(set(map(str, names.tolist())) ^ set(map(str, classes.tolist())))[:3]
+    raise ValueError(
+        f"the columns of {name} must be the {len(classes)} labels of the first fit; of one of them "
+        f"only: {', '.join(differ)}"
+    )

@@ -1,0 +1,195 @@
+"""Label sets as people have them: what is read as tags, and what comes back."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from sklearn_xlc._tags import aligned, in_form, named_sets, plain_sets
+
+ROWS = [["b", "a"], [], ["c"], ["a", "a"]]
+DENSE = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def column(rows):
+    values = np.empty(len(rows), dtype=object)
+    values[:] = rows
+    return values
+
+
+GIVEN = {
+    "list of list": ROWS,
+    "list of tuple": [tuple(row) for row in ROWS],
+    "list of set": [set(row) for row in ROWS],
+    "list of frozenset": [frozenset(row) for row in ROWS],
+    "list of array": [np.array(row, dtype=object) for row in ROWS],
+    "tuple of list": tuple(ROWS),
+    "array of list": column(ROWS),
+    "array of set": column([set(row) for row in ROWS]),
+    "pandas of list": pd.Series(ROWS, index=list("wxyz")),
+    "pandas of set": pd.Series([set(row) for row in ROWS]),
+    "polars of list": pl.Series(ROWS),
+}
+
+
+@pytest.mark.parametrize("form", GIVEN)
+def test_tags_are_read_and_given_back(form):
+    sets = named_sets(GIVEN[form])
+    assert sets.form == form
+    assert not sets.is_frame
+    np.testing.assert_array_equal(sets.classes, np.array(["a", "b", "c"], dtype=object))
+    np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
+    assert sets.indicator.dtype == np.int8
+    back = in_form(sets.indicator, sets.classes, form)
+    assert type(back) is type(GIVEN[form])
+    for given, got in zip(GIVEN[form], back):
+        assert type(got) is type(given)
+        assert sorted(got) == sorted(set(given))
+    again = named_sets(back)
+    np.testing.assert_array_equal(again.indicator.toarray(), DENSE)
+    assert named_sets(again) is again
+
+
+@pytest.mark.parametrize("tag", [int, np.int64, np.int32])
+def test_tags_may_be_integers(tag):
+    rows = [[tag(7), tag(30)], [tag(-2)], []]
+    sets = named_sets(rows)
+    assert sets.classes.tolist() == [-2, 7, 30]
+    assert sets.classes.dtype == np.int64
+    np.testing.assert_array_equal(sets.indicator.toarray(), [[0, 1, 1], [1, 0, 0], [0, 0, 0]])
+
+
+def test_two_tags_a_row_are_no_array():
+    for rows in ([["a", "b"], ["b", "c"]], [[3, 4], [4, 5]]):
+        sets = named_sets(rows)
+        np.testing.assert_array_equal(sets.indicator.toarray(), [[1, 1, 0], [0, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        None,
+        [],
+        [[0, 1], [1, 0]],
+        ((0.0, 1.0), (1.0, 0.0)),
+        [np.array([0, 1]), np.array([1, 1])],
+        [[3], [4]],
+        [[0.5, 2.0]],
+        ["a", "b"],
+        [1, 2],
+        np.array(["a", "b"]),
+        np.array(["a", "b"], dtype=object),
+        np.eye(3),
+        sp.csr_matrix(np.eye(2)),
+        pd.Series(["a", "b"]),
+        pd.Series([1, 2]),
+        pl.Series(["a", "b"]),
+        pl.Series([1, 2]),
+        pd.DataFrame({"y": ["a", "b"]}),
+        pd.DataFrame({"y": [1, 2]}),
+    ],
+    ids=repr,
+)
+def test_what_has_no_names(y):
+    assert named_sets(y) is None
+    assert plain_sets(y) is y
+
+
+def test_lists_of_numbers_may_be_counts():
+    assert named_sets([[2, 0], [1, 1]], counts=True) is None
+    assert named_sets([[2, 0], [1, 1]]).classes.tolist() == [0, 1, 2]
+    assert named_sets([[2, 0], [1]], counts=True).classes.tolist() == [0, 1, 2]
+    assert named_sets([{2, 0}, {1, 3}], counts=True).classes.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+def test_a_frame_with_one_column_of_tags(library):
+    sets = named_sets(library.DataFrame({"tags": ROWS}))
+    np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, bool, np.float32, "Int64", "boolean"])
+def test_frames_of_indicators(dtype):
+    frame = pd.DataFrame(DENSE, columns=["b", "a", "c"], index=list("wxyz")).astype(dtype)
+    sets = named_sets(frame)
+    assert (sets.form, sets.is_frame) == ("pandas frame", True)
+    assert sets.classes.tolist() == ["b", "a", "c"]  # in the order of the frame
+    np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
+    back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype, frame)
+    assert back.index.tolist() == list("wxyz")
+    if not isinstance(dtype, str):
+        pd.testing.assert_frame_equal(back, frame)
+
+
+def test_sparse_and_polars_frames():
+    sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(DENSE), columns=["b", "a", "c"])
+    sets = named_sets(sparse)
+    assert sets.form == "pandas sparse frame"
+    back = in_form(sets.indicator, sets.classes, sets.form, sets.dtype)
+    pd.testing.assert_frame_equal(back, sparse)
+    frame = pl.DataFrame(DENSE, schema=["b", "a", "c"], orient="row")
+    sets = named_sets(frame)
+    back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
+    assert back.equals(frame)
+
+
+def test_columns_are_found_by_name_or_else_by_place():
+    frame = pd.DataFrame(DENSE, columns=["b", "a", "c"])
+    sets = named_sets(frame, np.array(["a", "b", "c"], dtype=object))
+    np.testing.assert_array_equal(sets.indicator.toarray(), np.array(DENSE)[:, [1, 0, 2]])
+    sets = named_sets(frame, np.arange(3))  # fitted on a matrix
+    np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
+    with pytest.raises(ValueError, match=r"columns of y must be the 3 labels .* only: c, d"):
+        named_sets(frame, np.array(["a", "b", "d"], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        ([["a"], None], r"y\[1\] is None, but others are sets of tags; give an empty list"),
+        (pd.Series([["a"], np.nan]), r"y\[1\] is nan, but others are sets"),
+        (pd.Series([["a"], pd.NA]), r"y\[1\] is <NA>, but others are sets"),
+        (pl.Series([["a"], None]), r"y\[1\] is None, but others"),
+        ([["a"], "b"], r"y\[1\] is 'b', but others are sets"),
+        ([["a"], [3]], r"y\[1\] holds the tag 3 of type int; tags are strings, or all are int"),
+        ([["a", None]], r"y\[0\] holds the tag None of type NoneType; tags are str or int"),
+        ([["a"], [1.5, "b"]], r"y\[1\] holds the tag 1.5 of type float; tags are str or int"),
+        ([["a"], [("b",)]], r"y\[1\] holds the tag \('b',\) of type tuple; tags are str or int"),
+        ([{True}, {False}], r"y\[0\] holds the tag True of type bool; tags are str or int"),
+        ([set(), set()], r"y holds no tag: at least one sample must have one"),
+        (
+            pd.DataFrame({"a": [1, None], "b": [0, 1]}),
+            r"y has no value in row 1, column 'a'; fill it by 0",
+        ),
+        (
+            pd.DataFrame({"a": [1, pd.NA], "b": [0, 1]}, dtype="Int64"),
+            r"y has no value in row 1, column 'a'; fill it by 0",
+        ),
+        (pl.DataFrame({"a": [1, None], "b": [0, 1]}), r"y has no value in row 1, column 'a'"),
+        (pd.DataFrame({"a": ["x", "y"], "b": ["z", "z"]}), r"y must be a two-dim"),
+        (pd.DataFrame({"a": [2, 1], "b": [0, 1]}), r"y must hold 0 and 1 only, got 2"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_is_refused(y, message):
+    with pytest.raises(ValueError, match=message):
+        named_sets(y)
+
+
+def test_unknown_tags():
+    classes = np.array(["a", "b"], dtype=object)
+    with pytest.raises(ValueError, match="y holds the label 'c', which is not one of the 2"):
+        named_sets(ROWS, classes)
+    matrix, names = aligned(named_sets(ROWS), ["c", "d"])
+    assert names == ["c", "d", "a", "b"]
+    np.testing.assert_array_equal(
+        matrix.toarray(), [[0, 0, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]]
+    )
+
+
+def test_read_in_the_order_of_given_classes():
+    sets = named_sets(ROWS, np.array(["c", "b", "x", "a"], dtype=object))
+    np.testing.assert_array_equal(
+        sets.indicator.toarray(), [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    )
