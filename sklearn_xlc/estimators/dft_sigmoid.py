@@ -13,7 +13,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._tags import named_sets
+from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
@@ -431,8 +431,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         is_odds = self.net_.module_.head.link == "sigmoid"
         cut = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0
         X = None if X is None else self._validate_predict(X)
-        sets = named_sets(Y, self.classes_, "Y")
-        Y = Y if sets is None else sets.indicator
+        Y = plain_sets(named_sets(Y, self.classes_, "Y") or Y)
         verify = self._verify_network if whole_network else self._verify_layer
         return verify(
             Y,
