@@ -1,7 +1,7 @@
 """Extreme label classification for scikit-learn: thousands to millions of classes or labels.
 
 Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators,
-`save`, `load` and `compress` come when they are first asked for.
+`save`, `load`, `compress` and `predict_topk` come when they are first asked for.
 """
 
 import importlib
@@ -20,6 +20,7 @@ _LAZY = {
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
     "compress": "sklearn_xlc.engine.files",
     "load": "sklearn_xlc.engine.files",
+    "predict_topk": "sklearn_xlc.engine.topk",
     "save": "sklearn_xlc.engine.files",
 }
 
@@ -35,6 +36,7 @@ __all__ = [
     "config_context",
     "get_config",
     "load",
+    "predict_topk",
     "save",
     "set_config",
     "show_versions",

@@ -522,3 +522,17 @@ def test_tags_that_come_later(name):
     assert clf.score(X, unseen) == clf.score(X, tags)
     with pytest.raises(ValueError, match="was 1-D class labels in the first fit"):
         quick(name, max_epochs=1, warm_start=True).fit(X, list("ab") * 75).fit(X, tags)
+
+
+def test_probabilities_of_the_best_labels(fitted):
+    name, _, X, _, clf = fitted
+    if not hasattr(clf, "predict_proba"):
+        with pytest.raises(ValueError, match="proba=True needs a loss that defines probabilities"):
+            clf.predict_topk(X, 3, proba=True)
+        return
+    labels, scores = clf.predict_topk(X, 3)
+    again, probabilities = clf.predict_topk(X, 3, proba=True)
+    np.testing.assert_array_equal(again, labels)
+    ids = np.searchsorted(clf.classes_, labels)
+    expected = np.take_along_axis(clf.predict_proba(X), ids, 1)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-9, atol=1e-12)

@@ -34,10 +34,11 @@ class Grouped(NamedTuple):
 
 
 def _documented(method: Method) -> Method:
-    """Copy the docstring of :class:`PredictionMixin`, and add `groups` as the last parameter."""
+    """Copy the docstring of :class:`PredictionMixin`, and add `groups`, before `proba` if any."""
     text = inspect.getdoc(getattr(PredictionMixin, method.__name__)) or ""
-    parameters, returns, rest = text.partition("\n\nReturns\n")
-    method.__doc__ = parameters + _GROUPS + returns[1:] + rest
+    before = "\nproba :" if "\nproba :" in text else "\n\nReturns\n"
+    parameters, following, rest = text.partition(before)
+    method.__doc__ = parameters + _GROUPS.rstrip() + following + rest
     return method
 
 
@@ -60,8 +61,10 @@ class BagPredictionMixin(PredictionMixin):
         return super().predict(Grouped(X, groups))
 
     @_documented
-    def predict_topk(self, X: Any, k: int = 5, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        return super().predict_topk(Grouped(X, groups), k)
+    def predict_topk(  # type: ignore[override]
+        self, X: Any, k: int = 5, groups: Any = None, proba: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return super().predict_topk(Grouped(X, groups), k, proba)
 
     @_documented
     def predict_topk_sparse(self, X: Any, k: int = 5, groups: Any = None) -> sp.csr_matrix:

@@ -98,11 +98,16 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return n_rows
 
     def _topk(
-        self, X: Any, k: int, n_rows: int | None = None, by_label: bool = False
+        self,
+        X: Any,
+        k: int,
+        n_rows: int | None = None,
+        by_label: bool = False,
+        proba: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Label ids and scores of validated samples, both (n_samples, k), best or lowest id first.
 
-        `n_rows` is the number of samples in a batch.
+        `n_rows` is the number of samples in a batch, `proba` asks for probabilities.
         """
         dtype, head = numpy_dtype(self.net_.module_), self.net_.module_.head
         n_rows = n_rows or self._rows_at_once(head.bytes_per_row(k))
@@ -111,6 +116,10 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         for rows, features in self._features(X, n_rows):
             with self.net_.predicting(features):
                 best, positions = head.topk(features, k)
+                if proba and head.link == "softmax":
+                    best = (best - head.scores(features).logsumexp(1, keepdim=True)).exp()
+                elif proba:
+                    best = head.probabilities(best)
             found, values = self._code.to_ids(positions.cpu().numpy()), best.cpu().numpy()
             if by_label:
                 order = np.argsort(found, axis=1)
@@ -119,17 +128,21 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return ids, scores
 
     def _checked_topk(
-        self, X: Any, k: int, names: Any, by_label: bool = False
+        self, X: Any, k: int, names: Any, by_label: bool = False, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Label ids and scores, if they fit into the limits together with `names` of labels."""
         scores = numpy_dtype(self.net_.module_)
         dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
-        row_bytes = self.net_.module_.head.bytes_per_row(k) + k * dtype.itemsize
+        head = self.net_.module_.head
+        normalised = proba and head.link == "softmax"  # by the scores of all labels
+        row_bytes = head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
         n_rows = self._rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes)
-        return self._topk(X, k, n_rows, by_label)
+        return self._topk(X, k, n_rows, by_label, proba)
 
     @_explained
-    def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    def predict_topk(
+        self, X: Any, k: int = 5, proba: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Find the best k labels of each sample, without ever holding the scores of all labels.
 
         Parameters
@@ -138,23 +151,35 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
             Samples.
         k : int, default=5
             Number of labels, at most the number of labels there are.
+        proba : bool, default=False
+            Whether to return probabilities in place of scores, as :meth:`predict_proba` does.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k)
             Labels, best first: entries of ``classes_``.
         scores : ndarray of shape (n_samples, k)
-            Their scores, on the scale of :meth:`decision_function`.
+            Their scores, on the scale of :meth:`decision_function`, or their probabilities.
+
+        See Also
+        --------
+        sklearn_xlc.predict_topk : The same through pipelines and searches.
 
         Raises
         ------
         ValueError
-            If `k` is not between 1 and the number of labels.
+            If `k` is not between 1 and the number of labels, or `proba` is set and the loss defines
+            no probabilities.
         MemoryError
             If labels and scores would exceed ``get_config()["dense_limit"]``.
         """
         X = self._validate_predict(X)
-        ids, scores = self._checked_topk(X, self._check_k(k), self.classes_.dtype)
+        if proba and not self._has_probabilities():
+            raise ValueError(
+                f"proba=True needs a loss that defines probabilities, but {type(self).__name__} "
+                "was fitted with another; use proba=False, or another loss"
+            )
+        ids, scores = self._checked_topk(X, self._check_k(k), self.classes_.dtype, proba=proba)
         return self.classes_[ids], scores
 
     @_explained

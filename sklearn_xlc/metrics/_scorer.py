@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
@@ -195,7 +196,7 @@ class _TopKScorer:
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> float:
-        estimator, X = _innermost(estimator, X)
+        estimator, X = innermost(estimator, X)
         classes, y_true, params = self._truth(estimator, y)
         n_labels = y_true.shape[1] if classes is None else classes.size
         y_pred = _predicted_ids(estimator, X, self.k, classes, n_labels)
@@ -249,13 +250,15 @@ class _TopKScorer:
         return name in inspect.signature(self.metric).parameters
 
 
-def _innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
+def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Final estimator inside pipelines and fitted searches, and X transformed for it."""
     while not hasattr(estimator, "predict_topk"):
         if isinstance(estimator, Pipeline):
             if len(estimator.steps) > 1:
                 X = estimator[:-1].transform(X)
             estimator = estimator.steps[-1][1]
+        elif isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
         elif hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         else:
@@ -313,24 +316,26 @@ def _predicted_ids(
     return np.pad(ids, ((0, 0), (0, k - ids.shape[1])), constant_values=-1)
 
 
-def all_scores(estimator: Any, X: Any, multilabel: bool, n_labels: int) -> Any:
-    """Scores (n_samples, n_labels) of a classifier that has no `predict_topk`."""
+def all_scores(
+    estimator: Any, X: Any, multilabel: bool, n_labels: int | None = None, proba: bool = False
+) -> Any:
+    """Scores or probabilities (n_samples, n_labels) of a classifier without `predict_topk`."""
     name = type(estimator).__name__
-    for method in ("decision_function", "predict_proba"):
+    for method in ("predict_proba",) if proba else ("decision_function", "predict_proba"):
         if hasattr(estimator, method):
             scores = getattr(estimator, method)(X)
             break
     else:
         raise TypeError(
-            "topk_scorer needs a classifier with predict_topk, decision_function or predict_proba; "
-            f"{name} has none of them"
+            f"labels are ranked by predict_topk, {'' if proba else 'decision_function '}or "
+            f"predict_proba; {name} has none of them"
         )
     if isinstance(scores, list):  # multi-output classifiers: one (n_samples, n_values) per label
         columns = zip(scores, estimator.classes_)
         scores = np.column_stack([(proba * (values == 1)).sum(axis=1) for proba, values in columns])
     if scores.ndim == 1:  # binary decision function, or a single label
         scores = scores[:, None] if multilabel else np.column_stack([-scores, scores])
-    if scores.shape[1] != n_labels:
+    if n_labels is not None and scores.shape[1] != n_labels:
         raise ValueError(
             f"{method} of {name} returned shape {scores.shape}, expected {n_labels} columns"
         )
