@@ -5,9 +5,19 @@ Submodules that need no network (`codes`, `datasets`, `metrics`) load without to
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn_xlc._config import config_context, get_config, set_config, show_versions
+
+if TYPE_CHECKING:
+    from sklearn_xlc.engine.files import compress, load, save
+    from sklearn_xlc.engine.topk import predict_topk
+    from sklearn_xlc.estimators.aggregated_label import AggregatedLabelClassifier
+    from sklearn_xlc.estimators.dft_sigmoid import DFTSigmoidClassifier
+    from sklearn_xlc.estimators.eagle import EAGLETransformer
+    from sklearn_xlc.estimators.miml import MIMLClassifier
+    from sklearn_xlc.estimators.multi_head import MultiHeadClassifier
+    from sklearn_xlc.estimators.neural_collapse import ETFNeuralCollapseClassifier
 
 __version__ = "0.1.0.dev0"
 
