@@ -34,13 +34,15 @@ from sklearn_xlc.metrics._ranking import (
     precision_at_k,
     recall_at_k,
 )
-from sklearn_xlc.metrics._scorer import cross_val_topk, topk_scorer
+from sklearn_xlc.metrics._scorer import topk_scorer
+from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
 
 __all__ = [
     "aggregated_precision_at_k",
     "coverage_at_k",
     "cross_val_topk",
     "f1_at_k",
+    "get_scorer",
     "ndcg_at_k",
     "neural_collapse",
     "precision_at_k",
@@ -50,4 +52,5 @@ __all__ = [
     "recall_at_k",
     "soft_label_mass",
     "topk_scorer",
+    "topk_scorers",
 ]

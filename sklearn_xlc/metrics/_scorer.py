@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc._csr import FloatArray, IntArray, canonical
+from sklearn_xlc._csr import IntArray, canonical
 from sklearn_xlc._tags import aligned, named_sets
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import of_labels, psndcg_at_k, psp_at_k
@@ -40,7 +39,7 @@ _METRICS: dict[str, Metric] = {
 }
 
 
-def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_TopKScorer":
+def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopKScorer":
     """Make a scorer from a top-k metric, for ``scoring=`` of scikit-learn's searches.
 
     The scorer gets the `k` best labels from ``predict_topk``, which never makes an
@@ -93,161 +92,119 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "_Top
     >>> bool(search.fit(X, y).best_score_ > 0.95)
     True
     """
-    if isinstance(metric, str):
-        if metric not in _METRICS:
-            raise ValueError(
-                f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}"
-            )
-        metric = _METRICS[metric]
-    elif not callable(metric):
-        raise TypeError(f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}")
+    metric = function_of(metric)
     k = check_integer(k, "k")
     try:
-        parameters = inspect.signature(metric).parameters
-        given = {"groups": None} if "groups" in parameters else {}
+        given = {"groups": None} if has_parameter(metric, "groups") else {}
         inspect.signature(metric).bind(None, None, k=k, **given, **metric_params)
     except TypeError as error:
         raise TypeError(
-            f"{_name(metric)} cannot be called with these parameters: {error}"
+            f"{name_of(metric)} cannot be called with these parameters: {error}"
         ) from None
-    return _TopKScorer(metric, k, metric_params)
+    return TopKScorer(metric, k, metric_params)
 
 
-def cross_val_topk(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    *,
-    metric: str | Metric = "precision",
-    k: int = 5,
-    cv: Any = 5,
-    groups: Any = None,
-    n_jobs: int | None = None,
-    **metric_params: Any,
-) -> FloatArray:
-    """Cross-validate a top-k metric; unlike ``cross_val_score``, it accepts sparse `y`.
-
-    Parameters
-    ----------
-    estimator : estimator object
-        Classifier with ``predict_topk``, ``decision_function`` or ``predict_proba``. It is cloned.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Samples.
-    y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator, dense or sparse, frame, tags, or class labels of any type.
-    metric : str or callable, default="precision"
-        As in :func:`topk_scorer`.
-    k : int, default=5
-        Number of predictions evaluated per sample.
-    cv : int, cross-validation generator or iterable, default=5
-        Splitting, as in :func:`sklearn.model_selection.cross_val_score`.
-    groups : array-like of shape (n_samples,), default=None
-        Groups for the splitter, such as :class:`~sklearn.model_selection.GroupKFold`.
-    n_jobs : int, default=None
-        Number of folds fitted in parallel.
-    **metric_params
-        Parameters of the metric, as in :func:`topk_scorer`.
-
-    Returns
-    -------
-    ndarray of shape (n_splits,)
-        Score of each fold.
+def function_of(metric: str | Metric) -> Metric:
+    """Metric by name, or itself.
 
     Raises
     ------
     ValueError, TypeError
-        If `metric`, `k` or `cv` is invalid, or a fit fails.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_array
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.multiclass import OneVsRestClassifier
-    >>> from sklearn_xlc.metrics import cross_val_topk
-    >>> X = np.tile(np.eye(3), (10, 1))
-    >>> model = OneVsRestClassifier(LogisticRegression())
-    >>> cross_val_topk(model, X, csr_array(X.astype(int)), k=1, cv=3)
-    array([1., 1., 1.])
+        If there is no metric of this name, or it cannot be called.
     """
-    # A search over an empty grid runs the same loop without cross_val_score's check of y.
-    search = GridSearchCV(
-        estimator,
-        {},
-        scoring=topk_scorer(metric, k, **metric_params),
-        cv=cv,
-        n_jobs=n_jobs,
-        refit=False,
-        error_score="raise",
-    ).fit(X, y, **({} if groups is None else {"groups": groups}))
-    splits = range(search.n_splits_)
-    return np.array([search.cv_results_[f"split{i}_test_score"][0] for i in splits])
+    known = f"metric must be one of {sorted(_METRICS)} or a callable, got {metric!r}"
+    if isinstance(metric, str):
+        if metric not in _METRICS:
+            raise ValueError(known)
+        return _METRICS[metric]
+    if not callable(metric):
+        raise TypeError(known)
+    return metric
 
 
-class _TopKScorer:
+def has_parameter(metric: Metric, name: str) -> bool:
+    """Whether a metric has a parameter of this name."""
+    return name in inspect.signature(metric).parameters
+
+
+class TopKScorer:
     """Scorer made by `topk_scorer`; a class, so that it can be pickled and copied."""
 
     def __init__(self, metric: Metric, k: int, metric_params: dict[str, Any]) -> None:
         self.metric = metric
         self.k = k
         self.metric_params = metric_params
-        self._requests: dict[str, Any] = {"groups": True} if self._accepts("groups") else {}
+        self.requests: dict[str, Any] = (
+            {"groups": True} if has_parameter(self.metric, "groups") else {}
+        )
 
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> float:
-        estimator, X = innermost(estimator, X)
-        classes, y_true, params = self._truth(estimator, y)
-        n_labels = y_true.shape[1] if classes is None else classes.size
-        y_pred = _predicted_ids(estimator, X, self.k, classes, n_labels)
+        return self.value(*rank(estimator, X, y, self.k), sample_weight, groups)
+
+    def value(
+        self, y_true: Any, y_pred: IntArray, names: Any, sample_weight: Any, groups: Any
+    ) -> float:
+        """Value of the metric, where `names` are those of the columns, if labels have names."""
+        params = self.metric_params
+        if names is not None and isinstance(params.get("propensities"), Mapping):
+            params = {**params, "propensities": of_labels(params["propensities"], names)}
         metadata: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
-        if self._accepts("groups"):
+        if has_parameter(self.metric, "groups"):
             if groups is None:
                 raise TypeError(
                     f"{self!r} needs the groups of the samples; pass groups=, and in a search "
                     "enable metadata routing: sklearn.set_config(enable_metadata_routing=True)"
                 )
             metadata["groups"] = groups
-        return self.metric(y_true, y_pred, k=self.k, **metadata, **params)
+        return self.metric(y_true, y_pred[:, : self.k], k=self.k, **metadata, **params)
 
-    def _truth(self, estimator: Any, y: Any) -> tuple[Any, Any, dict[str, Any]]:
-        """Classes, unless labels are columns, true labels, and parameters of the metric."""
-        params, sets = self.metric_params, named_sets(y)
-        if sets is None:
-            y = y if sp.issparse(y) else np.asarray(y)
-            classes = None if y.ndim > 1 else _classes(estimator)
-            return classes, y if classes is None else _true_ids(y, classes), params
-        classes = _classes(estimator)
-        if sets.is_frame and set(classes.tolist()) != set(sets.classes.tolist()):
-            return None, sets.indicator, params  # fitted on the columns, not on their names
-        y_true, names = aligned(sets, classes.tolist())
-        if isinstance(params.get("propensities"), Mapping):
-            params = {**params, "propensities": of_labels(params["propensities"], names)}
-        return classes, y_true, params
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the metric takes weights of samples."""
+        return has_parameter(self.metric, "sample_weight")
 
     def __repr__(self) -> str:
         params = "".join(f", {key}={_brief(value)}" for key, value in self.metric_params.items())
-        return f"topk_scorer({_name(self.metric)}, k={self.k}{params})"
+        return f"topk_scorer({name_of(self.metric)}, k={self.k}{params})"
 
-    def set_score_request(self, **requests: Any) -> "_TopKScorer":
+    def set_score_request(self, **requests: Any) -> "TopKScorer":
         """Request metadata (`sample_weight=True`), for scikit-learn's metadata routing."""
-        self._requests = {**self._requests, **requests}
+        self.requests = {**self.requests, **requests}
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Return the metadata requests of this scorer, for scikit-learn's metadata routing."""
         request = MetadataRequest(owner=self)
-        for param, alias in self._requests.items():
+        for param, alias in self.requests.items():
             request.score.add_request(param=param, alias=alias)
         return request
 
     def _accept_sample_weight(self) -> bool:
         """Called by scikit-learn's multi-metric scoring if metadata routing is disabled."""
-        return self._accepts("sample_weight")
+        return self.is_weighted
 
-    def _accepts(self, name: str) -> bool:
-        """Whether the metric has a parameter of this name."""
-        return name in inspect.signature(self.metric).parameters
+
+def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None]:
+    """True labels, ids of the k best labels, and the names of the labels, if they have any."""
+    estimator, X = innermost(estimator, X)
+    classes, y_true, names = _true_labels(estimator, y)
+    n_labels = y_true.shape[1] if classes is None else classes.size
+    return y_true, _predicted_ids(estimator, X, k, classes, n_labels), names
+
+
+def _true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
+    """Classes, unless labels are columns, true labels, and names of their columns."""
+    sets = named_sets(y)
+    if sets is None:
+        y = y if sp.issparse(y) else np.asarray(y)
+        classes = None if y.ndim > 1 else _classes(estimator)
+        return classes, y if classes is None else _true_ids(y, classes), None
+    classes = _classes(estimator)
+    if sets.is_frame and set(classes.tolist()) != set(sets.classes.tolist()):
+        return None, sets.indicator, None  # fitted on the columns, not on their names
+    return classes, *aligned(sets, classes.tolist())
 
 
 def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
@@ -344,7 +301,7 @@ def all_scores(
     return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
 
 
-def _name(metric: Metric) -> str:
+def name_of(metric: Metric) -> str:
     """Name of a metric, for messages."""
     return getattr(metric, "__name__", repr(metric))
 
