@@ -90,7 +90,8 @@ def test_a_search_over_several_metrics(data):
         cv=KFold(2),
     ).fit(X, Y)
     assert search.cv_results_["mean_test_precision_at_3"].shape == (2,)
-    results = cross_validate(search.best_estimator_, X, Y.toarray(), scoring=topk_scorers(), cv=KFold(2))
+    best, dense = search.best_estimator_, Y.toarray()
+    results = cross_validate(best, X, dense, scoring=topk_scorers(), cv=KFold(2))
     assert set(results) >= {"test_precision_at_1", "test_precision_at_5"}
 
 
