@@ -136,7 +136,8 @@ class CascadeHead(Head):
 
     **Differences from the paper**
 
-    - The loss sums over the nodes of a level; for the mean of [1]_ see `level_weighting`.
+    - The loss sums over the nodes of a level; for the mean of [1]_ see `level_weighting`. Sums
+      ranked better on one data set, and alike on two (docs/papers.md).
     - Scores weigh ancestors by `path_exponent`; [1]_ has 1. True parents are always kept; adding
       targets to raw logits (Algorithm 3 of [1]_) does not ensure that.
     - Labels that do not exist are never ranked.
