@@ -12,7 +12,8 @@ from _experiment import parser, print_table, save
 
 from sklearn_xlc.geometry import fourier_matrix, verify_argmaxable
 
-MINUTES, FULL_MINUTES = 3, 15
+MINUTES = 3
+FULL_MINUTES = 15
 ACTIVE = (1, 3, 5, 10)
 LABELS = (32, 128, 512, 2048)
 SLACK = (0, 4, 8, 16, 32)
