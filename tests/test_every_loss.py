@@ -41,6 +41,7 @@ CASES = [
     *((MIMLClassifier(), name, True) for name in LABEL_LOSSES),
     *((MultiHeadClassifier("flat"), name, False) for name in ["ce", "pick_all_labels"]),
     *((MultiHeadClassifier("product"), name, False) for name in ["ce", "bce", "focal"]),
+    *((MultiHeadClassifier("product"), name, True) for name in ["ce", "bce", "focal"]),
     (MultiHeadClassifier("sampling"), "ce", False),
     (MultiHeadClassifier("cascade"), "ce", False),
     (DFTSigmoidClassifier(n_slack=20), "ce", False),

@@ -25,6 +25,7 @@ KINDS = [
     {"algorithm": "cascade", "embedding_dim": 8},
     {"algorithm": "sampling"},
     {"algorithm": "flat", "multilabel": True},
+    {"algorithm": "product", "multilabel": True},
     {"algorithm": "cascade", "embedding_dim": 8, "multilabel": True},
 ]
 every_kind = pytest.mark.parametrize(

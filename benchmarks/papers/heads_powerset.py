@@ -1,0 +1,121 @@
+"""Table 1 and Fig. 6 of Multi-Head Encoding: label sets as classes, and the accuracy of each head.
+
+    python benchmarks/papers/heads_powerset.py DATA --figures docs/figures
+
+The label set of a sample is one class among 2^C. The paper's images have 20 labels (VOC) and 80
+(COCO); here the samples are texts with the 20 and the 80 most frequent labels of `debtags`. "flat" is
+the vanilla classifier, one output a label and a cut of its probability: at one half, or tuned for
+whole sets on held-out samples. The others are products of heads for b labels each, with all
+networks alike but for the last layer; the paper has b = 4 for 20 labels (16 outputs each) and
+b = 5 for 80 (32 outputs). Measured on test samples: the share of label sets that are right in every
+label, F1 of all labels together, precision of the best labels by their marginal probabilities;
+outputs of the last layer, and seconds of training.
+"""
+
+import time
+
+import numpy as np
+from _experiment import WIDTH, parser, print_table, save
+from _measure import load_part
+from matplotlib import pyplot as plt
+from sklearn.metrics import accuracy_score, f1_score
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.plotting import HeadAccuracyDisplay
+
+MINUTES = 4
+FULL_MINUTES = 12
+DATA = True
+
+#: Numbers of labels, and the labels of each head in the paper.
+PAPER = {20: 4, 80: 5}
+#: One network for all: only the last layer differs.
+NETWORK = {
+    "hidden_layer_sizes": (512,),
+    "dropout": 0.5,
+    "optimizer": "mixed",
+    "learning_rate": 2e-3,
+    "batch_size": 256,
+    "max_epochs": 6,
+    "precision": "float32",
+}
+#: Labels of each head; all 10 labels of a head have 1024 sets.
+BLOCKS = {20: (1, 2, 4, 5, 10), 80: (1, 2, 4, 5, 8)}
+
+
+def classifiers(n_labels):
+    """Classifiers by name."""
+    tuned = Threshold(criterion="subset_accuracy")
+    made = {
+        "flat, cut at 1/2": MultiHeadClassifier("flat", **NETWORK),
+        "flat, tuned cut": MultiHeadClassifier("flat", decision=tuned, **NETWORK),
+    }
+    for size in BLOCKS[n_labels]:
+        made[name_of(n_labels, size)] = product(n_labels, size)
+    size = PAPER[n_labels]
+    made[f"{name_of(n_labels, size)}, clustered"] = product(n_labels, size, label_order="clustered")
+    made[f"{name_of(n_labels, size)}, Algorithm 2"] = product(n_labels, size, loss="bce")
+    return made
+
+
+def product(n_labels, size, **params):
+    """Product of heads for `size` labels each."""
+    lengths = [2**size] * -(-n_labels // size)
+    return MultiHeadClassifier("product", head_lengths=lengths, **params, **NETWORK)
+
+
+def name_of(n_labels, size):
+    return f"{-(-n_labels // size)} heads of {2**size}"
+
+
+def measure(classifier, train, test, seed):
+    """Row of the table, and the fitted classifier."""
+    start = time.process_time()
+    classifier.set_params(random_state=seed).fit(*train)
+    seconds = time.process_time() - start
+    X, Y = test
+    predicted, best = classifier.predict(X), classifier.predict_topk(X, k=3)[0]
+    return {
+        "outputs": classifier.net_.module_.head.linear.out_features
+        if classifier.algorithm == "product"
+        else Y.shape[1],
+        "label sets right": 100 * accuracy_score(Y, predicted),
+        "micro-F1": 100 * f1_score(Y, predicted, average="micro"),
+        "P@1": 100 * precision_at_k(Y, best, k=1),
+        "P@3": 100 * precision_at_k(Y, best, k=3),
+        "in training": 100 * accuracy_score(train[1], classifier.predict(train[0])),
+        "seconds": seconds,
+    }
+
+
+def main():
+    arguments = parser(__doc__, data=True).parse_args()
+    (X, Y), (X_test, Y_test) = (load_part(arguments.data / "debtags", p) for p in ("trn", "tst"))
+    frequent = np.argsort(-np.asarray(Y.sum(axis=0)).ravel(), kind="stable")
+    rows, seeds = [], range(3 if arguments.full else 1)
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.0), sharey=True, layout="constrained")
+    for n_labels, ax in zip(PAPER, axes):
+        train, test = (X, Y[:, frequent[:n_labels]]), (X_test, Y_test[:, frequent[:n_labels]])
+        for name, classifier in classifiers(n_labels).items():
+            found = [measure(classifier, train, test, seed) for seed in seeds]
+            mean = {key: float(np.mean([row[key] for row in found])) for key in found[0]}
+            rows.append({"labels": n_labels, "classifier": name, **mean})
+            print(rows[-1], flush=True)
+            if name == name_of(n_labels, PAPER[n_labels]):
+                draw(ax, classifier, train, test, n_labels)
+    print_table(rows)
+    save(arguments, "heads_powerset", rows, figure)
+
+
+def draw(ax, classifier, train, test, n_labels):
+    """Accuracy of each head on training and test samples (Fig. 6)."""
+    for samples, name in ((train, "training"), (test, "test")):
+        HeadAccuracyDisplay.from_estimator(classifier, *samples, name=name, ax=ax)
+    ax.set(title=f"{n_labels} labels: {name_of(n_labels, PAPER[n_labels])}", ylim=(None, 1.0))
+    ax.label_outer()
+
+
+if __name__ == "__main__":
+    main()
