@@ -34,6 +34,7 @@ CLASSIFIERS = {
     "product-joint": MultiHeadClassifier("product", loss="joint_ce"),
     "powerset": MultiHeadClassifier("product"),
     "powerset-blocks": MultiHeadClassifier("product", head_lengths=(256, 4, 32, 256)),
+    "powerset-groups": MultiHeadClassifier("product", n_groups=2, head_lengths=(64,) * 4),
     "powerset-bce": MultiHeadClassifier("product", loss="bce"),
     "cascade": MultiHeadClassifier("cascade", beam_width=30, embedding_dim=8),
     "cascade-narrow": MultiHeadClassifier("cascade", beam_width=2, embedding_dim=8),

@@ -126,7 +126,7 @@ TOGETHER = [
     ({"algorithm": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*algorithm='flat'"),
     ({"algorithm": "product", "loss": "bce", "n_groups": 2}, y, "n_groups=2 needs.*loss='ce'"),
     ({"algorithm": "cascade", "n_groups": 2}, y, "n_groups=2 needs algorithm='product'"),
-    ({"algorithm": "product", "n_groups": 2}, Y, "n_groups=2 needs.*one class per.*an indicator"),
+    ({"algorithm": "product", "n_groups": 2, "loss": "bce"}, Y, "n_groups=2 needs.*loss='ce'"),
     ({"algorithm": "product", "head_lengths": [8, 100]}, Y, r"head_lengths=\(8, 100\).*of two"),
     ({"algorithm": "product", "head_lengths": [16, 16]}, Y, "head_lengths=.* hold 8 labels.*=10"),
     ({"algorithm": "product", "head_lengths": [1024.0]}, Y, "head_lengths=.*an instance of int"),

@@ -93,12 +93,11 @@ class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
         criterion = kind.resolve_loss(self.loss, code.multilabel, f"{algorithm=}")
         is_ce = criterion.needs_normaliser and not self._is("joint_ce")
         # Where "auto" picks another algorithm, `_unread` warns.
-        is_read = algorithm == "product" and is_ce and not code.multilabel
+        is_read = algorithm == "product" and is_ce
         if self.n_groups > 1 and not is_read and algorithm in (self.algorithm, "product"):
             raise ValueError(
-                f"n_groups={self.n_groups} needs algorithm='product' with loss='ce' and one class "
-                f"per sample, got algorithm={algorithm!r} with loss={self.loss!r} and "
-                f"{'an indicator' if code.multilabel else 'class labels'}"
+                f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
+                f"algorithm={algorithm!r} with loss={self.loss!r}"
             )
         self._lengths(code)
 
@@ -161,7 +160,7 @@ class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
             shape |= {"n_members": self.n_members, "loss": self.loss, "width": self.rank}
             return FlatHead(*size, self.memory_limit, precision, **shape)
         if self._is_powerset(code):
-            return PowersetHead(*size, lengths, self.loss, self.memory_limit)
+            return PowersetHead(*size, lengths, self.loss, self.n_groups, self.memory_limit)
         if algorithm == "product":
             return ProductHead(*size, lengths, self.loss, self.n_groups)
         if algorithm == "cascade":

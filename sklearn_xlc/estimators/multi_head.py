@@ -86,9 +86,9 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         that returns a head, called with ``(n_features, n_labels, multilabel)``. It replaces
         `algorithm`, `loss` and their parameters. None: the head that `algorithm` names.
     n_groups : int, default=1
-        Number of groups of heads ("product" with "ce", multi-class): the probability of a label is
-        a mixture of `n_groups` products (Eq. 16 of [1]_). More groups come closer to "flat", at a
-        higher cost.
+        Number of groups of heads ("product" with "ce"): the probability of a label, or label set,
+        is a mixture of `n_groups` products (Eq. 16 of [1]_). More groups depend less on which
+        labels share a head, at a higher cost.
     embedding_dim : int, default=256
         Width of the node embeddings of "cascade".
     beam_width : int, default=10
@@ -410,6 +410,5 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        one_label = self.algorithm in MULTI_CLASS_ONLY or self.n_groups > 1
-        tags.classifier_tags.multi_label = not one_label
+        tags.classifier_tags.multi_label = self.algorithm not in MULTI_CLASS_ONLY
         return tags

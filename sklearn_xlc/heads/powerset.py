@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -23,8 +24,8 @@ class PowersetHead(DigitHead):
     The label set of a sample is read as one class among ``2**n_labels`` (section 6.1 of [1]_). The
     labels are cut into blocks, and a head has one output for every set of labels of its block,
     ``2**b`` for b labels: within a block labels may depend on each other in any way, given the
-    features, and blocks are independent. The number of a label set is never formed, so that there
-    may be any number of labels.
+    features; blocks are independent, unless there are several groups of heads. The number of a
+    label set is never formed, so that there may be any number of labels.
 
     Parameters
     ----------
@@ -38,6 +39,9 @@ class PowersetHead(DigitHead):
     loss : str or Loss, default="auto"
         As in :class:`ProductHead`, over the digits of the label set: "auto", "ce" or an object of
         its kind, "bce" or another pointwise loss without parameters per label, or "joint_ce".
+    n_groups : int, default=1
+        Number G of groups of heads (loss "ce" only). With G > 1 the probability of a label set is a
+        mixture of G products, as in :class:`ProductHead`: blocks then depend on each other, too.
     memory_limit : int, default=2**30
         Limit in bytes of the temporary logits of a step. Beyond it, the samples of a batch are cut
         into parts, whose logits are computed twice.
@@ -46,7 +50,8 @@ class PowersetHead(DigitHead):
     -----
     The score of a label is the log odds of its marginal probability, the sum over the sets of its
     block that hold it: exact, and with "ce" a probability by `link`. :meth:`topk_sets` ranks whole
-    sets. The most probable set need not hold exactly the labels with a probability above one half.
+    sets, exactly with one group; with several as :class:`ProductHead` ranks labels. The most
+    probable set need not hold exactly the labels with a probability above one half.
 
     **Differences from the paper**
 
@@ -77,10 +82,11 @@ class PowersetHead(DigitHead):
         multilabel: bool,
         lengths: Sequence[int] | None = None,
         loss: str | Loss = "auto",
+        n_groups: int = 1,
         memory_limit: int = 2**30,
     ) -> None:
         code = LabelBlocks(n_labels, lengths)
-        super().__init__(n_features, n_labels, multilabel, code, loss)
+        super().__init__(n_features, n_labels, multilabel, code, loss, n_groups)
         self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.link = "sigmoid" if self.criterion.needs_normaliser and not self.joint else None
 
@@ -94,8 +100,8 @@ class PowersetHead(DigitHead):
         """Start at the label frequencies, as if labels were independent."""
         sets = [independent(part) for part in self._by_block(frequency[None])]
         with torch.no_grad():
-            start = torch.cat([part.flatten() for part in sets])
-            self.linear.bias.copy_(self.criterion.prior(start))
+            start = self.criterion.prior(torch.cat([part.flatten() for part in sets]))
+            self.linear.bias[: self.n_groups * len(start)] = start.repeat(self.n_groups)
 
     # --- blocks of one size, side by side ---------------------------------------------------
 
@@ -110,10 +116,15 @@ class PowersetHead(DigitHead):
         return [part.view(len(labels), count, size) for part, (size, count) in zip(parts, runs)]
 
     def _by_head(self, logits: Tensor) -> list[Tensor]:
-        """Logits as (n, n_blocks, 2**size) for every run of blocks."""
+        """Logits, (n, n_groups, n_outputs), as (n, n_groups, n_blocks, 2**size) for every run."""
         runs = self._runs()
-        parts = logits.split([2**size * count for size, count in runs], dim=1)
-        return [part.view(len(logits), count, 2**size) for part, (size, count) in zip(parts, runs)]
+        parts = logits.split([2**size * count for size, count in runs], dim=2)
+        return [part.unflatten(2, (count, 2**size)) for part, (size, count) in zip(parts, runs)]
+
+    def _grouped(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and log weights of the groups; that of a single group is zero."""
+        logits, mixing = self._outputs(features)
+        return logits, mixing if self.n_groups > 1 else logits.new_zeros(len(logits), 1)
 
     # --- training ---------------------------------------------------------------------------
 
@@ -147,44 +158,50 @@ class PowersetHead(DigitHead):
         return torch.stack(losses).sum()
 
     def _loss_of_rows(self, features: Tensor, digits: Tensor, weights: Tensor) -> Tensor:
-        logits, rows = self.linear(features), torch.arange(len(features), device=features.device)
-        values = torch.ones_like(weights)
+        logits, mixing = self._grouped(features)
         if self.joint or isinstance(self.criterion, PointwiseLoss):
-            at = rows[:, None], self._columns(digits)
-            return self._concatenated_loss(logits, at, weights, values)
+            rows = torch.arange(len(features), device=features.device)
+            at, values = (rows[:, None], self._columns(digits)), torch.ones_like(weights)
+            return self._concatenated_loss(logits[:, 0], at, weights, values)
         assert isinstance(self.criterion, SoftmaxCrossEntropy)
         runs = self._by_head(logits)
-        chosen = [
-            part.log_softmax(2).gather(2, of_heads[..., None])[..., 0].sum(1)
-            for part, of_heads in zip(runs, digits.split([run.shape[1] for run in runs], dim=1))
-        ]
-        surprise = -torch.stack(chosen).sum(0)  # minus the log probability of the label set
-        return weights @ self.criterion.value(surprise)
+        products = mixing
+        for run, of_run in zip(runs, digits.split([run.shape[2] for run in runs], dim=1)):
+            at = of_run[:, None, :, None].expand(-1, self.n_groups, -1, -1)
+            products = products + run.log_softmax(3).gather(3, at)[..., 0].sum(2)
+        # Minus the log probability of the label set; Eq. 16 with several groups.
+        return weights @ self.criterion.value(-products.logsumexp(1))
 
     def _rows_at_once(self) -> int:
         """Samples whose logits, with two temporaries and a gradient, fit into `memory_limit`."""
-        return max(1, self.memory_limit // (4 * sum(self.code.lengths) * self._itemsize))
+        return max(1, self.memory_limit // self._step_bytes_of_row())
+
+    def _step_bytes_of_row(self) -> int:
+        return 4 * self.n_groups * sum(self.code.lengths) * self._itemsize
 
     def step_bytes(self, n_rows: int) -> int:
-        return 4 * min(n_rows, self._rows_at_once()) * sum(self.code.lengths) * self._itemsize
+        return min(n_rows, self._rows_at_once()) * self._step_bytes_of_row()
 
     # --- prediction -------------------------------------------------------------------------
 
     def bytes_per_row(self, k: int | None = None) -> int:
         # Logits, their log-softmax and two halves of it; log odds and what ranks them.
-        outputs = 4 * sum(self.code.lengths) * self._itemsize
-        return outputs + 4 * self.n_labels * self._itemsize + (k or 0) * 6 * self._itemsize
+        per_label = (4 + 2 * self.n_groups) * self.n_labels
+        return self._step_bytes_of_row() + (per_label + 6 * (k or 0)) * self._itemsize
 
     def bytes_per_row_of_sets(self, k: int) -> int:
         """Estimate what a sample takes in :meth:`topk_sets`, in bytes."""
         # Parents and digits of every head, the digits found, and the labels of the sets.
-        return self.bytes_per_row() + k * (4 * 8 * self.code.n_heads + 12 * self.n_labels)
+        n_candidates = self.n_groups * max(2 * k, 16) if self.n_groups > 1 else k
+        return self.bytes_per_row() + n_candidates * 32 * self.code.n_heads + 12 * k * self.n_labels
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
-        runs = self._by_head(self.linear(features))
-        odds = [log_odds(self._squash(run)).flatten(1) for run in runs]
-        return torch.cat(odds, dim=1)
+        logits, mixing = self._grouped(features)
+        of_runs = [log_marginals(self._squash(run)) for run in self._by_head(logits)]
+        sides = (torch.cat([part.flatten(2) for part in side], dim=2) for side in zip(*of_runs))
+        holding, without = ((mixing[:, :, None] + side).logsumexp(1) for side in sides)
+        return holding - without
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return topk_by_position(self.scores(features), k)
@@ -196,12 +213,40 @@ class PowersetHead(DigitHead):
         Scores are log probabilities with "ce", otherwise sums over the digits. Row ``k * i + j`` of
         the sets is set j of sample i.
         """
-        runs = [self._squash(run).cpu().numpy() for run in self._by_head(self.linear(features))]
-        of_heads = [run[:, block] for run in runs for block in range(run.shape[1])]
-        scores, digits = self.code.topk(of_heads, k)
+        logits, mixing = self._outputs(features)
+        runs = [self._squash(run).cpu().numpy() for run in self._by_head(logits)]
+        if self.n_groups == 1 and k == 1:  # Theorem 1, for all heads at once
+            scores = sum(run.max(axis=3).sum(axis=2) for run in runs)
+            digits = np.concatenate([run.argmax(axis=3) for run in runs], axis=2)
+        else:
+            scores, digits = self._search(runs, mixing.cpu().numpy(), k)
         sets = self.code.decode(digits.reshape(-1, self.code.n_heads))
         indptr, ids = torch.from_numpy(sets.indptr).long(), torch.from_numpy(sets.indices).long()
         return torch.as_tensor(scores).to(features), Targets(indptr, ids).to(features.device)
+
+    def _search(
+        self, runs: list[np.ndarray], mixing: np.ndarray, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and digits of the k best label sets, head by head."""
+        groups = [
+            [run[:, group, block] for run in runs for block in range(run.shape[2])]
+            for group in range(self.n_groups)
+        ]
+        if self.n_groups > 1:
+            return self._mixture_topk(groups, mixing, k)
+        return self.code.topk(groups[0], k)
+
+    def _n_codes(self) -> int:
+        return 2**self.n_labels
+
+    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        digits = np.concatenate(codes, axis=1)
+        order = np.lexsort(np.moveaxis(digits[..., ::-1], -1, 0), axis=-1)
+        digits = np.take_along_axis(digits, order[..., None], axis=1)
+        return digits, (digits[:, 1:] == digits[:, :-1]).all(axis=2)
+
+    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
+        return codes
 
 
 def independent(probabilities: Tensor) -> Tensor:
@@ -222,8 +267,8 @@ def independent(probabilities: Tensor) -> Tensor:
     return sets
 
 
-def log_odds(log_sets: Tensor) -> Tensor:
-    """Log odds of labels from additive scores of all their sets.
+def log_marginals(log_sets: Tensor) -> tuple[Tensor, Tensor]:
+    """Log probabilities of the presence and of the absence of labels, from those of all their sets.
 
     Parameters
     ----------
@@ -232,12 +277,13 @@ def log_odds(log_sets: Tensor) -> Tensor:
 
     Returns
     -------
-    tensor of shape (..., b)
-        Logarithm of the summed probability of the sets that hold a label, less that of the others.
+    holding, without : tensors of shape (..., b)
+        Log of the summed probability of the sets that hold a label, and of the others.
     """
-    odds = []
+    holding, without = [], []
     while log_sets.shape[-1] > 1:  # the first label halves the sets; then it is summed out
-        without, holding = log_sets.chunk(2, dim=-1)
-        odds.append(holding.logsumexp(-1) - without.logsumexp(-1))
-        log_sets = torch.logaddexp(without, holding)
-    return torch.stack(odds, dim=-1)
+        halves = log_sets.chunk(2, dim=-1)
+        without.append(halves[0].logsumexp(-1))
+        holding.append(halves[1].logsumexp(-1))
+        log_sets = torch.logaddexp(*halves)
+    return torch.stack(holding, dim=-1), torch.stack(without, dim=-1)

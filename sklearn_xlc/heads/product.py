@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
 from sklearn_xlc.heads._base import Head, Update, row_weights
@@ -95,6 +96,60 @@ class DigitHead(Head):
     def _squash(self, logits: Tensor) -> Tensor:
         """Additive scores of the digits of a head, on the last axis."""
         return logits.log_softmax(-1) if self.criterion.needs_normaliser else F.logsigmoid(logits)
+
+    # --- groups: a mixture of products ------------------------------------------------------
+
+    def _n_codes(self) -> int:
+        """Number of labels, or of label sets."""
+        raise NotImplementedError
+
+    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of all groups in one order, and which of them, from the second on, repeat."""
+        raise NotImplementedError
+
+    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
+        """Digits of codes, on an additional last axis."""
+        raise NotImplementedError
+
+    def _mixture_topk(
+        self,
+        groups: list[list[np.ndarray]],
+        mixing: np.ndarray,
+        k: int,
+        n_candidates: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and codes of the k best, from the best candidates of every group."""
+        most = self._n_codes()
+        n_candidates = n_candidates or min(most, max(2 * k, 16))
+        found = [self.code.topk(heads, n_candidates) for heads in groups]
+        codes, repeated = self._merged([codes for _, codes in found])
+        scores = self._mixture_scores(groups, mixing, self._to_digits(codes))
+        scores[:, 1:][repeated] = -np.inf
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        best = np.take_along_axis(scores, order, axis=1)
+        codes = codes[np.arange(len(codes))[:, None], order]
+        if n_candidates >= min(most, MAX_CANDIDATES):
+            return best, codes
+        last = np.stack([group_scores[:, -1] for group_scores, _ in found], axis=1)
+        # What no group holds scores at most the mixture of the groups' last ones.
+        open_rows = np.flatnonzero(best[:, -1] < np.logaddexp.reduce(mixing + last, axis=1))
+        n_candidates = min(2 * n_candidates, most, max(MAX_CANDIDATES, k))
+        for part in row_blocks(len(open_rows), n_candidates * len(groups) * len(groups[0])):
+            rows = open_rows[part]
+            parts = [[head[rows] for head in heads] for heads in groups]
+            best[rows], codes[rows] = self._mixture_topk(parts, mixing[rows], k, n_candidates)
+        return best, codes
+
+    def _mixture_scores(
+        self, groups: list[list[np.ndarray]], mixing: np.ndarray, digits: np.ndarray
+    ) -> np.ndarray:
+        """Logarithm of the mixture of products, unnormalised (Eq. 16)."""
+        per_group = [
+            sum(np.take_along_axis(head, digits[..., h], axis=1) for h, head in enumerate(heads))
+            + mixing[:, group, None]
+            for group, heads in enumerate(groups)
+        ]
+        return np.logaddexp.reduce(per_group, axis=0)
 
 
 class ProductHead(DigitHead):
@@ -220,40 +275,18 @@ class ProductHead(DigitHead):
                 scores = scores - self.code.log_normalizer(groups[0])[:, None]
         else:
             scores, ids = self._mixture_topk(groups, mixing, k)
+            scores = scores - self._mixture_normalizer(groups, mixing)
         return torch.as_tensor(scores).to(features), torch.as_tensor(ids, device=features.device)
 
-    def _mixture_topk(
-        self, groups: list[list[np.ndarray]], mixing: np.ndarray, k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        n_candidates = min(self.n_labels, max(2 * k, 16))
-        while True:
-            found = [self.code.topk(heads, n_candidates) for heads in groups]
-            candidates = np.sort(np.concatenate([ids for _, ids in found], axis=1), axis=1)
-            scores = self._mixture_scores(groups, mixing, candidates)
-            repeated = candidates[:, 1:] == candidates[:, :-1]
-            scores[:, 1:][repeated] = -np.inf
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            best = np.take_along_axis(scores, order, axis=1)
-            last = np.stack([group_scores[:, -1] for group_scores, _ in found], axis=1)
-            # A label that no group holds scores at most the mixture of the groups' last ones.
-            ceiling = np.logaddexp.reduce(mixing + last, axis=1)
-            if n_candidates >= min(self.n_labels, MAX_CANDIDATES) or (best[:, -1] >= ceiling).all():
-                break
-            n_candidates = min(2 * n_candidates, self.n_labels, max(MAX_CANDIDATES, k))
-        return best - self._mixture_normalizer(groups, mixing), np.take_along_axis(
-            candidates, order, axis=1
-        )
+    def _n_codes(self) -> int:
+        return self.n_labels
 
-    def _mixture_scores(
-        self, groups: list[list[np.ndarray]], mixing: np.ndarray, ids: np.ndarray
-    ) -> np.ndarray:
-        digits = self.code.encode(ids)
-        per_group = [
-            sum(np.take_along_axis(head, digits[..., h], axis=1) for h, head in enumerate(heads))
-            + mixing[:, group, None]
-            for group, heads in enumerate(groups)
-        ]
-        return np.logaddexp.reduce(per_group, axis=0)
+    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        ids = np.sort(np.concatenate(codes, axis=1), axis=1)
+        return ids, ids[:, 1:] == ids[:, :-1]
+
+    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
+        return self.code.encode(codes)
 
     def _mixture_normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
         mass = [self.code.log_normalizer(heads) for heads in groups]
@@ -269,6 +302,6 @@ class ProductHead(DigitHead):
             if self.link == "exp":
                 scores = scores - self.code.log_normalizer(groups[0])[:, None]
         else:
-            scores = self._mixture_scores(groups, mixing, ids)
+            scores = self._mixture_scores(groups, mixing, self.code.encode(ids))
             scores = scores - self._mixture_normalizer(groups, mixing)
         return torch.as_tensor(scores).to(features)

@@ -21,7 +21,7 @@ from attack._models import (
 )
 from attack._trials import REFUSALS, Trial, attack
 from sklearn_xlc import EAGLETransformer
-from sklearn_xlc.decisions import Divergence, Nearest, Seen, Threshold, TopK
+from sklearn_xlc.decisions import Divergence, JointMode, Nearest, Seen, Threshold, TopK
 from sklearn_xlc.heads import AsymmetricLoss, BinaryCrossEntropy, FlatHead, FocalLoss, PickAllLabels
 
 #: What nobody means, and what somebody may. A size of 2**45 is never allocated.
@@ -90,7 +90,8 @@ ODD = [
 VALUES = {
     "algorithm": ["auto", "flat", "product", "cascade", "sampling"],
     "n_heads": [1, 2, 3, 5, 60],
-    "head_lengths": [(2, 2), (4,), (1, 4), (4, 1), (3, 3), (2, 1), (2**40, 2**40)],
+    "head_lengths": [(2, 2), (4,), (1, 4), (4, 1), (3, 3), (2, 1), (2**40, 2**40)]
+    + [(16,), (4, 8)],
     "label_order": ["given", "random", "clustered", [3, 2, 1, 0], [0, 0, 1, 2], [0, 1], "name"],
     "loss": ["auto", "bce", "ce", "focal", "asymmetric", "propensity_bce", "pick_all_labels"]
     + ["joint_ce", "arcface", FocalLoss(), AsymmetricLoss(), PickAllLabels(), BinaryCrossEntropy()],
@@ -106,7 +107,7 @@ VALUES = {
     "margin": [0, 0.1, 1.5, 3.1],
     "scale": [1e-3, 1.0, 64.0],
     "decision": ["auto", "threshold", "topk", "divergence", "nearest", "seen"]
-    + [TopK(2), TopK(99), Threshold(0.3), Divergence("auto"), Nearest(), Seen()],
+    + [TopK(2), TopK(99), Threshold(0.3), Divergence("auto"), Nearest(), Seen(), JointMode()],
     "hidden_layer_sizes": [(), (1,), (3, 2), 4, [5]],
     "dropout": [0, 0.5, 0.99, "auto"],
     "encoder": [None, nn.Identity(), nn.Linear(6, 3), nn.Linear(5, 3), nn.Identity],

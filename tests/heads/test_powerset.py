@@ -30,14 +30,20 @@ def all_sets(n_labels=N_LABELS):
 def brute_force(head, features):
     """Log probability of every label set: one softmax a block, by the labels of the block."""
     logits = features @ head.linear.weight.T + head.linear.bias
-    sets, start, column, total = all_sets(), 0, 0, 0.0
-    for length in head.code.lengths:
-        size = length.bit_length() - 1
-        place_values = 2 ** torch.arange(size).flip(0)
-        digit = (sets[:, start : start + size] * place_values).sum(1)
-        total = total + logits[:, column : column + length].log_softmax(1)[:, digit]
-        start, column = start + size, column + length
-    return total
+    sets, column, groups = all_sets(head.n_labels), 0, []
+    for _ in range(head.n_groups):
+        start, total = 0, 0.0
+        for length in head.code.lengths:
+            size = length.bit_length() - 1
+            place_values = 2 ** torch.arange(size).flip(0)
+            digit = (sets[:, start : start + size] * place_values).sum(1)
+            total = total + logits[:, column : column + length].log_softmax(1)[:, digit]
+            start, column = start + size, column + length
+        groups.append(total)
+    if head.n_groups == 1:
+        return groups[0]
+    mixing = logits[:, column:].log_softmax(1)
+    return (torch.stack(groups, dim=2) + mixing[:, None]).logsumexp(2)
 
 
 def indicator(targets, n_labels=N_LABELS):
@@ -51,9 +57,10 @@ def numbers(targets):
     return (indicator(targets) * 2 ** torch.arange(N_LABELS).flip(0)).sum(1)
 
 
+@pytest.mark.parametrize("n_groups", [1, 3])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_scores_are_the_log_odds_of_marginals(lengths):
-    head, features = make(lengths)
+def test_scores_are_the_log_odds_of_marginals(lengths, n_groups):
+    head, features = make(lengths, n_groups=n_groups)
     joint = brute_force(head, features).detach().exp()
     torch.testing.assert_close(joint.sum(1), torch.ones(5, dtype=torch.float64))
     marginals = joint @ all_sets().double()
@@ -66,20 +73,38 @@ def test_scores_are_the_log_odds_of_marginals(lengths):
         torch.testing.assert_close(scores.gather(1, ids), best)
 
 
+@pytest.mark.parametrize("n_groups", [1, 3])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_the_best_label_sets_are_those_of_all(lengths):
-    head, features = make(lengths)
+def test_the_best_label_sets_are_those_of_all(lengths, n_groups):
+    head, features = make(lengths, n_groups=n_groups)
     joint = brute_force(head, features).detach()
-    for k in (1, 5, 2**N_LABELS):
+    for k in (1, 2, 5, 2**N_LABELS):
         scores, sets = head.topk_sets(features, k)
         torch.testing.assert_close(scores, joint.topk(k, dim=1).values)
         assert len(sets) == 5 * k
         torch.testing.assert_close(joint.gather(1, numbers(sets).view(5, k)), scores)
 
 
+def test_a_mixture_searches_until_no_other_set_can_be_better(monkeypatch):
+    """Of nearly equal sets in many blocks, the best of the mixture are far down in every group."""
+    head, features = make((2,) * 12, scale=0.3, n_labels=12, n_groups=3)
+    joint = brute_force(head, features).detach()
+    search, numbers_of_rows = head._mixture_topk, []
+
+    def counted(groups, mixing, *arguments):
+        numbers_of_rows.append(len(mixing))
+        return search(groups, mixing, *arguments)
+
+    monkeypatch.setattr(head, "_mixture_topk", counted)
+    scores, _ = head.topk_sets(features, 3)
+    torch.testing.assert_close(scores, joint.topk(3, dim=1).values)
+    assert len(numbers_of_rows) > 1  # more candidates, for the rows that need them
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_ce_is_minus_the_log_probability_of_the_label_set(lengths):
-    head, features = make(lengths)
+def test_ce_is_minus_the_log_probability_of_the_label_set(lengths, n_groups):
+    head, features = make(lengths, n_groups=n_groups)
     rows = -brute_force(head, features).gather(1, numbers(TARGETS)[:, None])[:, 0]
     torch.testing.assert_close(head.loss(features, TARGETS, WEIGHT), (WEIGHT * rows).mean())
     torch.testing.assert_close(head.loss(features, TARGETS), rows.mean())
@@ -108,21 +133,22 @@ def test_bce_and_joint_ce_are_over_the_concatenated_logits():
     assert bce.link is joint.link is None
 
 
-@pytest.mark.parametrize("loss", ["bce", "joint_ce", "ce"])
-def test_memory_limits_change_nothing(loss):
-    head, features = make((16, 8), loss=loss)
+@pytest.mark.parametrize(("loss", "n_groups"), [("bce", 1), ("joint_ce", 1), ("ce", 1), ("ce", 2)])
+def test_memory_limits_change_nothing(loss, n_groups):
+    head, features = make((16, 8), loss=loss, n_groups=n_groups)
     parameters = (features, *head.parameters())
     value = head.loss(features, TARGETS, WEIGHT)
     slopes = torch.autograd.grad(value, parameters)
-    head.memory_limit = 2 * 4 * 24 * 8  # logits of two samples
+    head.memory_limit = 2 * 4 * 24 * 8 * n_groups  # logits of two samples
     cut = head.loss(features, TARGETS, WEIGHT)
     torch.testing.assert_close(cut, value)
     torch.testing.assert_close(torch.autograd.grad(cut, parameters), slopes)
     assert head.step_bytes(256) == head.memory_limit
 
 
-def test_prior_is_what_zero_features_predict():
-    head, _ = make((16, 8))
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_prior_is_what_zero_features_predict(n_groups):
+    head, _ = make((16, 8), n_groups=n_groups)
     frequency = torch.rand(N_LABELS, dtype=torch.float64) * 0.4 + 0.1
     head.set_prior(frequency)
     zeros = torch.zeros(1, N_FEATURES, dtype=torch.float64)
