@@ -24,9 +24,11 @@ import numpy as np
 from _measure import add_device, describe_machine, device, load_part
 
 OUTPUTS = ("bottleneck", "bottleneck+bias", "dft, paper", "dft")
+#: Colour (safe for the colour-blind) and marker of each.
+STYLES = (("#D55E00", "o"), ("#E69F00", "s"), ("#56B4E9", "v"), ("#0072B2", "^"))
 
 
-def parse_arguments():
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
     parser.add_argument("--widths", nargs="+", type=int, default=[25, 50, 100, 200])
@@ -40,7 +42,7 @@ def parse_arguments():
     parser.add_argument("--time-limit", type=float, default=5.0, help="seconds for each of them")
     parser.add_argument("--out", type=Path, default=Path("results"))
     add_device(parser)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def is_dft(output):
@@ -198,44 +200,63 @@ def _epochs_to(losses, target):
     return next((i for i, loss in enumerate(losses, 1) if target and loss <= target), "-")
 
 
-def draw(rows, path, k):
-    """Fig. 5a and 5b."""
-    import matplotlib
-
-    matplotlib.use("Agg")
+def draw(rows, k):
+    """Fig. 5a and 5b, and the validation loss of every epoch at the least and the largest width."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for output, marker in zip(OUTPUTS, "osv^"):
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.6), layout="constrained")
+    widths = sorted({row["width"] for row in rows})
+    for number, (output, (colour, marker)) in enumerate(zip(OUTPUTS, STYLES)):
+        style = {"marker": marker, "ms": 5, "color": colour, "label": output}
         chosen = [row for row in rows if row["output"] == output]
-        widths = sorted({row["width"] for row in chosen})
         groups = [[row for row in chosen if row["width"] == width] for width in widths]
-        shares = [
-            [100 * row["not_argmaxable"] / row["n_sets"] for row in group] for group in groups
-        ]
-        left.plot(widths, [np.mean(s) for s in shares], marker=marker, label=output)
-        parameters = [group[0]["head_parameters"] for group in groups]
-        f1 = [np.mean([row["f1"] for row in group]) for group in groups]
-        spread = [np.std([row["f1"] for row in group]) for group in groups]
-        right.errorbar(parameters, f1, spread, marker=marker, label=output, capsize=3)
+        groups = [group for group in groups if group]
+        draw_reach(axes[0, 0], groups, 1.04 ** (number - 1.5), style)
+        draw_quality(axes[0, 1], groups, style)
+        for ax, width in zip(axes[1], (widths[0], widths[-1])):
+            losses = [row["valid_loss"] for row in chosen if row["width"] == width]
+            if losses:
+                ax.plot(np.arange(1, len(losses[0]) + 1), np.mean(losses, axis=0), **style)
+            ax.set(xlabel="epoch", ylabel="validation loss", yscale="log", title=f"d = {width}")
+            ax.yaxis.set_minor_formatter("{x:g}")
+            ax.tick_params(which="minor", labelsize="small")
+    left, right = axes[0]
     left.set(xlabel="learnt columns d", ylabel="test label sets not argmaxable (%)", xscale="log")
+    left.set_title("bars up: undecided", fontsize="medium")
     left.set_xticks(widths, widths)
     left.minorticks_off()
     right.set(xlabel="trainable parameters of the output layer", ylabel=f"F1@{k}", xscale="log")
     right.legend()
-    figure.savefig(path, dpi=150)
+    return figure
 
 
-def main():
-    arguments = parse_arguments()
+def draw_reach(ax, groups, shift, style):
+    """Share of sets out of reach of one layer, with a bar up for those undecided."""
+    widths = [shift * group[0]["width"] for group in groups]
+    share, undecided = (
+        [100 * np.mean([row[key] / row["n_sets"] for row in group]) for group in groups]
+        for key in ("not_argmaxable", "unknown")
+    )
+    ax.errorbar(widths, share, [np.zeros(len(groups)), undecided], capsize=3, **style)
+
+
+def draw_quality(ax, groups, style):
+    """F1 of one layer by its parameters, with the spread over seeds."""
+    parameters = [group[0]["head_parameters"] for group in groups]
+    f1 = [np.mean([row["f1"] for row in group]) for group in groups]
+    spread = [np.std([row["f1"] for row in group]) for group in groups]
+    ax.errorbar(parameters, f1, spread, capsize=3, **style)
+
+
+def run(arguments):
+    """All rows, measured now or read back; writes the tables after each."""
     (X, Y), (X_test, Y_test) = (
         load_part(arguments.folder, "trn"),
         load_part(arguments.folder, "tst"),
     )
     data = X, Y, X_test, Y_test, distinct_rows(Y_test)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"bottleneck_{arguments.folder.resolve().name}"
-    rows = measured_before(stem.with_suffix(".json"), arguments)
+    rows = measured_before(stem(arguments).with_suffix(".json"), arguments)
     done = {(row["seed"], row["width"], row["output"]) for row in rows}
     for seed in arguments.seeds:
         for width in arguments.widths:
@@ -244,14 +265,32 @@ def main():
                     continue
                 rows.append(measure(output, width, seed, data, arguments))
                 print({key: rows[-1][key] for key in rows[-1] if key != "valid_loss"}, flush=True)
-                report = {"machine": describe_machine(1), "options": vars(arguments), "rows": rows}
-                stem.with_suffix(".json").write_text(json.dumps(report, indent=1, default=str))
-                stem.with_suffix(".md").write_text(table(rows, arguments.k))
+                write(rows, arguments)
+    return rows
+
+
+def stem(arguments):
+    return arguments.out / f"bottleneck_{arguments.folder.resolve().name}"
+
+
+def write(rows, arguments):
+    report = {"machine": describe_machine(1), "options": vars(arguments), "rows": rows}
+    text = json.dumps(report, indent=1, default=str)
+    stem(arguments).with_suffix(".json").write_text(text)
+    stem(arguments).with_suffix(".md").write_text(table(rows, arguments.k))
+
+
+def main():
+    arguments = parse_arguments()
+    rows = run(arguments)
     print(table(rows, arguments.k))
     try:
-        draw(rows, stem.with_suffix(".png"), arguments.k)
+        import matplotlib
     except ModuleNotFoundError:
         print("matplotlib is not installed: no picture")
+        return
+    matplotlib.use("agg")
+    draw(rows, arguments.k).savefig(stem(arguments).with_suffix(".png"), dpi=150)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 
 For random sets of k active labels of n it finds the radius of each set's region in a Fourier layer
 (Eq. 3, box of 10^4), and draws the radius that 1% of the sets fall short of. Left: more labels.
-Middle: the same with 16 random slack columns. Right: more slack columns.
+Middle: the same with 16 random slack columns. Right: more slack columns. Hollow: a lower bound,
+that of the first witness proven. Solvers do not find balls so small, and may not end within the
+time limit.
 """
 
 import numpy as np
@@ -13,12 +15,14 @@ from _experiment import parser, print_table, save
 from sklearn_xlc.geometry import fourier_matrix, verify_argmaxable
 
 MINUTES = 3
-FULL_MINUTES = 15
+FULL_MINUTES = 12
 ACTIVE = (1, 3, 5, 10)
 LABELS = (32, 128, 512, 2048)
 SLACK = (0, 4, 8, 16, 32)
 N_SLACK, N_LABELS = 16, 512
 SHARE = 0.01
+#: Smallest radius that the paper asks of a solver.
+ACCURACY = 1e-8
 
 
 def main():
@@ -67,9 +71,11 @@ def draw(rows):
         for k, colour, marker in zip(ACTIVE, colours, "osv^"):
             chosen = [r for r in rows if r["k"] == k and fixed.items() <= r.items()]
             chosen.sort(key=lambda r: r[x])
-            points = [r[x] for r in chosen], [r["radius (1%)"] for r in chosen]
-            ax.plot(*points, color=colour, marker=marker, ms=4, label=f"k = {k}")
-        ax.axhline(1e-8, color="0.4", ls=":", lw=1)
+            at, radii = (np.array([r[key] for r in chosen]) for key in (x, "radius (1%)"))
+            ax.plot(at, radii, color=colour, marker=marker, ms=5, label=f"k = {k}")
+            low = radii < ACCURACY
+            ax.plot(at[low], radii[low], marker, color=colour, mfc="white", ms=5)
+        ax.axhline(ACCURACY, color="0.4", ls=":", lw=1)
         ax.set(xlabel=label, title=title, yscale="log")
         ax.grid(alpha=0.3)
     for ax in axes[:2]:
@@ -78,9 +84,7 @@ def draw(rows):
     axes[2].set_xticks(SLACK, SLACK)
     axes[0].set_ylabel("radius that 1% of the sets fall short of")
     axes[0].legend(fontsize="small")
-    axes[0].annotate(
-        "accuracy of solvers", (LABELS[0], 1e-8), (0, 3), textcoords="offset points", fontsize=8
-    )
+    axes[2].text(SLACK[-1], 0.5 * ACCURACY, "accuracy of solvers", ha="right", va="top", fontsize=8)
     return figure
 
 
