@@ -18,13 +18,14 @@ import torch
 from _experiment import WIDTH, parser, print_table, save
 from _heads import classes_of, grouped, mean_and_error, measure, most_frequent_labels, with_error
 from _measure import rarest_labels
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import head_lengths
 from sklearn_xlc.heads import Head, row_weights, topk_by_position
 
-MINUTES = 4
+MINUTES = 3
 DATA = True
 
 GROUPS = (1, 2, 4, 8, 16)
@@ -138,12 +139,16 @@ def summary(rows):
 
 def draw(rows):
     figure, axes = plt.subplots(2, 2, figsize=(WIDTH, 6), sharey="row", layout="constrained")
-    costs = {"parameters": "parameters of the layer", "ms, layer": "CPU ms of a step of the layer"}
+    costs = {
+        "parameters": "parameters, in thousands",
+        "ms, layer": "CPU ms of a step",
+    }
     for line, ((data,), panel) in zip(axes, grouped(rows, "data")):
         for axis, (cost, label) in zip(line, costs.items()):
+            unit = 1000 if cost == "parameters" else 1
             for (layer,), curve in grouped(panel, "layer"):
                 points = [cell for _, cell in grouped(curve, "groups")]
-                x = [np.mean([row[cost] for row in cell]) for cell in points]
+                x = [np.mean([row[cost] for row in cell]) / unit for cell in points]
                 y, error = zip(*(mean_and_error([row["P@1"] for row in cell]) for cell in points))
                 style = {"marker": "*" if layer == "flat" else "o", "capsize": 2}
                 size = 11 if layer == "flat" else 4
@@ -153,9 +158,13 @@ def draw(rows):
                 if layer == "n_groups":
                     for cell, at in zip(points, zip(x, y)):
                         text = f"G = {cell[0]['groups']}"
-                        axis.annotate(text, at, (3, -10), textcoords="offset points", fontsize=7)
+                        axis.annotate(text, at, (4, -10), textcoords="offset points", fontsize=7)
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.xaxis.set_minor_locator(NullLocator())
             axis.set(title=data, xlabel=label)
+            axis.margins(x=0.18)
             axis.grid(alpha=0.3)
         line[0].set_ylabel("accuracy, test, %")
     axes[0, 0].legend()

@@ -2,13 +2,11 @@
 
     python benchmarks/papers/heads_low_rank.py DATA --figures docs/figures
 
-A linear bottleneck before the output layer bounds the rank of its weights (Equation 17). First, as
+`rank=` of the flat layer makes its weights a product of two matrices (Equation 17). First, as
 in Figure 5a and b, on 100 random samples of 100 classes: accuracy and rank of the matrix of softmax
 outputs after every epoch, at rank 1. Then training accuracy over ranks on the same samples, and, as
-in Figure 5c, test accuracy over ranks on real data, with an encoder before the bottleneck.
+in Figure 5c, test accuracy over ranks on real data, with an encoder before that layer.
 """
-
-from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,7 +19,7 @@ from matplotlib.ticker import NullLocator
 from skorch.callbacks import Callback
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.heads import FlatHead, PointwiseLoss
+from sklearn_xlc.heads import PointwiseLoss
 
 MINUTES = 3
 DATA = True
@@ -101,7 +99,9 @@ def random_samples(loss, rank, seed, n_epochs):
     """Curves of a two-layer linear network on random samples, each of a class of its own."""
     X = np.random.default_rng(seed).standard_normal((N, N)).astype(np.float32)
     classifier = MultiHeadClassifier(
-        head=partial(FlatHead, width=rank, loss=LOSSES[loss]),
+        "flat",
+        rank=rank,
+        loss=LOSSES[loss],
         encoder=Identity,
         callbacks=[Curve(X)],
         max_epochs=n_epochs,
@@ -121,9 +121,11 @@ def over_ranks(loss, rank, seed):
 
 
 def on_real_data(data, loss, rank):
-    """Accuracy of a network with a bottleneck before its output layer."""
+    """Accuracy of a network whose output layer has this rank."""
     classifier = MultiHeadClassifier(
-        head=partial(FlatHead, width=rank, loss=LOSSES[loss]),
+        "flat",
+        rank=rank,
+        loss=LOSSES[loss],
         hidden_layer_sizes=(256,),
         dropout=0.2,
         max_epochs=8,
