@@ -17,7 +17,7 @@ from _heads import grouped, labels_of, mean_and_error, with_error
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
 
-MINUTES = 3
+MINUTES = 2
 DATA = True
 
 #: Data set and training samples.
