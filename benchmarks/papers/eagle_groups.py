@@ -31,7 +31,7 @@ ROWS = {
 }
 FULL_ROWS = {
     "bibtex": (None, None),
-    "debtags": (None, 2000),
+    "debtags": (8000, 2000),
     "eurlex57k": (2500, 1000),
     "wordnet_noun_closure": (4000, 1500),
 }
