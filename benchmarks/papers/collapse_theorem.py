@@ -141,7 +141,8 @@ def draw_scales(axis):
         rows.append(row)
     axis.set(xscale="log", xlabel=r"$\lambda_W = 100\,\lambda_H$", ylabel="$C_m$")
     axis.set(title="K = 6: computed (lines), found (dots)")
-    axis.legend(fontsize=6)
+    axis.set_ylim(top=0.8)
+    axis.legend(fontsize=6, loc="upper left")
     return rows
 
 
@@ -175,7 +176,7 @@ def draw_imbalance(axis):
             axis.plot(lambdas, values, style, color=f"C{color}", marker=".", lw=1.1, label=label)
     axis.set(xscale="log", yscale="log", ylim=(1e-8, 1), xlabel=r"$\lambda$")
     axis.set(ylabel="NC2 (solid), NCm (dashed)", title="imbalanced pairs")
-    axis.legend(fontsize=6)
+    axis.legend(fontsize=6, loc="center right", bbox_to_anchor=(1, 0.44))
     return rows
 
 

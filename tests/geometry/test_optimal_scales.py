@@ -25,15 +25,15 @@ def balanced(n_per_set):
     return np.array(sets, dtype=float)
 
 
-def objective(W, H, b, Y):
+def objective(W, H, b, Y, lambda_w=LAMBDA_W):
     """Equation 4: features are the columns of H."""
     logits = W @ H + b[:, None]
     cross_entropy = -torch.log_softmax(logits, dim=0)  # of column i with label k, at (k, i)
     picked = (torch.tensor(Y).T * cross_entropy).sum() / Y.shape[0]
-    return picked + LAMBDA_W * W.square().sum() + LAMBDA_H * H.square().sum() + LAMBDA_B * b @ b
+    return picked + lambda_w * W.square().sum() + LAMBDA_H * H.square().sum() + LAMBDA_B * b @ b
 
 
-def minimised(Y, rng):
+def minimised(Y, rng, lambda_w=LAMBDA_W):
     """W, H, b and the value at the end of a descent from a random start."""
     shapes = [(K, D), (D, len(Y)), (K,)]
     cuts = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
@@ -43,7 +43,7 @@ def minimised(Y, rng):
             torch.tensor(part.reshape(shape), requires_grad=True)
             for part, shape in zip(np.split(flat, cuts), shapes)
         ]
-        value = objective(*parts, Y)
+        value = objective(*parts, Y, lambda_w)
         value.backward()
         return value.item(), np.concatenate([part.grad.numpy().ravel() for part in parts])
 
@@ -173,15 +173,29 @@ def test_scales_of_a_fixed_simplex(reduction):
         assert scales[m - 1] == pytest.approx(found.x, rel=1e-6)
 
 
-def test_a_strong_decay_leaves_nothing(rng):
+@pytest.mark.parametrize(("factor", "collapses"), [(0.9, False), (1.1, True)])
+def test_a_strong_decay_leaves_nothing(factor, collapses, rng):
     Y = balanced((2, 1))
-    critical = 10 / 20 * (4 / 20 + 6 / 20) / (4 * LAMBDA_H * len(Y))
-    for factor, positive in [(0.99, True), (1.01, False)]:
-        scales, norm = optimal_label_set_scales(
-            K, [10, 10], feature_decay=LAMBDA_H * len(Y), weight_decay=factor * critical
-        )
-        assert (norm > 0) == positive
-        assert (scales > 0).all()
+    lambda_w = factor * (4 / 20 + 6 / 20) / 2 / (4 * LAMBDA_H * len(Y))
+    scales, norm = optimal_label_set_scales(
+        K, [10, 10], feature_decay=LAMBDA_H * len(Y), weight_decay=lambda_w
+    )
+    W, H, _, _ = minimised(Y, rng, lambda_w)
+    assert (norm == 0) == collapses
+    np.testing.assert_allclose(np.linalg.norm(W, axis=1), norm, atol=1e-4)
+    assert (np.abs(H).max() < 1e-3) == collapses
+    # Theorem 2: where zero is not the optimum, it is a saddle with a direction of descent.
+    W = 1e-3 * simplex_etf(K, D)
+    near, zero = (
+        objective(
+            *map(torch.tensor, (size * W, size * (Y @ W).T / (2 * LAMBDA_H * len(Y)))),
+            torch.zeros(K, dtype=float),
+            Y,
+            lambda_w,
+        ).item()
+        for size in (1.0, 0.0)
+    )
+    assert (near > zero) == collapses
 
 
 def test_extreme_numbers():
