@@ -1,8 +1,16 @@
-"""Sphinx configuration; `make docs` builds it. Set XLC_RUN_GALLERY=1 to run the examples too."""
+"""Sphinx configuration; `make docs` builds it.
+
+Set XLC_RUN_GALLERY=1 to run the examples too, and XLC_ONLINE=1 to link to the documentation of
+scikit-learn, NumPy, SciPy and torch, whose inventories are then fetched.
+"""
 
 import os
+import sys
+from pathlib import Path
 
 from sklearn_xlc import __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "sklearn_xlc"
 author = "the sklearn_xlc developers"
@@ -13,19 +21,52 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "benchmark_tables",
 ]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
 autosummary_generate = True
+autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-exclude_patterns = ["_build", "auto_examples/GALLERY_HEADER.rst"]
-html_theme = "alabaster"
-html_theme_options = {"description": "Extreme label classification for scikit-learn"}
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_generated", "auto_examples/GALLERY_HEADER.rst"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"sklearn_xlc {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "sklearn_xlc"},
+    "show_prev_next": False,
+    "navbar_align": "left",
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "header_links_before_dropdown": 6,
+}
+html_sidebars = {"index": [], "install": [], "citing": []}
+copyright = author
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "plot_gallery": os.environ.get("XLC_RUN_GALLERY") == "1",
     "download_all_examples": False,
 }
+if os.environ.get("XLC_ONLINE") == "1":
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "torch": ("https://docs.pytorch.org/docs/stable", None),
+        "skorch": ("https://skorch.readthedocs.io/en/stable", None),
+    }
 # Inherited docstrings refer to labels of scikit-learn's own guide ("ref.ref").
 suppress_warnings = ["config.cache", "ref.ref"]

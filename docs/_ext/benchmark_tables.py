@@ -1,0 +1,112 @@
+"""Tables and a figure of the comparison with tree learners, from the JSON that it wrote.
+
+Before a build, `docs/data/compare_*.json` (see `benchmarks/compare.py`) become
+`docs/_generated/compare.md`, which pages include, and `docs/_generated/compare.svg`.
+"""
+
+import json
+import statistics
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1]
+NAMES = {
+    "bibtex": "bibtex (159)",
+    "delicious": "delicious (983)",
+    "debtags": "debtags (580)",
+    "wordnet_noun_closure": "WordNet closure (17 152)",
+    "eurlex57k": "EURLEX57K (4271)",
+}
+MODELS = {"multihead-auto": "`MultiHeadClassifier`", "omikuji": "omikuji", "pecos": "PECOS"}
+COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+
+
+def medians(data):
+    """Median of every figure, by model."""
+    results = json.loads((DOCS / "data" / f"compare_{data}.json").read_text())["results"]
+    keys = (*COLUMNS, "fit_cpu_s", "predict_cpu_s", "model_bytes")
+    return {
+        model: {key: statistics.median(run[key] for run in results[model]) for key in keys}
+        for model in MODELS
+    }
+
+
+def table():
+    """Markdown table of all data sets."""
+    lines = [
+        "| data (labels) | | P@1/3/5 | PSP@1/3/5 | fit / predict, s | MiB |",
+        "|---|---|---|---|---|---|",
+    ]
+    for data, title in NAMES.items():
+        found = medians(data)
+        best = {key: max(round(m[key], 1) for m in found.values()) for key in COLUMNS}
+        for key in ("fit_cpu_s", "predict_cpu_s", "model_bytes"):
+            best[key] = min(m[key] for m in found.values())
+        for model, name in MODELS.items():
+            values = found[model]
+            cells = ["/".join(_bold(values[c], best[c], ".1f") for c in COLUMNS[i : i + 3]) for i in (0, 3)]
+            fit = _seconds(values["fit_cpu_s"], best["fit_cpu_s"])
+            fit += " / " + _seconds(values["predict_cpu_s"], best["predict_cpu_s"])
+            size = f"{values['model_bytes'] / 2**20:.1f}"
+            size = f"**{size}**" if values["model_bytes"] == best["model_bytes"] else size
+            label = title if model == "multihead-auto" else ""
+            lines.append(f"| {label} | {name} | {cells[0]} | {cells[1]} | {fit} | {size} |")
+    return "\n".join(lines) + "\n"
+
+
+def _bold(value, best, form):
+    text = format(value, form)
+    return f"**{text}**" if round(value, 1) == best else text
+
+
+def _seconds(value, best):
+    text = f"{value:.2g}" if value < 10 else f"{value:.0f}"
+    return f"**{text}**" if value == best else text
+
+
+def figure(path):
+    """Precision at 1, and CPU seconds of fit and predictions, relative to the best peer's."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    colours = {"multihead-auto": "#d95f02", "omikuji": "#1b9e77", "pecos": "#7570b3"}
+    fig, axes = plt.subplots(1, 3, figsize=(9, 3.0), layout="constrained")
+    panels = [
+        ("P@1, %", "P@1", False),
+        ("fit, CPU seconds", "fit_cpu_s", True),
+        ("predict, CPU seconds", "predict_cpu_s", True),
+    ]
+    places = range(len(NAMES))
+    for ax, (title, key, is_log) in zip(axes, panels):
+        for offset, (model, name) in zip((-0.27, 0.0, 0.27), MODELS.items()):
+            values = [medians(data)[model][key] for data in NAMES]
+            label = name.strip("`")
+            ax.barh([p + offset for p in places], values, 0.25, color=colours[model], label=label)
+        ax.set_yticks(list(places), [n.partition(" (")[0] for n in NAMES.values()])
+        ax.invert_yaxis()
+        ax.set_title(title, fontsize=10)
+        if is_log:
+            ax.set_xscale("log")
+        else:
+            ax.set_xlim(55, 95)
+        if ax is not axes[0]:
+            ax.set_yticklabels([])
+        ax.spines[["top", "right"]].set_visible(False)
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    fig.savefig(path, facecolor="white")
+    plt.close(fig)
+
+
+def write(app):
+    """Write the table and the figure."""
+    folder = DOCS / "_generated"
+    folder.mkdir(exist_ok=True)
+    (folder / "compare.md").write_text(table(), encoding="utf-8")
+    figure(folder / "compare.svg")
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True}
