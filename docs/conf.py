@@ -29,6 +29,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 templates_path = ["_templates"]
@@ -49,7 +50,7 @@ html_theme_options = {
     "footer_end": [],
     "header_links_before_dropdown": 6,
 }
-html_sidebars = {"index": [], "install": [], "citing": []}
+html_sidebars = {path.stem: [] for path in Path(__file__).parent.glob("*.md") if path.stem != "api"}
 copyright = author
 
 sphinx_gallery_conf = {

@@ -197,8 +197,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     - "pick_all_labels" (a sum): the probability that S holds the label, divided by the mean number
       of labels. Labels rank as they do by their probabilities.
-    - ``PickAllLabels(reduction="mean")``: the mean share of the label in S, which is 1 / |S| if S
-      holds the label and 0 otherwise.
+    - ``PickAllLabels(reduction="mean")``: the mean share of the label in S, which is ``1 / |S|`` if
+      S holds the label and 0 otherwise.
     - The default, and any `competition` below 1: no simple quantity. The ranking is much the same,
       but frequent labels are overrated: if 5/12 of the samples have the label set {0}, 5/12 {0, 1,
       2} and 1/6 {3}, the mean shares are .56/.14/.14/.17 and the estimates .63/.13/.13/.11.
