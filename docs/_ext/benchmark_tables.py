@@ -43,7 +43,10 @@ def table():
             best[key] = min(m[key] for m in found.values())
         for model, name in MODELS.items():
             values = found[model]
-            cells = ["/".join(_bold(values[c], best[c], ".1f") for c in COLUMNS[i : i + 3]) for i in (0, 3)]
+            cells = [
+                "/".join(_bold(values[c], best[c], ".1f") for c in COLUMNS[i : i + 3])
+                for i in (0, 3)
+            ]
             fit = _seconds(values["fit_cpu_s"], best["fit_cpu_s"])
             fit += " / " + _seconds(values["predict_cpu_s"], best["predict_cpu_s"])
             size = f"{values['model_bytes'] / 2**20:.1f}"
@@ -93,7 +96,9 @@ def figure(path):
         if ax is not axes[0]:
             ax.set_yticklabels([])
         ax.spines[["top", "right"]].set_visible(False)
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    fig.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
     fig.savefig(path, facecolor="white")
     plt.close(fig)
 
