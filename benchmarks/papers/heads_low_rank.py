@@ -4,7 +4,7 @@
 
 `rank=` of the flat layer makes its weights a product of two matrices (Equation 17). First, as
 in Figure 5a and b, on 100 random samples of 100 classes: accuracy and rank of the matrix of softmax
-outputs after every epoch, at rank 1. Then training accuracy over ranks on the same samples, and, as
+outputs, epoch by epoch, at rank 1. Then training accuracy over ranks on the same samples, and, as
 in Figure 5c, test accuracy over ranks on real data, with an encoder before that layer.
 """
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from _experiment import WIDTH, parser, print_table, save
-from _heads import classes_of, digits, grouped, mean_and_error, measure, with_error
+from _heads import classes_of, digits, grouped, measure, with_error
 from _measure import rarest_labels
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
@@ -28,7 +28,8 @@ N = 100
 EPOCHS = 4000
 LEARNING_RATE = 0.05
 RANKS = (1, 2, 4, 10, 30, 100)
-TEXT_RANKS = (1, 2, 4, 8, 32, 128)
+#: None: the plain layer.
+REAL_RANKS = {"mnist": (1, 2, 3, 5, 9, None), "debtags": (1, 2, 4, 8, 32, 128, None)}
 COLOURS = {"cross-entropy": "tab:blue", "squared loss": "tab:orange"}
 
 
@@ -84,12 +85,13 @@ def main():
     curves = {loss: random_samples(loss, 1, 0, EPOCHS) for loss in LOSSES}
     rows = [{"data": "random", **over_ranks(loss, rank, seed)}
             for loss in LOSSES for rank in RANKS for seed in range(2)]  # fmt: skip
-    images = digits(arguments.data, 6000)
-    texts = classes_of(arguments.data, "debtags", 8000, choose=rarest_labels)
-    for name, data, ranks in (("mnist", images, (1, 2, 3, 5, 9)), ("debtags", texts, TEXT_RANKS)):
+    parts = {
+        "mnist": digits(arguments.data, 6000),
+        "debtags": classes_of(arguments.data, "debtags", 8000, choose=rarest_labels),
+    }
+    for name, data in parts.items():
         for loss in LOSSES:
-            for rank in ranks:
-                rows.append({"data": name, **on_real_data(data, loss, rank)})
+            rows += [{"data": name, **on_real_data(data, loss, rank)} for rank in REAL_RANKS[name]]
     print_table([{"loss": loss, **curve[-1]} for loss, curve in curves.items()])
     print_table(list(summary(rows)))
     save(arguments, "heads_low_rank", {"curves": curves, "ranks": rows}, draw(curves, rows))
@@ -140,9 +142,10 @@ def on_real_data(data, loss, rank):
 def summary(rows):
     """Accuracy by rank; means over the seeds of the random samples."""
     for (data, loss, rank), cell in grouped(rows, "data", "loss", "rank"):
-        training = with_error([row["training"] for row in cell])
-        test = f"{cell[0]['test']:.1f}" if "test" in cell[0] else ""
-        yield {"data": data, "loss": loss, "rank": rank, "training": training, "test": test}
+        line = {"data": data, "loss": loss, "rank": rank or "plain"}
+        line["training"] = with_error([row["training"] for row in cell])
+        line["test"] = f"{cell[0]['test']:.1f}" if "test" in cell[0] else ""
+        yield line
 
 
 def draw(curves, rows):
@@ -162,10 +165,12 @@ def draw(curves, rows):
             for part, style in (("training", "--"), ("test", "-")):
                 if part not in line[0]:
                     continue
-                points = [(rank, [row[part] for row in cell]) for (rank,), cell in
-                          grouped(line, "rank")]  # fmt: skip
-                ranks, values = zip(*points)
-                mean, _ = zip(*map(mean_and_error, values))
+                points = {rank: [row[part] for row in cell] for (rank,), cell in
+                          grouped(line, "rank")}  # fmt: skip
+                plain = points.pop(None, None)
+                if plain and part == "test":
+                    axis.axhline(np.mean(plain), color=COLOURS[loss], ls=":", lw=1)
+                ranks, mean = list(points), [np.mean(values) for values in points.values()]
                 axis.plot(ranks, mean, style, marker="o", markersize=3, color=COLOURS[loss])
         axis.set(title=titles[data], xlabel="rank of the output layer", ylim=(-3, 103))
         axis.set_xscale("log")
@@ -174,6 +179,7 @@ def draw(curves, rows):
     legend = [Line2D([], [], color=colour, label=loss) for loss, colour in COLOURS.items()]
     legend += [Line2D([], [], color="gray", ls=style, label=f"{part} samples")
                for part, style in (("training", "--"), ("test", "-"))]  # fmt: skip
+    legend.append(Line2D([], [], color="gray", ls=":", lw=1, label="test, plain layer"))
     axes[1, 2].axis("off")
     axes[1, 2].legend(handles=legend, loc="center", frameon=False, title="(c) to (e): accuracy")
     for axis in axes[:, 0]:
