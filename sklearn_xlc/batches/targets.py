@@ -37,14 +37,13 @@ class Targets:
     def split(self, edges: Sequence[int]) -> list[Targets]:
         """Targets of the rows between `edges`, from 0 to the last; they share memory with these."""
         starts = self.indptr[list(edges)].tolist()
-        return [
-            Targets(
-                self.indptr[a : b + 1] - first,
-                self.ids[first:last],
-                None if self.values is None else self.values[first:last],
-            )
-            for a, b, first, last in zip(edges, edges[1:], starts, starts[1:])
-        ]
+        parts = []
+        for a, b, first, last in zip(edges, edges[1:], starts, starts[1:]):
+            values = None if self.values is None else self.values[first:last]
+            part = Targets(self.indptr[a : b + 1] - first, self.ids[first:last], values)
+            part.rows = self.rows[first:last] - a
+            parts.append(part)
+        return parts
 
     @cached_property
     def rows(self) -> Tensor:

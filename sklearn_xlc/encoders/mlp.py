@@ -96,15 +96,22 @@ class Dropout(nn.Dropout):
         generator = generator_for(features.device)
         if generator is None or not self.training or not 0 < self.p < 1:
             return super().forward(features)
-        n_dropped = min(round(self.p * 2**16), 2**16 - 1)
-        numbers = torch.empty(-(-features.numel() // 4), dtype=torch.int64, device=features.device)
-        numbers.random_(-(2**63), None, generator=generator)
-        parts = numbers.view(torch.int16)[: features.numel()].view(features.shape)
         # Comparing integers, and multiplying by what is true, take several times as long as this.
         wide = features.to(torch.promote_types(features.dtype, torch.float32))
-        parts = parts.to(wide.dtype)
-        kept = torch.ops.aten.threshold_backward(wide, parts, n_dropped - 2**15 - 1)
-        return (kept * (2**16 / (2**16 - n_dropped))).to(features.dtype)
+        numbers, least, factor = self.draw(wide, generator)
+        kept = torch.ops.aten.threshold_backward(wide, numbers, least)
+        return (kept * factor).to(features.dtype)
+
+    def draw(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, float, float]:
+        """Draw a number for each feature: those above the second value are kept, times the third.
+
+        The numbers have shape and type of `like`.
+        """
+        n_dropped = min(round(self.p * 2**16), 2**16 - 1)
+        numbers = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+        numbers.random_(-(2**63), None, generator=generator)
+        parts = numbers.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
+        return parts, n_dropped - 2**15 - 1, 2**16 / (2**16 - n_dropped)
 
 
 class MemberNorm(nn.LayerNorm):

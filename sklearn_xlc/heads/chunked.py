@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -135,22 +134,36 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         inputs, weights = self.inputs(features), row_weights(sample_weight, features)
-        of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
         drawn = None if update is None else self.draw(targets)
-        compute: Callable[..., tuple[Tensor, Tensor]] = partial(of_kind, drawn=drawn)
         if not torch.is_grad_enabled():
-            loss, _ = compute(self, inputs, targets, weights, None)
+            loss, _ = self.loss_and_gradient(inputs, targets, weights, None, drawn)
             return loss + self.penalty(inputs, weights)
         gradients: dict[nn.Parameter, Tensor] = {}
 
-        def collect(parameter: nn.Parameter, rows: slice, gradient: Tensor) -> None:
+        def collect(parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
             if parameter not in gradients:
                 gradients[parameter] = torch.zeros_like(parameter)
             gradients[parameter][rows] += gradient
 
-        loss, into = compute(self, inputs.detach(), targets, weights, update or collect)
+        updating = update or collect
+        loss, into = self.loss_and_gradient(inputs.detach(), targets, weights, updating, drawn)
         loss = _Precomputed.apply(loss, [into, *gradients.values()], inputs, *gradients)
         return loss + self.penalty(inputs, weights)
+
+    def loss_and_gradient(
+        self,
+        inputs: Tensor,
+        targets: Targets,
+        weights: Tensor,
+        update: Update | None,
+        drawn: Drawn | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Loss without autograd and penalty, and its gradient by the inputs, if there is `update`.
+
+        `weights` are those of :func:`row_weights`, and `drawn` the labels of :meth:`draw`.
+        """
+        of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
+        return of_kind(self, inputs, targets, weights, update, drawn)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         """Regularisation of the inputs."""

@@ -50,7 +50,8 @@ def may_draw(module: nn.Module) -> bool:
 
 
 def _is_known(part: nn.Module) -> bool:
-    if part._forward_hooks or part._forward_pre_hooks or part._backward_hooks:
+    hooks = part._forward_hooks, part._forward_pre_hooks
+    if any(hooks) or part._backward_hooks or part._backward_pre_hooks:
         return False
     kind = type(part)
     if "forward" in vars(part):

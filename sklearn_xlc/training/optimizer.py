@@ -19,6 +19,9 @@ RULES = {
 }
 
 
+#: Rows of a parameter, and their gradient.
+Gradient = tuple[slice | Tensor, Tensor]
+
 #: Numbers in a block of rows: all that an update reads and writes stays in the second-level cache.
 _BLOCK = 2**17
 
@@ -140,21 +143,43 @@ class RowOptimizer(torch.optim.Optimizer):
         FloatingPointError
             If a weight or moment would not stay finite; nothing has then been updated here.
         """
-        self._check_gradients()
+        gradients: dict[Tensor, Gradient] = {}
+        for parameter in self._group_of:
+            found = parameter.grad
+            if found is not None:
+                whole = slice(None), found
+                gradients[parameter] = _distinct_rows(found) if found.is_sparse else whole
+        self.apply(gradients)
+
+    @torch.no_grad()
+    def apply(self, gradients: dict[Tensor, Gradient]) -> None:
+        """Take the step of :meth:`step` by gradients that are not those of the parameters.
+
+        Parameters
+        ----------
+        gradients : dict of parameter to (rows, gradient)
+            Distinct rows that have a gradient, or ``slice(None)``, and their gradient.
+
+        Raises
+        ------
+        FloatingPointError
+            As in :meth:`step`.
+        """
+        norms = self._checked_norms(gradients)
         for group in self.param_groups:
-            dense = [p for p in group["params"] if p.grad is not None and not p.grad.is_sparse]
-            if dense and group["rule"] == "adam":
-                self._adam(group, dense, [p.grad for p in dense], [self._state(p) for p in dense])
-            elif dense:
-                for p in dense:
-                    self._update_rows(group, p, slice(None), p.grad)
+            is_adam, whole = group["rule"] == "adam", []
             for p in group["params"]:
-                if p.grad is not None and p.grad.is_sparse:
-                    self._update_rows(group, p, *_distinct_rows(p.grad))
-                if (group["fused"] or (p.grad is not None and p.grad.is_sparse)) and (
-                    group["rule"] == "adam"
-                ):
+                found = gradients.get(p)
+                by_rows = found is not None and isinstance(found[0], Tensor)
+                if found is not None and is_adam and not by_rows:
+                    whole.append(p)
+                elif found is not None:
+                    self._update_rows(group, p, *found, norms[p])
+                if is_adam and (group["fused"] or by_rows):
                     self._state(p, by_rows=True)["step"] += 1
+            if whole:
+                of_whole = [gradients[p][1] for p in whole]
+                self._adam(group, whole, of_whole, [self._state(p) for p in whole])
 
     @torch.no_grad()
     def update(self, parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
@@ -166,26 +191,21 @@ class RowOptimizer(torch.optim.Optimizer):
             If a weight or moment would not stay finite. (On a GPU :meth:`step` raises, so that no
             chunk of labels waits for the one before; here the gradient is then left out.)
         """
-        group = self._group_of[parameter]
-        self._check_norm(group, torch.linalg.vector_norm(gradient))
+        group, norm = self._group_of[parameter], torch.linalg.vector_norm(gradient)
+        self._check_norm(group, norm)
         if gradient.device.type != "cpu":
             gradient = gradient.where(self._safe[-1], 0.0)
-        self._update_rows(group, parameter, rows, gradient)
+        self._update_rows(group, parameter, rows, gradient, norm)
 
-    def _check_gradients(self) -> None:
-        found = [
-            (group, p.grad._values() if p.grad.is_sparse else p.grad)
-            for group in self.param_groups
-            for p in group["params"]
-            if p.grad is not None
-        ]
-        if found:
-            norms = torch._foreach_norm([values for _, values in found])
-            for (group, _), norm in zip(found, norms):
-                self._check_norm(group, norm)
+    def _checked_norms(self, gradients: dict[Tensor, Gradient]) -> dict[Tensor, Tensor]:
+        """Norm of each gradient, all of them safe."""
+        norms = {p: torch.linalg.vector_norm(gradient) for p, (_, gradient) in gradients.items()}
+        for parameter, norm in norms.items():
+            self._check_norm(self._group_of[parameter], norm)
         safe, self._safe = self._safe, []
         if safe:  # one number is read, which waits for all
             _raise_unless(torch.stack(safe).all())
+        return norms
 
     def _check_norm(self, group: dict[str, Any], norm: Tensor) -> None:
         """Raise unless steps by gradients of this norm are safe; on a GPU leave that to `step`."""
@@ -233,7 +253,12 @@ class RowOptimizer(torch.optim.Optimizer):
         )
 
     def _update_rows(
-        self, group: dict[str, Any], parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor
+        self,
+        group: dict[str, Any],
+        parameter: nn.Parameter,
+        rows: slice | Tensor,
+        gradient: Tensor,
+        norm: Tensor,
     ) -> None:
         state = self._state(parameter, isinstance(rows, Tensor))
         # A view of the parameter, also where it is a single number.
@@ -261,7 +286,7 @@ class RowOptimizer(torch.optim.Optimizer):
             gradient.view(-1, width).mul_(scale[:, None])  # the gradient is not needed again
         rate = group["lr"]
         if group["rule"] == "scaled":
-            rate /= _root_mean_square(state, gradient) + group["eps"]
+            rate /= _root_mean_square(state, gradient.numel(), norm) + group["eps"]
         if group["rule"] == "sgd" and group["momentum"]:
             gradient = _with_momentum(group, table, _as_table(state["velocity"]), rows, gradient)
         elif group["weight_decay"]:
@@ -333,10 +358,10 @@ def _fused_adam(
     )
 
 
-def _root_mean_square(state: dict[str, Tensor], gradient: Tensor) -> float:
-    """Root of the running mean of squared gradients, this one included."""
-    if gradient.numel():
-        now = float(torch.linalg.vector_norm(gradient)) ** 2 / gradient.numel()
+def _root_mean_square(state: dict[str, Tensor], size: int, norm: Tensor) -> float:
+    """Root of the running mean of squared gradients, one of this size and norm included."""
+    if size:
+        now = float(norm) ** 2 / size
         state["mean_square"].mul_(_MEMORY).add_((1 - _MEMORY) * now)
         state["step"] += 1
     # As in Adam: the mean starts at zero, and would be too small in the first steps.
