@@ -7,8 +7,10 @@ its rows' labels. A method gives these labels back to rows, and one and the same
 on the result: "parabel", one tree of omikuji as in the paper, or "multihead", this package's
 `MultiHeadClassifier` with default parameters. Methods: "oracle" knows the labels of the rows (it is
 the same for all groups), "baseline" gives every row all labels of its group, "EAGLE-0" and "EAGLE"
-are the paper's, "ours" is `EAGLETransformer` with its defaults; the names after that change one
-of these, or assign anew by cross-fitted `MultiHeadClassifier`s (`AggregatedLabelClassifier`).
+are the paper's, "ours" is `EAGLETransformer` with its defaults, and "ours, rounds" weighs its
+labels anew by cross-fitted `MultiHeadClassifier`s (`AggregatedLabelClassifier` with its defaults):
+"parabel" gets `assigned_`, "multihead" is the classifier that was fitted. The names after that
+change one of these. ``--labels 60`` keeps the 60 most frequent labels, a dense label space.
 
 Measured: precision at k on the test rows, the share of assigned labels that are true, the share of
 true labels that are assigned, and CPU seconds. Writes ``NAME.json`` and ``NAME.md``. A run that was
@@ -43,7 +45,7 @@ EAGLE = {
     "ours, n_components=0": {"n_components": 0},
     "ours, temperature=0": {"temperature": 0.0},
 }
-ROUNDS = {"ours, 2 rounds": 2, "ours, 3 rounds": 3}
+ROUNDS = {"ours, rounds": "auto", "ours, 2 rounds": 2, "ours, 3 rounds": 3}
 METHODS = ("oracle", "baseline", *EAGLE, *ROUNDS)
 KEYS = ("downstream", "grouping", "size", "method", "seed")
 
@@ -58,6 +60,7 @@ def parse_arguments():
     parser.add_argument(
         "--downstream", nargs="+", choices=("parabel", "multihead"), default=["parabel"]
     )
+    parser.add_argument("--labels", type=int, help="keep the most frequent labels only")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results"))
     add_device(parser)
@@ -107,19 +110,27 @@ class MultiHead:
         return np.asarray(self.model.predict_topk(X, k=k)[0])
 
 
+def most_frequent(Y, Y_test, n_labels):
+    """Columns of the labels that most training rows have."""
+    frequency = np.asarray(Y.sum(axis=0)).ravel()
+    kept = np.sort(np.argsort(-frequency, kind="stable")[:n_labels])
+    return Y[:, kept], Y_test[:, kept]
+
+
 def assigned_labels(method, X, Y, grouping, size, seed, threads):
-    """Labels of the training rows according to a method."""
+    """Labels of the training rows according to a method, and a classifier if it trains one."""
     if method == "oracle":
-        return Y
+        return Y, None
     grouped, groups = make_aggregated(Y, size, X, grouping, random_state=seed)
     if method == "baseline":
-        return grouped
+        return grouped, None
     eagle = EAGLETransformer(**EAGLE.get(method, {}), n_jobs=threads, random_state=seed)
     if method in ROUNDS:
         scorer = MultiHeadClassifier(device=device(), random_state=seed)
         wrapped = AggregatedLabelClassifier(scorer, eagle, n_rounds=ROUNDS[method])
-        return wrapped.fit(X, grouped, groups).assigned_
-    return eagle.fit(X, grouped, groups).assign(X, grouped, groups)
+        wrapped.fit(X, grouped, groups)
+        return wrapped.assigned_, wrapped.estimator_
+    return eagle.fit(X, grouped, groups).assign(X, grouped, groups), None
 
 
 def measure(key, data, learners, threads):
@@ -127,14 +138,18 @@ def measure(key, data, learners, threads):
     X, Y, X_test, Y_test = data
     downstream, grouping, size, method, seed = key
     start = time.process_time()
-    assigned = assigned_labels(method, X, Y, grouping, size, seed, threads)
+    assigned, trained = assigned_labels(method, X, Y, grouping, size, seed, threads)
     assign_cpu = time.process_time() - start
     assigned = sp.csr_matrix(assigned, dtype=np.float32)
     true = assigned.multiply(Y).nnz
     learner = MultiHead(seed) if downstream == "multihead" else learners["parabel"]
-    learner.prepare(X, assigned)
     start = time.process_time()
-    learner.fit(X, assigned)
+    if downstream == "multihead" and trained is not None:
+        learner.model = trained
+    else:
+        learner.prepare(X, assigned)
+        start = time.process_time()
+        learner.fit(X, assigned)
     fit_cpu = time.process_time() - start
     top = learner.predict_topk(X_test, max(CUTOFFS))
     return {
@@ -202,9 +217,14 @@ def main():
     arguments = parse_arguments()
     X, Y = load_part(arguments.folder, "trn")
     Y.data[:] = 1
-    data = X, Y, *load_part(arguments.folder, "tst")
+    X_test, Y_test = load_part(arguments.folder, "tst")
+    name = arguments.folder.resolve().name
+    if arguments.labels is not None:
+        Y, Y_test = most_frequent(Y, Y_test, arguments.labels)
+        name += f"_{arguments.labels}_labels"
+    data = X, Y, X_test, Y_test
     arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"aggregated_{arguments.folder.resolve().name}"
+    stem = arguments.out / f"aggregated_{name}"
     rows = []
     if stem.with_suffix(".json").exists():
         rows = json.loads(stem.with_suffix(".json").read_text())["rows"]

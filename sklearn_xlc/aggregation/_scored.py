@@ -75,7 +75,8 @@ def _assign_range(
 ) -> tuple[IntArray, IntArray]:
     """Samples and labels assigned in a range of labels."""
     pairs = make_pairs(data, first, last)
-    values = _values_of_pairs(pairs, columns[:, first:last])
+    columns = columns[:, first:last]
+    values = columns.data[entries_of_pairs(pairs, columns)]
     # Only the order matters; ranks are a whole number apart, however close the scores are.
     ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
     chosen = best_of_segments(pairs, ranks, pairs.counts if use_counts else None)
@@ -84,15 +85,14 @@ def _assign_range(
     return pairs.samples[chosen], pairs.labels[chosen] + first
 
 
-def _values_of_pairs(pairs: Pairs, columns: sp.csc_array) -> FloatArray:
-    """Stored score of each pair."""
+def entries_of_pairs(pairs: Pairs, columns: sp.csc_array, name: str = "scores") -> IntArray:
+    """Position of each pair's entry in the data of the columns of these labels."""
     positions = find_entries(columns.T, pairs.labels, pairs.samples)
-    values = np.append(columns.data, np.nan)[positions]
-    missing = np.isnan(values)
+    missing = np.isnan(np.append(columns.data, np.nan)[positions])
     if missing.any():
         pair = int(missing.argmax())
         raise ValueError(
-            "scores must hold a number for each label of each sample's groups, but has none for "
+            f"{name} must hold a number for each label of each sample's groups, but has none for "
             f"label {pairs.first + pairs.labels[pair]} of row {pairs.samples[pair]}"
         )
-    return values
+    return positions

@@ -12,7 +12,7 @@ from sklearn_xlc.codes import label_order
 from sklearn_xlc.engine.building import block_lengths_of, lengths_of, user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.head_scores import HeadScores
-from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.searched import SearchedDefaults
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import (
@@ -100,6 +100,11 @@ class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
                 f"algorithm={algorithm!r} with loss={self.loss!r}"
             )
         self._lengths(code)
+
+    def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
+        # A node of a cascade would be as probable as its labels, and so would they given the node.
+        is_flat = self._algorithm(code_of(Y, Y)) == "flat"
+        return is_flat and (self._is("auto") or self._is("bce"))
 
     def _unread(self, code: LabelCode) -> dict[str, str]:
         algorithm = self._algorithm(code)

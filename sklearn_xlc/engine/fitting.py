@@ -50,6 +50,7 @@ from sklearn_xlc.engine.memory import memory_explained, without_weights
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.engine.persistence import PersistenceMixin
 from sklearn_xlc.engine.prediction import PredictionMixin
+from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
@@ -147,6 +148,10 @@ class BaseXLCClassifier(
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         """Raise ValueError if parameters do not suit the labels with indicator `Y`."""
+
+    def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
+        """Whether `fit` takes :class:`SoftLabels` in place of labels such as the indicator `Y`."""
+        return False
 
     def _unread(self, code: LabelCode) -> dict[str, str]:
         """Parameters that have no effect, and why ("without attention")."""
@@ -281,8 +286,11 @@ class BaseXLCClassifier(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
         X = self._validate_X(X, reset)
-        y = self._named(y, code)
-        checked = check_y(plain_sets(y))
+        if isinstance(y, SoftLabels):
+            checked = y.probabilities
+        else:
+            y = self._named(y, code)
+            checked = check_y(plain_sets(y))
         check_consistent_length(X, checked)
         if sample_weight is not None:
             like = np.empty(X.shape[0])

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import one_per_row
 from sklearn_xlc._tags import NamedSets, in_form, named_sets
+from sklearn_xlc.engine.soft_labels import SoftLabels
 
 
 @dataclass
@@ -143,9 +144,11 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
     """Build the code of y; `checked` is y, or its indicator, as :func:`check_y` returned it."""
     if sp.issparse(checked):
         named = isinstance(y, NamedSets)
+        counts = np.diff(checked.indptr)
+        if isinstance(y, SoftLabels):
+            counts, y = np.asarray(checked.sum(axis=1)).ravel(), y.like
         # Tensors have other types.
         dtype = y.dtype if named or sp.issparse(y) else np.asarray(y).dtype
-        counts = np.diff(checked.indptr)
         # Samples of weight zero count no more than if they were not there.
         counts = counts if sample_weight is None else counts[sample_weight > 0]
         mean = float(counts.mean()) if len(counts) else 0.0

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import GroupKFold
-from sklearn.utils import _safe_indexing, column_or_1d, get_tags
+from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -20,18 +20,24 @@ from sklearn_xlc._checks import is_indicator, warn_unread
 from sklearn_xlc._compat import (
     HasMethods,
     Interval,
-    _check_method_params,
+    StrOptions,
     _fit_context,
     _routing_enabled,
 )
-from sklearn_xlc._csr import canonical, joined_ranges, one_per_row, row_blocks, row_numbers
-from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
+from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.estimators.assignment_rounds import (
+    Samples,
+    assign_anew,
+    cross_fitted_posterior,
+    reads_soft_labels,
+)
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import check_groups
-from sklearn_xlc.metrics._scorer import all_scores
 
-#: Number of scores held at once while labels are assigned again.
-BLOCK = 2**24
+#: What n_rounds="auto" trains on the halves at most, and the number of scores up to which it does.
+MAX_FITS, MAX_SCORES = 3, 2**31
+#: Attributes that belong to the training samples, and are not saved.
+OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
 
 def _estimator_has(name: str) -> Any:
@@ -40,7 +46,7 @@ def _estimator_has(name: str) -> Any:
 
 
 class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Train any classifier on labels known for groups of samples only.
+    r"""Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.
     First an assigner decides which samples of a group carry which labels of the group [1]_. Then
@@ -55,13 +61,23 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Estimator with the methods ``fit(X, y, groups)`` and ``assign(X, y, groups)``; the latter
         returns a sparse indicator of the labels of the samples. None: an
         :class:`~sklearn_xlc.EAGLETransformer`.
-    n_rounds : int, default=1
-        Number of training rounds. Before each round after the first, every label of a group is
-        assigned again, to the samples that a classifier scores highest. Classifiers score only
-        groups that they were not trained on (`n_folds`), so that they do not confirm their own
-        training labels. Each label keeps the number of samples that the assigner gave it.
+    n_rounds : int or "auto", default="auto"
+        Number of training rounds. Before each round after the first, classifiers weigh again which
+        samples of a group carry its labels. They score only groups that they were not trained on
+        (`n_folds`), so that they do not confirm their own training labels. A round takes the time
+        of as many fits as there are folds, less one.
+
+        - A flat :class:`MultiHeadClassifier` with the loss "auto" or "bce" is trained on the
+          *probability* that a sample carries a label, given the labels of its group (see Notes).
+        - For any other classifier, and with counts of labels (``multiplicity="top"`` of the
+          assigner), each label goes to the samples with the highest scores, as many as the assigner
+          gave it to.
+        - "auto": with probabilities up to four rounds, as long as the likelihood of the labels of
+          held-out groups grows; it may stay with the assigned labels. One round for any other
+          classifier, if groups have one sample or are fewer than `n_folds`, and if the number of
+          samples times that of labels exceeds 2**31.
     n_folds : int, default=2
-        Number of folds of the groups, if `n_rounds` is above 1.
+        Number of folds of the groups, if there is more than one round.
 
     Attributes
     ----------
@@ -71,6 +87,10 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         Fitted assigner.
     assigned_ : csr_matrix of shape (n_samples, n_labels)
         Labels of the training samples in the last round; samples have labels of their groups only.
+    posterior_ : csr_matrix of shape (n_samples, n_labels) or None
+        Probability that a training sample carries a label of its groups, on which `estimator_` was
+        trained; `assigned_` then holds the most probable labels, as many as the probabilities sum
+        to. None: `estimator_` was trained on `assigned_`.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -92,8 +112,14 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     To search over parameters of the assigner (``assigner__n_iter``), pass an `assigner`.
 
-    A saved classifier holds `estimator_`, with which it predicts. `assigner_` and `assigned_`
-    belong to the training samples and are not saved.
+    With :math:`q_i` the probability that sample i carries a label, by a classifier that has not
+    seen its group, the probability given that the group has the label is
+    :math:`p_i = q_i / (1 - \prod_j (1 - q_j))` over the samples j of the group, a noisy-or.
+    Classifiers know little about a label of few samples; its p is averaged with the assigned
+    labels, by the number n of training samples that carry the label: ``(n p + 20 a) / (n + 20)``.
+
+    A saved classifier holds `estimator_`, with which it predicts. `assigner_`, `assigned_` and
+    `posterior_` belong to the training samples and are not saved.
 
     `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
     ``set_fit_request(groups=True)`` pipelines and searches pass it on; without metadata routing a
@@ -102,7 +128,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     **Differences from the paper**
 
     - The method of [1]_ is ``assigner=EAGLETransformer(contrast=None)`` with one round. The default
-      assigner, and rounds after the first, are additions.
+      assigner, rounds after the first, and training on probabilities are additions.
 
     References
     ----------
@@ -125,12 +151,17 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     _parameter_constraints: dict[str, list[Any]] = {
         "estimator": [HasMethods(["fit", "predict"])],
         "assigner": [None, HasMethods(["fit", "assign"])],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
     }
 
     def __init__(
-        self, estimator: Any, assigner: Any = None, *, n_rounds: int = 1, n_folds: int = 2
+        self,
+        estimator: Any,
+        assigner: Any = None,
+        *,
+        n_rounds: int | str = "auto",
+        n_folds: int = 2,
     ) -> None:
         self.estimator = estimator
         self.assigner = assigner
@@ -181,11 +212,11 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
             y = column_or_1d(y, warn=True)
         assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
-        samples = _Samples(X, y, assigned, fit_params)
-        for _ in range(1, self.n_rounds):
-            assigned = self._assign_anew(samples, y, groups, assigner, assigned)
-        estimator = samples.fit(self.estimator, assigned)
+        samples = Samples(X, y, assigned, fit_params)
+        assigned, posterior = self._rounds(samples, y, groups, assigner, assigned)
+        estimator = samples.fit(self.estimator, assigned if posterior is None else posterior)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
+        self.posterior_ = posterior
         self.classes_ = getattr(estimator, "classes_", samples.classes)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(assigner, name):
@@ -194,35 +225,53 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
                 delattr(self, name)
         return self
 
-    def _assign_anew(
-        self, samples: _Samples, y: Any, groups: Any, assigner: Any, assigned: sp.csr_matrix
-    ) -> sp.csr_matrix:
-        """Assign labels by the scores of classifiers that have not seen the group."""
-        groups = check_groups(groups, assigned.shape[0])
-        if groups.sizes.max(initial=0) < 2:
-            return assigned  # groups of one sample leave no choice
-        data = aggregation(groups, groups.per_group(samples.indicator(y), "y"))
-        scores = _candidates(data)
-        for train, test in self._folds(groups.membership()):
-            estimator = samples.fit(self.estimator, assigned[train], train)
-            samples.score_pairs(estimator, scores, test, assigned, assigned[train])
-        counted = getattr(assigner, "multiplicity", "ignore") == "top"
-        totals = None if counted else np.asarray(assigned.sum(axis=0)).ravel()
-        return assign_by_scores(data, scores, use_counts=counted, totals=totals)
+    def _rounds(
+        self, samples: Samples, y: Any, groups: Any, assigner: Any, assigned: sp.csr_matrix
+    ) -> tuple[sp.csr_matrix, sp.csr_matrix | None]:
+        """Labels of the samples after all rounds, and their probabilities if it is trained on them.
 
-    def _folds(self, membership: sp.csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        Each round after the first trains classifiers on the last round's labels or probabilities.
+        """
+        use_counts = getattr(assigner, "multiplicity", "ignore") == "top"
+        is_soft = not (use_counts or samples.one_label)
+        is_soft = is_soft and reads_soft_labels(self.estimator, assigned)
+        is_auto = isinstance(self.n_rounds, str)
+        if is_auto:
+            n_fits = MAX_FITS if is_soft and np.prod(assigned.shape) <= MAX_SCORES else 0
+        else:
+            n_fits = int(self.n_rounds) - 1
+        groups = check_groups(groups, assigned.shape[0])
+        if not n_fits or groups.sizes.max(initial=0) < 2:
+            return assigned, None  # groups of one sample leave no choice
+        connected = _connected(groups.membership())
+        if is_auto and len(np.unique(connected[connected >= 0])) < self.n_folds:
+            return assigned, None
+        folds = list(self._folds(connected))
+        if is_auto and not all(assigned[train].nnz for train, _ in folds):
+            return assigned, None
+        data = aggregation(groups, groups.per_group(samples.indicator(y), "y"))
+        if not is_soft:
+            for _ in range(n_fits):
+                assigned = assign_anew(samples, data, self.estimator, assigned, folds, use_counts)
+            return assigned, None
+        posterior = cross_fitted_posterior(
+            samples, data, self.estimator, assigned, folds, n_fits, keep_best=is_auto
+        )
+        if posterior is None:
+            return assigned, None
+        totals = np.asarray(posterior.sum(axis=0)).ravel()
+        return assign_by_scores(data, posterior, totals=totals), posterior
+
+    def _folds(self, connected: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Split the samples into training and test samples; connected groups stay whole."""
-        graph = sp.block_array([[None, membership], [membership.T, None]], format="csr")
-        in_group = np.diff(membership.indptr) > 0
-        members, others = np.flatnonzero(in_group), np.flatnonzero(~in_group)
-        connected = connected_components(graph, directed=False)[1][members]
-        n_parts = len(np.unique(connected))
+        members, others = np.flatnonzero(connected >= 0), np.flatnonzero(connected < 0)
+        n_parts = len(np.unique(connected[members]))
         if n_parts < self.n_folds:
             raise ValueError(
                 f"groups must be at least n_folds={self.n_folds} that share no sample, got "
                 f"{n_parts}; use n_rounds=1"
             )
-        for train, test in GroupKFold(self.n_folds).split(members, groups=connected):
+        for train, test in GroupKFold(self.n_folds).split(members, groups=connected[members]):
             yield np.sort(np.concatenate([members[train], others])), members[test]
 
     # --- prediction, by the classifier --------------------------------------------------------
@@ -348,7 +397,7 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        return {key: state[key] for key in state if key not in ("assigner_", "assigned_")}
+        return {key: state[key] for key in state if key not in OF_TRAINING}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -360,75 +409,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         return tags
 
 
-class _Samples:
-    """Training samples: fit classifiers on some samples, and score others."""
-
-    def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
-        self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
-        self.fit_params = fit_params
-        self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
-        self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
-        n_labels = np.shape(y)[-1]
-        self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
-        expected = (self.X.shape[0], len(self.classes))
-        if assigned.shape != expected:
-            raise ValueError(
-                f"the assigner must return labels of shape {expected}, got {assigned.shape}"
-            )
-
-    def indicator(self, y: Any) -> sp.csr_array:
-        """Labels of y as a matrix of numbers."""
-        if self.one_label:
-            return one_per_row(np.searchsorted(self.classes, y), len(self.classes))
-        return canonical(sp.csr_array(y))
-
-    def fit(self, estimator: Any, assigned: sp.csr_matrix, index: Any = None) -> Any:
-        """Fit a classifier on samples and their labels, in the form of y."""
-        if self.one_label:
-            rows = row_numbers(assigned.indptr)
-            labels = self.classes[assigned.indices]
-            index = rows if index is None else index[rows]
-        elif self.sparse:
-            labels = sp.csr_matrix(assigned, dtype=self.dtype)
-        else:
-            labels = assigned.toarray().astype(self.dtype)
-        params = _check_method_params(self.X, self.fit_params, index)
-        X = self.X if index is None else _safe_indexing(self.X, index)
-        return clone(estimator).fit(X, labels, **params)
-
-    def score_pairs(
-        self,
-        estimator: Any,
-        scores: sp.csr_matrix,
-        test: np.ndarray,
-        assigned: sp.csr_matrix,
-        seen: sp.csr_matrix,
-    ) -> None:
-        """Set the stored scores of the test samples; unseen labels score as assigned."""
-        n_labels = scores.shape[1]
-        columns = self._columns(estimator, n_labels)
-        known = np.zeros(n_labels, dtype=bool)
-        known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
-        for part in row_blocks(len(test), n_labels, BLOCK):
-            samples = test[part]
-            values = np.zeros((len(samples), n_labels))
-            found = all_scores(
-                estimator, _safe_indexing(self.X, samples), not self.one_label, len(columns)
-            )
-            values[:, columns] = found.toarray() if sp.issparse(found) else found
-            values[:, ~known] = assigned[samples][:, np.flatnonzero(~known)].toarray()
-            sizes = np.diff(scores.indptr)[samples]
-            entries = joined_ranges(scores.indptr[samples], sizes)
-            row = np.repeat(np.arange(len(samples)), sizes)
-            scores.data[entries] = values[row, scores.indices[entries]]
-
-    def _columns(self, estimator: Any, n_labels: int) -> np.ndarray:
-        """Label of each column of scores of a classifier."""
-        if not self.one_label:
-            return np.arange(n_labels)
-        return np.searchsorted(self.classes, estimator.classes_)
-
-
-def _candidates(data: Aggregation) -> sp.csr_matrix:
-    """CSR with an entry for each label of each sample's groups."""
-    return canonical(sp.csr_matrix(data.groups.membership() @ data.labels))
+def _connected(membership: sp.csr_array) -> np.ndarray:
+    """Number of the connected groups that each sample belongs to; -1: it has no group."""
+    graph = sp.block_array([[None, membership], [membership.T, None]], format="csr")
+    connected = connected_components(graph, directed=False)[1][: membership.shape[0]]
+    return np.where(np.diff(membership.indptr) > 0, connected, -1)

@@ -290,7 +290,8 @@ def test_other_metadata_goes_to_the_classifier(problem, routing):
     inner = MultiHeadClassifier("flat", **QUICK).set_fit_request(sample_weight=True)
     weight = np.ones(600)
     weight[:300] = 0
-    clf = AggregatedLabelClassifier(inner, SEEDED).fit(X, grouped, groups, sample_weight=weight)
+    clf = AggregatedLabelClassifier(inner, SEEDED, n_rounds=1)
+    clf.fit(X, grouped, groups, sample_weight=weight)
     expected = clone(inner).fit(X, sparse.csr_matrix(clf.assigned_), sample_weight=weight)
     np.testing.assert_array_equal(clf.decision_function(X), expected.decision_function(X))
     with pytest.raises(TypeError, match="sample_wait"):

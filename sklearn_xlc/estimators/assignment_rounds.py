@@ -1,0 +1,229 @@
+"""Rounds of training: assign the labels of groups by classifiers that have not seen the group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+
+from sklearn_xlc._checks import is_indicator
+from sklearn_xlc._compat import _check_method_params
+from sklearn_xlc._csr import (
+    IntArray,
+    canonical,
+    find_entries,
+    joined_ranges,
+    one_per_row,
+    row_blocks,
+    row_numbers,
+)
+from sklearn_xlc.aggregation import (
+    Aggregation,
+    assign_by_scores,
+    group_log_likelihood,
+    noisy_or_posterior,
+)
+from sklearn_xlc.aggregation._posterior import EPSILON
+from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.metrics._scorer import all_scores
+
+#: Number of scores held at once.
+BLOCK = 2**24
+#: Weight of the assigner beside the classifiers of a round, in samples that carry the label.
+STRENGTH = 20
+#: Lesser probabilities of a label are not trained on.
+SMALLEST = 1e-3
+#: Training and test samples of a fold.
+Fold = tuple[IntArray, IntArray]
+
+
+class Samples:
+    """Training samples: fit classifiers on some samples, and score others."""
+
+    def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
+        self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
+        self.fit_params = fit_params
+        self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
+        self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
+        self.like = y[:0] if self.sparse else np.asarray(y)[:0]
+        n_labels = np.shape(y)[-1]
+        self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
+        expected = (self.X.shape[0], len(self.classes))
+        if assigned.shape != expected:
+            raise ValueError(
+                f"the assigner must return labels of shape {expected}, got {assigned.shape}"
+            )
+
+    def indicator(self, y: Any) -> sp.csr_array:
+        """Labels of y as a matrix of numbers."""
+        if self.one_label:
+            return one_per_row(np.searchsorted(self.classes, y), len(self.classes))
+        return canonical(sp.csr_array(y))
+
+    def fit(self, estimator: Any, assigned: sp.csr_matrix, index: Any = None) -> Any:
+        """Fit a classifier on samples and their labels, in the form of y, or on probabilities."""
+        labels: Any
+        if assigned.dtype.kind == "f":
+            labels = SoftLabels(_without_small(assigned), self.like)
+        elif self.one_label:
+            rows = row_numbers(assigned.indptr)
+            labels = self.classes[assigned.indices]
+            index = rows if index is None else index[rows]
+        elif self.sparse:
+            labels = sp.csr_matrix(assigned, dtype=self.dtype)
+        else:
+            labels = assigned.toarray().astype(self.dtype)
+        params = _check_method_params(self.X, self.fit_params, index)
+        X = self.X if index is None else _safe_indexing(self.X, index)
+        return clone(estimator).fit(X, labels, **params)
+
+    def blocks(
+        self, scores: sp.csr_matrix, test: IntArray
+    ) -> Iterator[tuple[IntArray, Any, IntArray, IntArray]]:
+        """Cut test samples into blocks: the samples, their X, and where their entries are stored.
+
+        Stored entries are given by the row in the block and by the position in ``scores.data``.
+        """
+        for part in row_blocks(len(test), scores.shape[1], BLOCK):
+            samples = test[part]
+            sizes = np.diff(scores.indptr)[samples]
+            entries = joined_ranges(scores.indptr[samples], sizes)
+            row = np.repeat(np.arange(len(samples)), sizes)
+            yield samples, _safe_indexing(self.X, samples), row, entries
+
+    def score_pairs(
+        self,
+        estimator: Any,
+        scores: sp.csr_matrix,
+        test: IntArray,
+        assigned: sp.csr_matrix,
+        seen: sp.csr_matrix,
+    ) -> None:
+        """Set the stored scores of the test samples; unseen labels score as assigned."""
+        n_labels = scores.shape[1]
+        columns = self._columns(estimator, n_labels)
+        known = np.zeros(n_labels, dtype=bool)
+        known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
+        for samples, X, row, entries in self.blocks(scores, test):
+            values = np.zeros((len(samples), n_labels))
+            found = all_scores(estimator, X, not self.one_label, len(columns))
+            values[:, columns] = found.toarray() if sp.issparse(found) else found
+            values[:, ~known] = assigned[samples][:, np.flatnonzero(~known)].toarray()
+            scores.data[entries] = values[row, scores.indices[entries]]
+
+    def _columns(self, estimator: Any, n_labels: int) -> IntArray:
+        """Label of each column of scores of a classifier."""
+        if not self.one_label:
+            return np.arange(n_labels)
+        return np.searchsorted(self.classes, estimator.classes_)
+
+
+def reads_soft_labels(estimator: Any, assigned: sp.csr_matrix) -> bool:
+    """Whether a classifier can be fitted on probabilities of labels, rather than on these."""
+    reads = getattr(estimator, "_reads_soft_labels", None)
+    return reads is not None and bool(reads(assigned))
+
+
+def assign_anew(
+    samples: Samples,
+    data: Aggregation,
+    estimator: Any,
+    assigned: sp.csr_matrix,
+    folds: Sequence[Fold],
+    use_counts: bool,
+) -> sp.csr_matrix:
+    """Assign each label to the samples that score highest, as many as carried it before."""
+    scores = _candidates(data)
+    for train, test in folds:
+        fitted = samples.fit(estimator, assigned[train], train)
+        samples.score_pairs(fitted, scores, test, assigned, assigned[train])
+    totals = None if use_counts else np.asarray(assigned.sum(axis=0)).ravel()
+    return assign_by_scores(data, scores, use_counts=use_counts, totals=totals)
+
+
+def cross_fitted_posterior(
+    samples: Samples,
+    data: Aggregation,
+    estimator: Any,
+    assigned: sp.csr_matrix,
+    folds: Sequence[Fold],
+    n_fits: int,
+    keep_best: bool,
+) -> sp.csr_matrix | None:
+    """Probability that each sample carries each label of its groups, after `n_fits` rounds.
+
+    In each round, classifiers trained on the probabilities of the last round, at first on the
+    assigned labels, give the probabilities of labels in the groups of the other folds. A noisy-or
+    of the group turns them into posteriors. Of a label of few training samples classifiers know
+    less than the assigner: its posterior is averaged with the assigned labels, these with the
+    weight of 20 samples.
+
+    With `keep_best` the rounds stop where classifiers explain the labels of held-out groups no
+    better than those of the round before (:func:`group_log_likelihood`); what these were trained on
+    is then returned, None for the assigned labels.
+    """
+    prior = _at_entries(assigned, _candidates(data))
+    posterior, before, best = None, None, -np.inf
+    for _ in range(n_fits):
+        targets = assigned if posterior is None else posterior
+        found, weight, log_none = _held_out(samples, estimator, targets, prior, folds)
+        if keep_best:
+            likelihood = group_log_likelihood(data, found, log_none)
+            if likelihood <= best:
+                return before
+            before, best = posterior, likelihood
+        posterior = noisy_or_posterior(data, found)
+        posterior.data = weight * posterior.data + (1 - weight) * prior.data
+    return posterior
+
+
+def _held_out(
+    samples: Samples,
+    estimator: Any,
+    targets: sp.csr_matrix,
+    like: sp.csr_matrix,
+    folds: Sequence[Fold],
+) -> tuple[sp.csr_matrix, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Probabilities by classifiers that have not seen the group, with the entries of `like`.
+
+    Also the weight of each, from the number of training samples with the label; and the sum of
+    log(1 - q) over all labels of each sample. Samples without a group are in no fold's test part.
+    """
+    found, weight = like.copy(), np.zeros(like.nnz)
+    log_none = np.zeros(like.shape[0])
+    for train, test in folds:
+        fitted = samples.fit(estimator, targets[train], train)
+        n_carry = np.asarray(targets[train].sum(axis=0), dtype=np.float64).ravel()
+        for rows, X, row, entries in samples.blocks(like, test):
+            q = np.asarray(fitted.predict_proba(X))
+            labels = like.indices[entries]
+            found.data[entries] = q[row, labels]
+            weight[entries] = n_carry[labels] / (n_carry[labels] + STRENGTH)
+            log_none[rows] = np.log1p(-np.minimum(q, 1 - EPSILON)).sum(axis=1, dtype=np.float64)
+    return found, weight, log_none
+
+
+def _candidates(data: Aggregation) -> sp.csr_matrix:
+    """CSR with an entry for each label of each sample's groups."""
+    return canonical(sp.csr_matrix(data.groups.membership() @ data.labels))
+
+
+def _at_entries(assigned: sp.csr_matrix, like: sp.csr_matrix) -> sp.csr_matrix:
+    """Assigned labels as numbers, zeros among them, at the entries of another matrix."""
+    assigned = canonical(sp.csr_matrix(assigned, dtype=np.float64))
+    positions = find_entries(assigned, row_numbers(like.indptr), like.indices)
+    data = np.append(assigned.data, 0.0)[positions]
+    return sp.csr_matrix((data, like.indices, like.indptr), shape=like.shape)
+
+
+def _without_small(probabilities: sp.csr_matrix) -> sp.csr_matrix:
+    """Copy without the probabilities that are hardly above zero, in single precision."""
+    kept = sp.csr_matrix(probabilities, dtype=np.float32, copy=True)
+    kept.data[kept.data < SMALLEST] = 0
+    kept.eliminate_zeros()
+    return kept

@@ -1,0 +1,132 @@
+"""Rounds of probabilities: dense labels, the choice without ground truth, and their limits."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+
+from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
+from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+from sklearn_xlc.estimators import aggregated_label, assignment_rounds
+from sklearn_xlc.metrics import precision_at_k
+
+FLAT = MultiHeadClassifier("flat", random_state=0)
+QUICK = MultiHeadClassifier("flat", hidden_layer_sizes=(16,), max_epochs=2, random_state=0)
+SEEDED = EAGLETransformer(random_state=0)
+
+
+def dense_labels(n, n_labels=12, n_features=24, seed=0):
+    """Rows that carry a third of the labels; a label is a half-space of dense features."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_features)).astype(np.float32)
+    vectors = rng.normal(size=(n_features, n_labels))
+    scores = X @ (vectors / np.linalg.norm(vectors, axis=0))
+    return X, sparse.csr_matrix((scores > 0.5).astype(np.int8))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, Y = dense_labels(1600)
+    grouped, groups = make_aggregated(Y[:1200], group_size=4, random_state=0)
+    return X[:1200], Y[:1200], grouped, groups, X[1200:], Y[1200:]
+
+
+@pytest.mark.slow
+def test_dense_labels_come_near_the_truth(problem):
+    X, Y, grouped, groups, X_test, Y_test = problem
+
+    def share(clf):
+        return precision_at_k(Y_test, clf.predict_proba(X_test), k=3)
+
+    truth, everything = share(FLAT.fit(X, Y)), share(FLAT.fit(X, grouped))
+    once, rounds = (
+        AggregatedLabelClassifier(FLAT, SEEDED, n_rounds=n).fit(X, grouped, groups)
+        for n in (1, "auto")
+    )
+    assert share(rounds) > everything + 0.6 * (truth - everything)
+    assert share(rounds) >= share(once) - 0.01
+    # Probabilities of the labels that samples do carry, and of those that they do not.
+    assert rounds.posterior_[Y.nonzero()].mean() > 0.6
+    others = rounds.posterior_ - rounds.posterior_.multiply(Y)
+    assert others.sum() / (grouped.nnz - Y.nnz) < 0.3
+
+
+@pytest.mark.parametrize("n_rounds", [2, "auto"])
+def test_posterior_is_of_the_group_and_assigned_labels_are_its_most_probable(problem, n_rounds):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=n_rounds).fit(X, grouped, groups)
+    posterior, allowed = clf.posterior_.toarray(), grouped.toarray() > 0
+    assert posterior[~allowed].max() == 0
+    assert posterior.max() <= 1
+    assert posterior.min() >= 0
+    in_group = np.eye(groups.max() + 1)[groups]
+    reached = (in_group.T @ posterior)[in_group.T @ allowed > 0]
+    assert reached.min() > 1 - 1e-9
+    assigned = clf.assigned_.toarray()
+    np.testing.assert_array_equal(in_group.T @ assigned > 0, in_group.T @ allowed > 0)
+    assert abs(assigned.sum() - posterior.sum()) < 0.1 * assigned.sum()
+
+
+def test_same_fit_twice(problem):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(QUICK, SEEDED)
+    first = clf.fit(X, grouped, groups).predict_proba(X)
+    np.testing.assert_array_equal(clf.fit(X, grouped, groups).predict_proba(X), first)
+
+
+def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=2)
+    whole = clf.fit(X, grouped, groups).posterior_
+    monkeypatch.setattr(assignment_rounds, "BLOCK", 100)
+    np.testing.assert_allclose(clf.fit(X, grouped, groups).posterior_.data, whole.data, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "likelihoods, kept", [([-2, -3], 0), ([-3, -2, -2.5], 1), ([-3, -2, -1], 3)]
+)
+def test_auto_keeps_what_explains_held_out_groups_best(problem, monkeypatch, likelihoods, kept):
+    X, _, grouped, groups, _, _ = problem
+    values = iter(likelihoods)
+    monkeypatch.setattr(assignment_rounds, "group_log_likelihood", lambda *_: next(values))
+    clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
+    assert next(values, None) is None
+    again = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=kept + 1).fit(X, grouped, groups)
+    np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
+    assert (clf.assigned_ != again.assigned_).nnz == 0
+    assert (clf.posterior_ is None) == (kept == 0)
+
+
+def test_labels_that_a_half_never_saw_stay_as_assigned():
+    X, Y = make_extreme_multilabel(200, 40, 6, random_state=0)
+    Y = Y.tolil()
+    Y[:, 0] = 0
+    Y[3, 0] = 1  # a single sample: one half trains without it
+    grouped, groups = make_aggregated(Y.tocsr(), group_size=4, random_state=0)
+    clf = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=2).fit(X, grouped, groups)
+    first = SEEDED.fit(X, grouped, groups).assign(X, grouped, groups)
+    members = np.flatnonzero(groups == groups[3])
+    np.testing.assert_array_equal(
+        clf.posterior_[members, 0].toarray().ravel(), first[members, 0].toarray().ravel()
+    )
+
+
+def test_one_round_where_there_is_nothing_to_weigh(problem, monkeypatch):
+    X, _, grouped, groups, _, _ = problem
+    linear = OneVsRestClassifier(LogisticRegression())
+    counted = EAGLETransformer(multiplicity="top", random_state=0)
+    alone = sparse.csr_matrix(np.ones((1200, 12), dtype=int))
+    for clf, y, ids in (
+        (AggregatedLabelClassifier(linear, SEEDED), grouped, groups),
+        (AggregatedLabelClassifier(QUICK, counted), grouped, groups),
+        (AggregatedLabelClassifier(QUICK, SEEDED), grouped, np.arange(1200)),
+        (AggregatedLabelClassifier(QUICK, SEEDED), alone, np.zeros(1200)),
+    ):
+        assert clf.fit(X, y, ids).posterior_ is None
+    monkeypatch.setattr(aggregated_label, "MAX_SCORES", 1200 * 12 - 1)
+    clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
+    assert clf.posterior_ is None
+    np.testing.assert_array_equal(
+        clf.predict_proba(X), QUICK.fit(X, clf.assigned_).predict_proba(X)
+    )
