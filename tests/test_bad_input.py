@@ -219,7 +219,7 @@ SET = [
     (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5 has no effect with n_iter=0"),
     (EAGLETransformer(multiplicity="top", sharing=0.5), Y, "sharing=0.5 .* multiplicity='top'"),
     (
-        AggregatedLabelClassifier(quick(), n_folds=3),
+        AggregatedLabelClassifier(quick(), n_rounds=1, n_folds=3),
         Y,
         "n_folds=3 has no effect with n_rounds=1; leave it at its default, 2",
     ),

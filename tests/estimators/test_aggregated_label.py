@@ -369,6 +369,7 @@ def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, messag
         ({"estimator": object()}, "estimator"),
         ({"assigner": LINEAR}, "assigner"),
         ({"n_rounds": 0}, "n_rounds"),
+        ({"n_rounds": "often"}, "n_rounds"),
         ({"n_folds": 1}, "n_folds"),
     ],
 )
