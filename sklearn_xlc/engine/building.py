@@ -134,9 +134,8 @@ def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
 def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
     """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
     weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
-    of_entry = np.repeat(weight, np.diff(Y.indptr))  # bags may count labels: each entry is one
-    if Y.dtype.kind == "f":  # soft labels
-        of_entry = of_entry * Y.data
+    # Bags may count labels; soft labels are below one.
+    of_entry = np.repeat(weight, np.diff(Y.indptr)) * np.minimum(Y.data, 1)
     counts = np.bincount(Y.indices, of_entry, minlength=Y.shape[1])
     return torch.from_numpy(counts), float(weight.sum())
 

@@ -186,7 +186,7 @@ class DecisionMixin:
     def _labels_of(self, samples: Rows) -> sp.csr_matrix:
         """Indicator of the samples' labels, whose columns are label ids."""
         Y = self._code.from_positions(samples.Y)
-        if Y.dtype.kind == "f":  # soft labels
+        if Y.dtype.kind == "f":  # soft labels, or counts
             Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
         if (Y.data != 1).any():  # bags may count their labels
             ones = np.ones(len(Y.data), dtype=np.int8)
