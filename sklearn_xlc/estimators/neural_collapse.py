@@ -187,6 +187,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     See Also
     --------
     sklearn_xlc.metrics.neural_collapse : Measures of how far features have collapsed.
+    sklearn_xlc.geometry.optimal_label_set_scales : Features at the optimum, by number of labels.
     DFTSigmoidClassifier : A probability for each label on its own, and every label set in reach.
 
     Notes
