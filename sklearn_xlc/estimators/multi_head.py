@@ -269,6 +269,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
 
     **Differences from the paper**
 
+    - "product" on an indicator also gives marginal probabilities, the k best label sets and, with
+      `n_groups`, mixtures; [1]_ names the best set of one product.
     - "product" with `n_groups` mixes products of softmaxes; Eq. 16 adds products of raw outputs.
     - "cascade" is that of [1]_ with ``level_weighting="mean"`` and ``path_exponent=1``.
     - "sampling" shares the sub-heads of a batch, which [1]_ does for speed; MHS-S of [1]_ is
