@@ -20,7 +20,7 @@ from _experiment import parser, print_table, save
 from sklearn_xlc.datasets import make_aggregated
 
 MINUTES = 3
-FULL_MINUTES = 14
+FULL_MINUTES = 13
 DATA = True
 
 #: Training and test samples of each data set; None: all.
