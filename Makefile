@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs papers clean
+.PHONY: demo test wheel docs papers clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,17 @@ test: $(BIN)/.installed-test  ## the whole default suite: style, import contract
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
 
+wheel: $(BIN)/.installed  ## build wheel and sdist, and use each from an environment and a folder of its own
+	$(BIN)/python -m pip install --quiet build
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(PYTHON) -m venv build/environment
+	build/environment/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	mkdir build/of-wheel build/of-sdist
+	cd build/of-wheel && ../environment/bin/python ../../tests/smoke.py
+	build/environment/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
+	cd build/of-sdist && ../environment/bin/python ../../tests/smoke.py
+
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
@@ -33,4 +44,4 @@ papers: $(BIN)/.installed-test  ## rerun the experiments of the papers that fit 
 	$(BIN)/python benchmarks/papers $(DATA)
 
 clean:
-	rm -rf $(VENV) build docs/_build
+	rm -rf $(VENV) build dist docs/_build
