@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
@@ -40,10 +39,10 @@ class HeadScores(BaseXLCClassifier):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples.
-        y : array-like of shape (n_samples,), or {array-like, sparse matrix} of shape \
-                (n_samples, n_labels)
-            True classes, or indicator of the true labels. Classes that `fit` has not seen count as
-            wrong in every head.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            True labels, in any form that :meth:`fit` takes. Classes that `fit` has not seen count
+            as wrong in every head; tags that it has not seen have no head, and count for nothing.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
         return_combined : bool, default=False
@@ -61,7 +60,7 @@ class HeadScores(BaseXLCClassifier):
         ValueError
             If X, y or `sample_weight` is not valid, or y has another form than in `fit`.
         """
-        X, y = self._validate_predict(X), check_y(y)
+        X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)
         weight = _check_sample_weight(sample_weight, np.empty(X.shape[0]), dtype=np.float64)
         digits = self._digits_of_sets if self._code.multilabel else self._digits_of_classes
@@ -77,7 +76,7 @@ class HeadScores(BaseXLCClassifier):
         """Digits of the most probable label sets, and of the true ones."""
         code, digits = self._code, LabelBlocks(len(self.classes_), self.head_lengths_)
         found = self.predict_topk_sets(X, k=1)[0][0]
-        pair = (digits.encode(code.to_positions(sets)) for sets in (found, code.encode(Y)))
+        pair = (digits.encode(code.to_positions(sets)) for sets in (found, Y[:, : code.n_labels]))
         return next(pair), next(pair)
 
     def _digits_of_classes(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -232,7 +232,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         sets : list of k CSR matrices of shape (n_samples, n_labels)
-            Indicators of the best sets of all samples, of the second best sets, and so on.
+            Indicators of the best sets of all samples, of the second best sets, and so on; their
+            columns are the labels in ``classes_``.
         scores : ndarray of shape (n_samples, k)
             Their log probabilities; with a loss that defines none, sums over the heads.
 

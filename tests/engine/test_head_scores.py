@@ -40,6 +40,21 @@ def test_digits_of_label_sets(decision):
     np.testing.assert_allclose(dense, accuracy)
 
 
+def test_tags():
+    X, Y = make_learnable(True)
+    tags = [[f"tag {label:02}" for label in row.indices] for row in Y]
+    clf = quick("powerset", max_epochs=3).fit(X, tags)
+    accuracy = clf.score_heads(X, tags)
+    seen = [int(name[4:]) for name in clf.classes_]  # label 5 has no sample
+    plain = quick("powerset", max_epochs=3).fit(X, Y[:, seen])
+    np.testing.assert_allclose(accuracy, plain.score_heads(X, Y[:, seen]))
+    unseen = [[*names, "another tag"] for names in tags]
+    np.testing.assert_allclose(clf.score_heads(X, unseen), accuracy)
+    best = clf.predict_topk_sets(X, k=2)[0][0]
+    found = [tuple(clf.classes_[row.indices]) for row in best]
+    assert found == [tuple(names) for names in clf.predict(X)]
+
+
 def test_classes_that_were_not_seen_are_wrong_in_every_head():
     X, y = make_learnable(False)
     clf = quick("product", max_epochs=3).fit(X, y)
