@@ -130,6 +130,18 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
     - The method of [1]_ is ``assigner=EAGLETransformer(contrast=None)`` with one round. The default
       assigner, rounds after the first, and training on probabilities are additions.
 
+    What rounds are worth on the 60 most frequent labels of WordNet's closure, of which a sample has
+    three, in random groups: P@1/P@3/P@5 of a default :class:`MultiHeadClassifier`, one seed.
+
+    =========================  ==================  ==================
+    trained on                 groups of 4         groups of 10
+    =========================  ==================  ==================
+    true labels                80.0 / 66.6 / 51.9  80.0 / 66.6 / 51.9
+    all labels of the group    67.6 / 56.7 / 45.0  50.1 / 45.1 / 38.5
+    default, ``n_rounds=1``    75.7 / 63.2 / 49.7  68.8 / 58.2 / 46.3
+    default                    77.5 / 64.8 / 50.7  72.0 / 60.8 / 48.3
+    =========================  ==================  ==================
+
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
