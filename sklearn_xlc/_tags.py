@@ -209,9 +209,10 @@ def _of_tags(
     """Indicator of tags, and the names of its columns."""
     for position, row in enumerate(rows):
         if not _is_set(row):
+            single = isinstance(row, str | int | np.integer)
+            remedy = f"[{row!r}] for a single tag" if single else "an empty list for no tags"
             raise ValueError(
-                f"{name}[{position}] is {row!r}, but others are sets of tags; give an empty list "
-                "where a sample has no tags"
+                f"{name}[{position}] is {row!r}, but others are sets of tags; give {remedy}"
             )
     tags = list(chain.from_iterable(rows))
     _check_tags(tags, rows, name)

@@ -151,7 +151,7 @@ def test_columns_are_found_by_name_or_else_by_place():
         (pd.Series([["a"], np.nan]), r"y\[1\] is nan, but others are sets"),
         (pd.Series([["a"], pd.NA]), r"y\[1\] is <NA>, but others are sets"),
         (pl.Series([["a"], None]), r"y\[1\] is None, but others"),
-        ([["a"], "b"], r"y\[1\] is 'b', but others are sets"),
+        ([["a"], "b"], r"y\[1\] is 'b', but others are sets of tags; give \['b'\] for a single"),
         ([["a"], [3]], r"y\[1\] holds the tag 3 of type int; tags are strings, or all are int"),
         ([["a", None]], r"y\[0\] holds the tag None of type NoneType; tags are str or int"),
         ([["a"], [1.5, "b"]], r"y\[1\] holds the tag 1.5 of type float; tags are str or int"),

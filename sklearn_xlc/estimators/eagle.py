@@ -12,10 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_X, unchanged_on_error, warn_unread
+from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error, warn_unread
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, unit_rows
 from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc._tags import named_sets
 from sklearn_xlc.aggregation import (
     Aggregation,
     aggregation,
@@ -25,7 +26,7 @@ from sklearn_xlc.aggregation import (
     make_background,
     sharing_rates,
 )
-from sklearn_xlc.groups import check_groups
+from sklearn_xlc.groups import check_groups, warn_without_groups
 from sklearn_xlc.groups._counts import labels_of_groups
 
 DTYPES = (np.float64, np.float32)
@@ -107,7 +108,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         carries: near zero in random groups, up to one where the samples of a group are alike. None
         unless `sharing` is "expected" and `multiplicity` is "ignore".
     classes_ : ndarray of shape (n_labels,)
-        Distinct labels of a 1-D y, otherwise the column numbers.
+        Distinct labels of a 1-D y or of tags, otherwise the column numbers.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -247,7 +248,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             or row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the
             columns of a membership matrix. With ids of as many groups as samples, the first form is
             meant. For counts above 1 see `multiplicity`. A 1-D y holds one label of any type per
-            row.
+            row. Or tags of the rows: a list or column of lists or sets of strings or integers.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
             Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
@@ -263,6 +264,7 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             If an argument is not valid; the message names the row. If ``normalize=False`` meets a
             contrast, which is that of samples of norm one.
         """
+        warn_without_groups(groups)
         with unchanged_on_error(self):
             warn_unread(self, self._unread())
             if not self.normalize and self.contrast is not None:
@@ -441,13 +443,16 @@ class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _aggregation(
         self, n_samples: int, y: Any, groups: Any, fitted: bool = False
     ) -> tuple[Aggregation, np.ndarray | None]:
-        """Groups and their labels, and the names of the labels if y is 1-D."""
+        """Groups and their labels, and the names of the labels if they have any."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        known = self.classes_ if fitted and self._one_label else None
-        Y, classes = labels_of_groups(y, known)
+        sets = named_sets(y, self.classes_ if fitted else None, counts=True)
+        if sets is None:
+            Y, classes = labels_of_groups(y, self.classes_ if fitted and self._one_label else None)
+        else:
+            Y, classes = check_counts(sets.indicator, "y"), sets.classes
         if fitted and Y.shape[1] != len(self.classes_):
             raise ValueError(
                 f"y must have {len(self.classes_)} labels as in fit, got shape {Y.shape}"

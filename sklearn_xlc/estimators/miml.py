@@ -23,7 +23,7 @@ from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.net import SMALL_DATA
 from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups import Groups, check_groups
+from sklearn_xlc.groups import Groups, check_groups, warn_without_groups
 from sklearn_xlc.groups._counts import cap_counts, check_group_counts, split_counts
 from sklearn_xlc.heads import Head, Loss, MIMLHead
 from sklearn_xlc.heads.losses import LOSSES
@@ -332,7 +332,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             Samples of all bags, in any order. The type of the model is given by `precision`.
         y : array-like of shape (n_samples,) or (n_bags,), or {array-like, sparse matrix} of shape \
                 (n_samples, n_labels) or (n_bags, n_labels)
-            Class labels of any type, a 0/1 indicator of labels, or counts of labels (see
+            Class labels of any type, a 0/1 indicator of labels, tags, or counts of labels (see
             `multiplicity`). Row i holds the labels of sample i's bag, or row j holds the labels of
             bag j, in the order of predictions (see Notes of the class). With ids of as many bags as
             samples, the first form is meant.
@@ -355,6 +355,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
             If an argument is not valid, or samples of one bag have different labels. An earlier fit
             is then kept.
         """
+        warn_without_groups(groups)
         return super().fit(Grouped(X, groups), y, sample_weight)
 
     def partial_fit(
@@ -396,6 +397,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         ValueError
             If `classes` is missing in the first call, or y holds labels outside of them.
         """
+        warn_without_groups(groups)
         return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
 
     def _validate_fit(

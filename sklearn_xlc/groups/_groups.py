@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -124,6 +125,34 @@ class Groups:
                 "value of its group, or one value for each group"
             )
         return result
+
+
+def warn_without_groups(groups: Any) -> None:
+    """Warn if no groups reached `fit`, which a pipeline or a search does not pass on by itself.
+
+    Parameters
+    ----------
+    groups : object or None
+        Argument of `fit`.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn_xlc.groups import warn_without_groups
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_without_groups(None)
+    >>> print(caught[0].message)
+    no groups were given: every sample is a group of its own...
+    """
+    if groups is None:
+        warnings.warn(
+            "no groups were given: every sample is a group of its own; pass groups= to fit. A "
+            "pipeline or search passes them on after sklearn.set_config(enable_metadata_routing="
+            "True), and set_fit_request(groups=True) of this estimator",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Groups:

@@ -449,5 +449,26 @@ def test_a_failed_fit_leaves_what_was_fitted():
 def test_labels_that_are_none_are_refused(label):
     y = np.array(["a", "b", "c"], dtype=object)
     y[1] = label
-    with pytest.raises(ValueError, match=r"y\[1\] is|y mixes labels of different types"):
+    with pytest.raises(ValueError, match=r"y\[1\] is|y mixes labels of|y\[0\] is 'a', but"):
         EAGLETransformer().fit(np.eye(3), y)
+
+
+def test_tags_of_groups_are_their_indicator():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(24, 6)), np.arange(24) // 4
+    Y = (rng.random((6, 5)) < 0.5).astype(int)
+    Y[:, 0] = [1, 0, 1, 0, 1, 0]
+    Y[np.arange(5), np.arange(5)] = 1
+    names = np.array(["ab", "b", "c", "d", "e"], dtype=object)
+    tags = [names[row.astype(bool)].tolist() for row in Y]
+    params = {"n_components": 2, "random_state": 0}
+    plain = EAGLETransformer(**params).fit(X, Y, groups)
+    named = EAGLETransformer(**params).fit(X, tags, groups)
+    np.testing.assert_array_equal(named.classes_, names)
+    np.testing.assert_array_equal(named.label_embeddings_, plain.label_embeddings_)
+    expected = plain.assign(X, Y, groups).toarray()
+    np.testing.assert_array_equal(named.assign(X, tags, groups).toarray(), expected)
+    per_sample = [tags[group] for group in groups]
+    np.testing.assert_array_equal(named.assign(X, per_sample, groups).toarray(), expected)
+    with pytest.raises(ValueError, match="y holds the label 'new'"):
+        named.assign(X, [*tags[:5], ["new"]], groups)

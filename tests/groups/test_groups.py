@@ -1,10 +1,20 @@
 """Groups in every accepted form, against loops over ids; values that must agree in a group."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    EAGLETransformer,
+    MIMLClassifier,
+    MultiHeadClassifier,
+)
 from sklearn_xlc.groups import check_groups
 
 
@@ -240,3 +250,27 @@ def test_ids_of_any_type_and_size(ids, n_groups):
 def test_ids_that_are_refused(ids, message):
     with pytest.raises(ValueError, match=message):
         check_groups(ids, 4)
+
+
+def test_forgotten_groups_warn():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 5)), np.eye(4, dtype=int)[np.arange(20) % 4]
+    small = {"max_epochs": 1, "random_state": 0}
+    eagle = EAGLETransformer(n_components=2)
+    fits = [
+        eagle.fit,
+        MIMLClassifier(**small).fit,
+        MIMLClassifier(**small).partial_fit,
+        AggregatedLabelClassifier(
+            MultiHeadClassifier(**small), EAGLETransformer(n_components=2)
+        ).fit,
+        make_pipeline(MaxAbsScaler(), MIMLClassifier(**small)).fit,
+    ]
+    for fit in fits:
+        with pytest.warns(
+            UserWarning, match="no groups were given: every sample is a group of its"
+        ):
+            fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MIMLClassifier(**small).fit(X, Y, np.arange(20) % 4)
