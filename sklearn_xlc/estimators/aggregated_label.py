@@ -24,6 +24,7 @@ from sklearn_xlc._compat import (
     _fit_context,
     _routing_enabled,
 )
+from sklearn_xlc._tags import in_form, named_sets
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
@@ -33,6 +34,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import check_groups
+from sklearn_xlc.metrics import topk_scorer
 
 #: What n_rounds="auto" trains on the halves at most, and the number of scores up to which it does.
 MAX_FITS, MAX_SCORES = 3, 2**31
@@ -195,7 +197,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
             Labels of the groups, in one of two forms: row i holds the labels of sample i's group,
             or row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the
             columns of a membership matrix. A 1-D y, or a dense column, holds one class label per
-            row; pass a single binary label as a sparse column.
+            row; pass a single binary label as a sparse column. Or tags of the rows, or a frame of
+            indicators; the classifier then gets an indicator, sparse for tags.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_groups), default=None
             Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
@@ -220,6 +223,9 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        sets = named_sets(y, counts=True)
+        if sets is not None:
+            y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
         assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
@@ -229,7 +235,11 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         estimator = samples.fit(self.estimator, assigned if posterior is None else posterior)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
         self.posterior_ = posterior
-        self.classes_ = getattr(estimator, "classes_", samples.classes)
+        self._form, self._type, self.classes_ = "", np.dtype(np.int8), samples.classes
+        if sets is not None:
+            self._form, self._type, self.classes_ = sets.form, sets.dtype, sets.classes
+        elif hasattr(estimator, "classes_"):
+            self.classes_ = estimator.classes_
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(assigner, name):
                 setattr(self, name, getattr(assigner, name))
@@ -298,10 +308,18 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
 
         Returns
         -------
-        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Class of each sample, or an indicator of its labels.
+        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Class of each sample, or its labels, in the form that `fit` saw.
         """
-        return self._delegate("predict", X)
+        found = self._delegate("predict", X)
+        if not self._form:
+            return found
+        if self._form.endswith(" frame") and sp.issparse(found):
+            found = found.toarray()
+        elif not self._form.endswith(" frame"):
+            found = sp.csr_matrix(found)
+        return in_form(found, self.classes_, self._form, self._type, X)
 
     @_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> Any:
@@ -352,7 +370,9 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         return self._delegate("decision_function", X)
 
     @_estimator_has("predict_topk")
-    def predict_topk(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    def predict_topk(
+        self, X: Any, k: int = 5, proba: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Find the best k labels of each sample with `estimator_`.
 
         Parameters
@@ -361,15 +381,18 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
             Samples.
         k : int, default=5
             Number of labels, at most the number of labels there are.
+        proba : bool, default=False
+            Whether to return probabilities in place of scores.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k)
             Labels, best first.
         scores : ndarray of shape (n_samples, k)
-            Their scores.
+            Their scores or probabilities.
         """
-        return self._delegate("predict_topk", X, k)
+        labels, scores = self._delegate("predict_topk", X, k, *([True] if proba else []))
+        return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")
     def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
@@ -388,6 +411,29 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
             Exactly k stored entries per row.
         """
         return self._delegate("predict_topk_sparse", X, k)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the precision at 1 of label sets, or the accuracy of class labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            True labels of the samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            Share of the samples whose best label is one of theirs.
+        """
+        check_is_fitted(self, "estimator_")
+        if named_sets(y) is None and not is_indicator(y):
+            return float(super().score(X, y, sample_weight))
+        return topk_scorer("precision", 1)(self, X, y, sample_weight)
 
     def _delegate(self, method: str, *arguments: Any) -> Any:
         check_is_fitted(self, "estimator_")

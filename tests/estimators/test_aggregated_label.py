@@ -454,3 +454,35 @@ def test_strings_are_refused_by_the_package():
     texts, y = ["a b", "c d", "a d", "c b"], [[1, 0], [0, 1]]
     with pytest.raises(ValueError, match="X holds strings, but EAGLETransformer reads rows of num"):
         AggregatedLabelClassifier(MultiHeadClassifier()).fit(texts, y, [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("form", ["lists", "frame"])
+@pytest.mark.parametrize("n_rounds", [1, "auto"])
+def test_names_in_and_names_out(form, n_rounds):
+    rng = np.random.default_rng(0)
+    Y = np.zeros((120, 6), dtype=int)
+    Y[np.arange(120), rng.integers(6, size=120)] = 1
+    X = Y @ rng.normal(size=(6, 10)) + 0.1 * rng.normal(size=(120, 10))
+    groups = np.arange(120) // 3
+    of_groups = np.array([Y[groups == group].max(axis=0) for group in range(40)])
+    names = np.array(list("abcdef"), dtype=object)
+    if form == "lists":
+        y, true = ([names[row > 0].tolist() for row in rows] for rows in (of_groups, Y))
+    else:
+        y, true = (pd.DataFrame(rows, columns=names) for rows in (of_groups, Y))
+    base = MultiHeadClassifier("flat", max_epochs=30, learning_rate=0.01, random_state=0)
+    given = of_groups if form == "frame" else sparse.csr_matrix(of_groups, dtype=np.int8)
+    plain = AggregatedLabelClassifier(base, SEEDED, n_rounds=n_rounds).fit(X, given, groups)
+    clf = AggregatedLabelClassifier(base, SEEDED, n_rounds=n_rounds).fit(X, y, groups)
+    np.testing.assert_array_equal(clf.classes_, names)
+    np.testing.assert_array_equal(clf.decision_function(X), plain.decision_function(X))
+    np.testing.assert_array_equal(clf.predict_topk(X, 2)[0], names[plain.predict_topk(X, 2)[0]])
+    assert clf.predict_topk(X, 2, proba=True)[1].max() <= 1
+    predicted, indicator = clf.predict(X), plain.predict(X)
+    if form == "lists":
+        assert predicted == [names[row.indices].tolist() for row in sparse.csr_matrix(indicator)]
+    else:
+        np.testing.assert_array_equal(predicted.to_numpy(), indicator)
+        assert predicted.columns.tolist() == names.tolist()
+    assert clf.score(X, true) == plain.score(X, Y) > 0.8
+    assert topk_scorer("aggregated_precision", 1)(clf, X, y, groups=groups) > 0.8
