@@ -3,9 +3,11 @@
     python benchmarks/prediction.py DATA_FOLDER [DATA_FOLDER ...]
 
 Each default fit predicts the five best labels of all test samples on one thread, with the search by
-products of eight bits (`heads/screening.py`) and without it, in turn; medians. Then single samples
-arrive, one every few milliseconds as requests do: median and 99th percentile of their CPU time, and
-of the time on the clock, in which a busy machine makes them wait.
+products of eight bits (`heads/screening.py`) and without it, in turn; medians. "Products" are those
+of X with the input layer and of features with the output layer alone, in eight bits where the
+search is used: the least of as many runs. Then single samples arrive, one every few milliseconds as
+requests do: median and 99th percentile of their CPU time, and of the time on the clock, in which a
+busy machine makes them wait.
 """
 
 import argparse
@@ -20,8 +22,11 @@ import joblib
 import numpy as np
 import torch
 from _measure import describe_machine, load_part
+from torch.nn import functional
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.engine import prediction
 from sklearn_xlc.heads.screening import Screening
 
 
@@ -69,6 +74,29 @@ def measure_batches(model, X, n_runs):
     return [statistics.median(each) for each in seconds]
 
 
+def measure_products(model, X, n_runs):
+    """CPU seconds of the products of all samples with both layers, at the precision in use."""
+    module, n_rows, seconds = model.net_.module_, prediction.PREDICT_BATCH, []
+    parts = [X[start : start + n_rows] for start in range(0, X.shape[0], n_rows)]
+    layer, head = module.encoder.input, module.head
+    with torch.inference_mode():
+        batches = [SparseRows.from_csr(part) for part in parts]
+        features = [torch.rand(len(rows), head.n_features) for rows in batches]
+        search = Screening(head.weight, head.bias)
+        rounded = [search._rounded(part.numpy())[0] for part in features]
+        is_searched = [Screening.suits(part, head.weight, 5) for part in features]
+        for _ in range(n_runs):
+            start = time.process_time()
+            for rows, part, number, searched in zip(batches, features, rounded, is_searched):
+                layer(rows)
+                if searched:
+                    search._layer.steps(number, -10.0, 0.1)
+                else:
+                    functional.linear(part, head.weight, head.bias)
+            seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
 def measure_requests(model, X, n_requests, pause):
     """Milliseconds of single samples: median and 99th percentile of CPU and of wall time."""
     cpu, wall = [], []
@@ -85,16 +113,17 @@ def measure_requests(model, X, n_requests, pause):
 def main():
     options = parse_arguments()
     print(describe_machine(None))
-    print("| data (labels) | samples | all, s | without search | one, ms | on the clock, ms |")
-    print("|---|---|---|---|---|---|")
+    print("| data (labels) | samples | all, s | without search | products | one, ms | clock, ms |")
+    print("|---|---|---|---|---|---|---|")
     for folder in options.folders:
         model, (X, Y) = fitted(folder, options.keep), load_part(folder, "tst")
         search, plain = measure_batches(model, X, options.runs)
+        products = measure_products(model, X, options.runs)
         times = measure_requests(model, X, options.requests, options.pause)
         cpu, wall = (f"{middle:.1f}, {late:.1f}" for middle, late in times)
         print(
-            f"| {folder.name} ({Y.shape[1]}) | {X.shape[0]} | {search:.3f} | {plain:.3f} | {cpu} "
-            f"| {wall} |",
+            f"| {folder.name} ({Y.shape[1]}) | {X.shape[0]} | {search:.3f} | {plain:.3f} "
+            f"| {products:.3f} | {cpu} | {wall} |",
             flush=True,
         )
 

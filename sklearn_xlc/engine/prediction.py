@@ -33,7 +33,7 @@ from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
 
 #: Samples per batch in prediction.
-PREDICT_BATCH = 1024
+PREDICT_BATCH = 512
 
 _explained = memory_explained(
     "this prediction", lambda self: "fewer rows of X, or a smaller memory_limit"

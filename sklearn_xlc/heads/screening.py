@@ -26,7 +26,7 @@ from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.heads._base import topk_by_position
 
 #: Logits of eight bits that are held at a time.
-_AT_ONCE = 2**25
+_AT_ONCE = 2**24
 #: Up to so many rows, or logits, these are float32: more of them would wait for the memory.
 _FEW, _FEW_LOGITS = 16, 2**19
 #: Labels beyond k that are computed for each of few rows.
