@@ -103,7 +103,7 @@ def optimal_label_set_scales(
     for name, value in decays.items():
         if value is not None or name == "feature_decay":
             check_scalar(value, name, Real, min_val=1e-100, max_val=1e100)
-    if reduction not in ("sum", "mean"):
+    if not (isinstance(reduction, str) and reduction in ("sum", "mean")):
         raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
     m = np.arange(1.0, len(shares) + 1)
     log_decay = np.log(float(feature_decay))

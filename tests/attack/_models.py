@@ -104,8 +104,17 @@ def outputs(estimator, X, methods=METHODS, **params):
                 continue
         result = call(X, k=2, **params) if "topk" in name else call(X, **params)
         for i, part in enumerate(result if isinstance(result, tuple) else (result,)):
-            found[name, i] = part.toarray() if sp.issparse(part) else np.asarray(part)
+            found[name, i] = part.toarray() if sp.issparse(part) else _as_array(part)
     return found
+
+
+def _as_array(result):
+    """Array of a result; of tags, an array of lists."""
+    if not (isinstance(result, list) and any(isinstance(row, list | set) for row in result)):
+        return np.asarray(result)
+    rows = np.empty(len(result), dtype=object)
+    rows[:] = [sorted(row) for row in result]
+    return rows
 
 
 def assert_usable(estimator, X, n_samples):

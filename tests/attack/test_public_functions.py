@@ -87,6 +87,15 @@ def decision_of(name, rng, **params):
     return partial(decide, name, scores(rng), indicator(rng)), params
 
 
+def block_digits(n_labels, lengths, Y):
+    code = codes.LabelBlocks(n_labels, lengths)
+    return code.decode(code.encode(Y))
+
+
+def block_topk(lengths, log_scores, k):
+    return codes.LabelBlocks(L, lengths).topk(log_scores, k)
+
+
 def write(X, Y):
     with tempfile.TemporaryDirectory() as folder:
         datasets.dump_xmc_file(X, Y, os.path.join(folder, "some.txt"))
@@ -116,6 +125,14 @@ VALID = {
     "MixedRadix": lambda name, rng: (
         code_digits,
         {"n_labels": 5, "lengths": (2, 3), "ids": [0, 4], "digits": [[0, 1], [1, 1]]},
+    ),
+    "LabelBlocks": lambda name, rng: (
+        block_digits,
+        {"n_labels": L, "lengths": [None, (4, 8)][rng.integers(2)], "Y": indicator(rng)},
+    ),
+    "LabelBlocks.topk": lambda name, rng: (
+        block_topk,
+        {"lengths": (4, 8), "log_scores": [rng.random((2, 4)), rng.random((2, 8))], "k": 3},
     ),
     "head_lengths": lambda name, rng: (
         codes.head_lengths,
@@ -279,6 +296,11 @@ VALID = {
             "k": 3,
         },
     ),
+    "get_scorer": lambda name, rng: (metrics.get_scorer, {"name": "precision_at_3"}),
+    "topk_scorers": lambda name, rng: (
+        metrics.topk_scorers,
+        {"metrics": ["precision", "recall"], "ks": [1, 3]},
+    ),
     "topk_scorer": lambda name, rng: (metrics.topk_scorer, {"metric": "precision", "k": 3}),
     "make_extreme_multiclass": lambda name, rng: (
         datasets.make_extreme_multiclass,
@@ -344,7 +366,7 @@ ELSEWHERE = {
     "metrics": {"cross_val_topk"},
     "datasets": {"load_wordnet_glosses", "load_xmc_file", "open_csr", "save_csr"},
     "groups": {"Groups"},
-    "decisions": {"Decision", "LinearLayer"},
+    "decisions": {"Decision", "JointMode", "LinearLayer"},
 }
 
 
@@ -352,7 +374,7 @@ def test_every_function_is_here():
     for room, elsewhere in ELSEWHERE.items():
         names = set(importlib.import_module(f"sklearn_xlc.{room}").__all__)
         assert names - elsewhere <= set(VALID), f"{room} has functions that no trial calls"
-    assert groups.__all__ == ["Groups", "check_groups"]
+    assert groups.__all__ == ["Groups", "check_groups", "warn_without_groups"]
 
 
 def digest(arguments):
