@@ -6,6 +6,6 @@ adds the labels of the groups; a network reads X sorted by group, so that
 :class:`~sklearn_xlc.batches.Rows` and :class:`~sklearn_xlc.batches.Bags` need only the pointers.
 """
 
-from sklearn_xlc.groups._groups import Groups, check_groups, warn_without_groups
+from sklearn_xlc.groups._groups import Groups, check_groups
 
-__all__ = ["Groups", "check_groups", "warn_without_groups"]
+__all__ = ["Groups", "check_groups"]

@@ -138,7 +138,7 @@ def warn_without_groups(groups: Any) -> None:
     Examples
     --------
     >>> import warnings
-    >>> from sklearn_xlc.groups import warn_without_groups
+    >>> from sklearn_xlc.groups._groups import warn_without_groups
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_without_groups(None)
