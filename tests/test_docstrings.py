@@ -126,8 +126,8 @@ OWN_TEXT = {
     "Parameters": {
         "output": "each names the output layers that it has",
         "loss": "each names the losses that its head has of its own",
-        "hidden_layer_sizes": "searched for, for one classifier",
-        "learning_rate": "searched for, for one classifier",
+        "hidden_layer_sizes": "searched for, for two classifiers",
+        "learning_rate": "searched for, for two classifiers",
         "dropout": 'the "auto" of pick-all-labels is higher',
         "decision": "one ranks whole label sets",
         "batch_size": "bags, not samples",

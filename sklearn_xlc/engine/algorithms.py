@@ -13,7 +13,7 @@ from sklearn_xlc.engine.building import block_lengths_of, lengths_of, user_head
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.head_scores import HeadScores
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.searched import SearchedDefaults
+from sklearn_xlc.engine.searched import SearchedLayers
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import (
     CascadeHead,
@@ -42,7 +42,7 @@ _HEADS: dict[str, type[Head]] = {"flat": FlatHead, "product": ProductHead}
 _HEADS |= {"cascade": CascadeHead, "sampling": SamplingHead}
 
 
-class NamedAlgorithms(HeadScores, SearchedDefaults, BaseXLCClassifier):
+class NamedAlgorithms(HeadScores, SearchedLayers, BaseXLCClassifier):
     """Checks and builds the output layer of :class:`~sklearn_xlc.MultiHeadClassifier`."""
 
     algorithm: str

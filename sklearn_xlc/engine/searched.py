@@ -15,8 +15,8 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.net import SMALL_DATA, TrainingMixin
 from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
 
-#: Width of the default network.
-WIDTH = 512
+#: Width of the default network, and of the widest.
+WIDTH, WIDEST = 512, 1024
 #: Labels that a step draws as negatives, where there are more than eight times as many.
 N_NEGATIVES = 1000
 #: Samples from which batches are twice as large.
@@ -28,53 +28,37 @@ MANY_ENTRIES = 2_500_000
 
 
 class SearchedDefaults(TrainingMixin):
-    """Output layer, width, dropout, steps and rates by numbers of samples, non-zeros and labels.
+    """Width, dropout, steps and rates by numbers of samples, non-zeros and labels.
 
     Fitted on five data sets for precision at 1, 3 and 5 and for CPU time; docs/performance.md has
-    the runs. Dense X, encoders of the user and other algorithms keep the values of all classifiers.
+    the runs. Dense X, encoders of the user and other heads keep the values of all classifiers.
     """
 
-    n_heads: int
-    embedding_dim: int
-    beam_width: int
-    n_negatives: Any
-    rank: int | None
     _code: LabelCode
-    _algorithm: Any
+
+    def _has_searched_head(self, code: LabelCode) -> bool:
+        """Whether the values were searched for with this output layer."""
+        return True
+
+    def _head_rate(self, code: LabelCode) -> float:
+        """Peak learning rate of the head, for batches of 256."""
+        return 4e-3 if code.multilabel else 2e-3
 
     @property
     def _is_searched(self) -> bool:
-        is_known = self._algorithm(self._code) in ("flat", "cascade")
-        return is_known and self.encoder is None and self._sparse_inputs
+        is_default = self.encoder is None and self._sparse_inputs
+        return is_default and self._has_searched_head(self._code)
 
     def _has_searched(self, n_samples: int) -> bool:
         """Whether the values that depend on so many samples were searched for."""
         return n_samples > SMALL_DATA and self._is_searched
 
-    def _by_cost(self, code: LabelCode) -> str:
-        """Flat, unless it would take many more multiply-adds than a cascade."""
-        costs = self._costs(code)
-        more = costs["flat"].total() - costs["cascade"].total()
-        return "flat" if more <= WORTH else "cascade"
-
-    def _costs(self, code: LabelCode) -> dict[str, Cost]:
-        """Cost for a sample of each output layer that "auto" may take."""
-        last = np.ravel(np.asarray(self.hidden_layer_sizes, dtype=object))[-1:].tolist()
-        is_given = self.encoder is None and last and isinstance(last[0], Integral)
-        task = Task(code.n_labels, code.labels_per_sample, int(last[0]) if is_given else WIDTH)
-        lengths = head_lengths(code.n_labels, max(2, self.n_heads), "descending")
-        size = (self.embedding_dim, self.beam_width)
-        return {
-            "flat": flat_cost(task, self._n_negatives(code), self.rank),
-            "cascade": cascade_cost(task, lengths, *size, code.multilabel),
-        }
-
     def _hidden_sizes(self, rows: Rows) -> Any:
         if not isinstance(self.hidden_layer_sizes, str):
             return self.hidden_layer_sizes
         if not self._is_searched:
-            return (1024,)
-        factor = np.clip((rows.n_stored() / MANY_ENTRIES) ** 0.5, 1, 2)
+            return (WIDEST,)
+        factor = np.clip((rows.n_stored() / MANY_ENTRIES) ** 0.5, 1, WIDEST / WIDTH)
         return (64 * int(WIDTH / 64 * factor),)
 
     def _dropout(self, rows: Rows) -> float:
@@ -112,8 +96,7 @@ class SearchedDefaults(TrainingMixin):
             return 2e-3, 2e-3
         batch_size = self._batch_size(n_samples)
         n_steps = self._max_epochs(n_samples) * n_batches(n_samples, batch_size)
-        is_many = self._code.multilabel and self._algorithm(self._code) == "flat"
-        head_rate = (4e-3 if is_many else 2e-3) * (batch_size / 256) ** 0.5
+        head_rate = self._head_rate(self._code) * (batch_size / 256) ** 0.5
         # The encoder travels about as far in few steps as in many. The sum of n words moves n times
         # as far as one, and is sqrt(n) times as large.
         rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / _length(rows)) ** 0.5
@@ -128,6 +111,41 @@ class SearchedDefaults(TrainingMixin):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
             return multiplies_bfloat16(resolve_device(self.device))
+
+
+class SearchedLayers(SearchedDefaults):
+    """Output layer, too: "flat" or "cascade", and the number of negatives that "flat" draws."""
+
+    n_heads: int
+    embedding_dim: int
+    beam_width: int
+    n_negatives: Any
+    rank: int | None
+    _algorithm: Any
+
+    def _has_searched_head(self, code: LabelCode) -> bool:
+        return self._algorithm(code) in ("flat", "cascade")
+
+    def _head_rate(self, code: LabelCode) -> float:
+        return super()._head_rate(code) if self._algorithm(code) == "flat" else 2e-3
+
+    def _by_cost(self, code: LabelCode) -> str:
+        """Flat, unless it would take many more multiply-adds than a cascade."""
+        costs = self._costs(code)
+        more = costs["flat"].total() - costs["cascade"].total()
+        return "flat" if more <= WORTH else "cascade"
+
+    def _costs(self, code: LabelCode) -> dict[str, Cost]:
+        """Cost for a sample of each output layer that "auto" may take."""
+        last = np.ravel(np.asarray(self.hidden_layer_sizes, dtype=object))[-1:].tolist()
+        is_given = self.encoder is None and last and isinstance(last[0], Integral)
+        task = Task(code.n_labels, code.labels_per_sample, int(last[0]) if is_given else WIDTH)
+        lengths = head_lengths(code.n_labels, max(2, self.n_heads), "descending")
+        size = (self.embedding_dim, self.beam_width)
+        return {
+            "flat": flat_cost(task, self._n_negatives(code), self.rank),
+            "cascade": cascade_cost(task, lengths, *size, code.multilabel),
+        }
 
     def _n_negatives(self, code: LabelCode) -> int | None:
         if self.n_negatives != "auto":

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._tags import named_sets, plain_sets
+from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
-from sklearn_xlc.geometry._validation import check_assignments
+from sklearn_xlc.engine.searched import WIDEST, SearchedDefaults
+from sklearn_xlc.engine.verifying import VerifyingMixin
+from sklearn_xlc.geometry import ArgmaxabilityReport
 from sklearn_xlc.heads import FlatHead, FourierHead, Head, Loss
 from sklearn_xlc.heads.losses import LOSSES
 
+_CONSTRAINTS = BaseXLCClassifier._parameter_constraints
 
-class DFTSigmoidClassifier(BaseXLCClassifier):
+
+class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
     """Classifier that can predict every combination of up to k labels.
 
     A plain output layer with n labels and few features can predict only a small part of the
@@ -83,11 +85,14 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
           which have no features of their own.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
           labels; otherwise every label with a probability above one half.
-    hidden_layer_sizes : sequence of int, default=(1024,)
-        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    hidden_layer_sizes : sequence of int or "auto", default="auto"
+        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
+        where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7), but
+        no fewer than the layer has columns, up to 1024.
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
-        to 1000 samples; beyond, 0.7 if X is mostly zeros and 0.2 otherwise.
+        to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
+        samples there are) where defaults were searched for, and 0.7 otherwise.
     encoder : torch.nn.Module or callable, default=None
         Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
         or function that builds one: it is called with `n_features_in_`, or with nothing where X
@@ -99,23 +104,28 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (MultiHeadClassifier), otherwise "adam".
+        "mixed" where defaults were searched for (MultiHeadClassifier, DFTSigmoidClassifier),
+        otherwise "adam".
     momentum : float, default=0.0
         Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
         gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
         memory as the weights.
     nesterov : bool, default=False
         Whether `momentum` is Nesterov's.
-    learning_rate : float, default=0.002
+    learning_rate : float or "auto", default="auto"
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
-        half cosine.
+        half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
+        (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.004 for the
+        head (0.002 for classes and cascades), more with batches of 512; otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
-        Samples per step. "auto": all samples up to 1000; 256 beyond.
+        Samples per step. "auto": all samples up to 1000; 256 beyond, and 512 from 50 000 on where
+        defaults were searched for.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
-        more until there are 300 steps.
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10 at
+        5000 and 4 at 50 000 samples where defaults were searched for, otherwise 10, or more until
+        there are 300 steps.
     early_stopping : bool, default=False
         Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
@@ -128,10 +138,12 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         exponential moving average ("ema"). Training then holds a second copy of the model. None: do
         not average.
     precision : {"auto", "float32", "bfloat16"}, default="auto"
-        "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums keep float32. The model is float32 whatever the type of X; but with "auto",
-        and at most 1000 samples in the first call, it has the type of X: weighted samples then
-        equal repeated ones to rounding. `transform` gives the type of X.
+        "bfloat16" runs matrix products at half precision while training: of the encoder and of a
+        bottleneck, and of the gradients of the Fourier layer; weights and sums keep float32.
+        "auto": "bfloat16" where defaults were searched for and the processor multiplies such
+        matrices several times faster (AVX-512, AMX, recent GPUs). The model is float32 whatever the
+        type of X; but with "auto", and at most 1000 samples in the first call, it has the type of
+        X: weighted samples then equal repeated ones to rounding. `transform` gives the type of X.
     callbacks : list of skorch callbacks, default=None
         Callbacks of the training loop. They are copied, never changed.
     device : str or torch.device, default="auto"
@@ -196,6 +208,10 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     1 + n_slack``, and `fit` warns of an encoder with fewer outputs. ``verify(Y, X,
     whole_network=True)`` answers it for label sets of your choice.
 
+    Defaults were searched for on mostly-zero X with the default encoder, for
+    :class:`MultiHeadClassifier`; docs/performance.md has runs of both classifiers. "auto" stands
+    for other values elsewhere.
+
     **Differences from the paper**
 
     - The first logits are those of the label frequencies; ``init="random"`` is the start of [1]_.
@@ -225,12 +241,14 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     _sizes = ("hidden_layer_sizes", "n_slack")
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **BaseXLCClassifier._parameter_constraints,
+        **_CONSTRAINTS,
         "max_active": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_slack": [Interval(Integral, 0, None, closed="left")],
         "output": [StrOptions({"dft", "bottleneck"})],
         "init": [StrOptions({"frequencies", "random"})],
         "loss": [StrOptions({"auto", *LOSSES}), Loss],
+        "hidden_layer_sizes": [*_CONSTRAINTS["hidden_layer_sizes"], StrOptions({"auto"})],
+        "learning_rate": [*_CONSTRAINTS["learning_rate"], StrOptions({"auto"})],
     }
 
     def __init__(
@@ -242,13 +260,13 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         init: str = "frequencies",
         loss: str | Loss = "auto",
         decision: Any = "auto",
-        hidden_layer_sizes: Any = (1024,),
+        hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
         encoder: Any = None,
         optimizer: str = "auto",
         momentum: float = 0.0,
         nesterov: bool = False,
-        learning_rate: float = 2e-3,
+        learning_rate: Any = "auto",
         weight_decay: float = 0.0,
         batch_size: Any = "auto",
         max_epochs: Any = "auto",
@@ -337,17 +355,42 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 stacklevel=5,
             )
 
+    # --- values of "auto" ---------------------------------------------------------------------
+
+    def _hidden_sizes(self, rows: Rows) -> Any:
+        sizes = super()._hidden_sizes(rows)
+        if not isinstance(self.hidden_layer_sizes, str) or self.output == "bottleneck":
+            return sizes
+        # Narrower features may not reach every set; wider ones than elsewhere are not made unasked.
+        return (max(*sizes, min(self._needed_width(self._code), WIDEST)),)
+
+    def _negative_slope(self, rows: Rows) -> float:
+        return 0.0  # `verify(whole_network=True)` takes features of this encoder as non-negative
+
+    def _row_momentum(self, n_samples: int) -> bool:
+        return True  # Adam that is asked for is the usual one, as in the comparison of [1]_
+
+    # --- output layer -------------------------------------------------------------------------
+
+    def _n_active(self, code: LabelCode) -> int:
+        """Number of labels that the guarantee covers."""
+        k = self._typical_size if self.max_active == "auto" else self.max_active
+        return min(int(k), (code.n_labels - 1) // 2)
+
+    def _needed_width(self, code: LabelCode) -> int:
+        """Number of features from which the layer gives every set that it can give."""
+        return min(2 * self._n_active(code) + 1 + self.n_slack, code.n_labels)
+
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
         size = (n_features, code.n_labels, code.multilabel)
+        precision = "bfloat16" if self._bfloat16 else "float32"
         if self.output == "bottleneck":
             self.max_active_ = None
             layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": self.loss}
-            precision = "bfloat16" if self._bfloat16 else "float32"
             return FlatHead(*size, self.memory_limit, precision, **layer)
-        k = self._typical_size if self.max_active == "auto" else self.max_active
-        self.max_active_ = min(int(k), (code.n_labels - 1) // 2)
-        width = 2 * self.max_active_ + 1 + self.n_slack
-        if n_features < min(width, code.n_labels):
+        self.max_active_ = self._n_active(code)
+        if n_features < self._needed_width(code):
+            width = 2 * self.max_active_ + 1 + self.n_slack
             warnings.warn(
                 f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "
                 f"n_slack = {width} columns of the output layer: its features may not reach every "
@@ -357,18 +400,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 stacklevel=4,
             )
         columns = (self.max_active_, self.n_slack, self.memory_limit)
-        return FourierHead(*size, *columns, loss=self.loss, init=self.init)
+        return FourierHead(*size, *columns, "auto", self.loss, self.init, precision)
 
     # --- guarantee ----------------------------------------------------------------------------
-
-    @property
-    def output_weights_(self) -> np.ndarray:
-        """Weights of the output layer, ``(n_labels, 2 * max_active_ + 1 + n_slack)``."""
-        check_is_fitted(self, "net_")
-        head = self.net_.module_.head
-        if self.max_active_ is None:
-            return head.weight.detach().cpu().numpy()
-        return head.output_weights()
 
     def verify(
         self,
@@ -442,59 +476,3 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             n_jobs=n_jobs,
             verbose=verbose,
         )
-
-    def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
-        """Label sets that some inputs of the output layer give."""
-        points = None if X is None else self._output_inputs(X)
-        if np.ndim(cut) or (cut and self.max_active_ is None):
-            intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
-            return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
-        if points is not None:
-            # The first Fourier column is constant: it moves the threshold, and no set is lost.
-            points[:, 0] -= np.sqrt(len(self.classes_)) * cut
-        return verify_argmaxable(self, Y, points=points, **options)
-
-    def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
-        """Label sets that some features of the encoder give."""
-        coef, intercept = self._feature_weights()
-        features = None if X is None else self._encoded(X)
-        nonnegative = np.full(coef.shape[1], self.encoder is None)
-        if features is not None:
-            nonnegative |= features.min(axis=0) >= 0
-        report = verify_argmaxable(
-            coef, Y, intercept - cut, points=features, nonnegative=nonnegative, **options
-        )
-        open_rows = np.flatnonzero(report.status == -1)
-        if not len(open_rows):
-            return report
-        # What is out of reach of the layer is out of reach of the network. The product of a low
-        # rank is hard to prove anything of.
-        layer = self._verify_layer(check_assignments(Y, "Y")[open_rows], None, cut, **options)
-        for row, status, reason, conflict in zip(
-            open_rows, layer.status, layer.reason, layer.conflicts
-        ):
-            if status == 0:
-                report.status[row], report.reason[row], report.radius[row] = 0, reason, 0.0
-                report.conflicts[row] = conflict
-        return report
-
-    def _feature_weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and biases of the labels on the encoder's features."""
-        head = copy.deepcopy(self.net_.module_.head).double().cpu()
-        with torch.no_grad():
-            bias = head.inputs(torch.zeros(1, head.n_features, dtype=torch.float64))
-            weight = head.inputs(torch.eye(head.n_features, dtype=torch.float64)) - bias
-        coef = self.output_weights_.astype(np.float64)
-        return coef @ weight.numpy().T, (coef @ bias.numpy().T).ravel()
-
-    def _encoded(self, X: Any) -> np.ndarray:
-        """Features of validated samples."""
-        with self.net_.predicting():
-            return np.concatenate([f.cpu().double().numpy() for _, f in self._features(X)])
-
-    def _output_inputs(self, X: Any) -> np.ndarray:
-        """Inputs of the output layer for each sample: the factors of its weights."""
-        head = self.net_.module_.head
-        with self.net_.predicting():
-            parts = [head.inputs(features).cpu().numpy() for _, features in self._features(X)]
-        return np.concatenate(parts)

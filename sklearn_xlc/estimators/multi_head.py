@@ -158,7 +158,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (MultiHeadClassifier), otherwise "adam".
+        "mixed" where defaults were searched for (MultiHeadClassifier, DFTSigmoidClassifier),
+        otherwise "adam".
     momentum : float, default=0.0
         Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
         gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
@@ -169,7 +170,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
         half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
         (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.004 for the
-        head of multi-label "flat" or 0.002 for others, more with batches of 512; otherwise 0.002.
+        head (0.002 for classes and cascades), more with batches of 512; otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"

@@ -61,6 +61,10 @@ class FourierHead(ChunkedHead):
         Initial logits. "frequencies": those of the label frequencies; the slack columns start in
         pairs that cancel. "random", the start of [1]_: slack columns and projection are random, and
         the constant Fourier column gives all labels the probability k / n.
+    precision : {"float32", "bfloat16"}, default="float32"
+        Precision of the matrix products of gradients. Logits keep theirs: where most labels are
+        rare they are about -9, and "bfloat16" has steps of 1/16 there. A Fourier transform has
+        "float32" only.
 
     Attributes
     ----------
@@ -93,6 +97,7 @@ class FourierHead(ChunkedHead):
     """
 
     init: str = "frequencies"  # of heads in files that do not know of it
+    low_precision: bool = False  # as well
 
     def __init__(
         self,
@@ -105,6 +110,7 @@ class FourierHead(ChunkedHead):
         method: str = "auto",
         loss: str | Loss = "auto",
         init: str = "frequencies",
+        precision: str = "float32",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         check_integer(n_slack, "n_slack", 0)
@@ -118,6 +124,7 @@ class FourierHead(ChunkedHead):
         if init not in ("frequencies", "random"):
             raise ValueError(f"init must be 'frequencies' or 'random', got {init!r}")
         self.max_active, self.n_slack, self.method = max_active, n_slack, method
+        self.low_precision = precision == "bfloat16" and method != "fft"
         self.init, self.width = init, 2 * max_active + 1
         self.gain = 1.0 if init == "random" else ENTRY * n_labels**0.5
         self.projection = nn.Linear(n_features, self.width + n_slack)
@@ -207,17 +214,21 @@ class FourierHead(ChunkedHead):
     def backward(
         self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
+        if self.low_precision:
+            gradient = gradient.bfloat16()
         if self.method == "fft":
             coefficients = _transform(gradient, self.max_active)
         else:
-            coefficients = gradient @ self._basis(inputs)[: chunk.stop - chunk.start]
+            basis = self._basis(gradient)[: chunk.stop - chunk.start]
+            coefficients = (gradient @ basis).to(into.dtype)
             if chunk.start:
                 cosines, sines = self._phase(chunk.start, inputs)
                 coefficients = _turn(coefficients, cosines, -sines)
         into[:, : self.width] += coefficients
         if self.n_slack:
-            into[:, self.width :] += gradient @ self.slack[chunk]
-            update(self.slack, chunk, gradient.T @ inputs[:, self.width :])
+            into[:, self.width :] += gradient @ self.slack[chunk].to(gradient.dtype)
+            to_slack = gradient.T @ inputs[:, self.width :].to(gradient.dtype)
+            update(self.slack, chunk, to_slack.to(into.dtype))
 
     def output_weights(self) -> np.ndarray:
         """Fourier and slack columns, of shape (n_labels, 2 * max_active + 1 + n_slack)."""

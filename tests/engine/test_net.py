@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from _factories import make_learnable, quick
 from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.training import CosineSchedule, WeightAveraging
 
 
@@ -28,7 +29,8 @@ from sklearn_xlc.training import CosineSchedule, WeightAveraging
     ],
 )
 def test_auto_goes_by_the_number_of_samples(n_samples, sparse, dropout, batch_size, max_epochs):
-    clf = DFTSigmoidClassifier()
+    clf = TrainingMixin()
+    clf.dropout = clf.batch_size = clf.max_epochs = "auto"
     clf._sparse_inputs = sparse
     assert clf._dropout(SimpleNamespace(n_instances=n_samples)) == dropout
     assert clf._batch_size(n_samples) == batch_size

@@ -1,21 +1,22 @@
 """Values of "auto": output layer, and training on sparse X."""
 
 from dataclasses import replace
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import searched
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.training.devices import multiplies_bfloat16
 
 
-def classifier(n_labels=50, multilabel=True, sparse=True, **params):
+def classifier(n_labels=50, multilabel=True, sparse=True, kind=MultiHeadClassifier, **params):
     """Classifier as it is where it asks for its defaults: labels and form of X are known."""
-    clf = MultiHeadClassifier(**params)
+    clf = kind(**params)
     y = sp.eye(n_labels, format="csr") if multilabel else np.arange(n_labels)
     clf._code, clf._sparse_inputs = code_of(y, y), sparse
     return clf
@@ -181,3 +182,34 @@ def test_the_fitted_net_has_them():
     assert [group["rule"] for group in groups] == ["scaled", "adam", "adam"]
     assert [group["peak_lr"] for group in groups] == pytest.approx([3 * rate, rate, 4e-3])
     assert clf.net_.module_.encoder.layers[2].p == 0.5
+
+
+# --- DFTSigmoidClassifier -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_the_fourier_layer_takes_the_values_of_flat(output, multilabel):
+    clf = classifier(multilabel=multilabel, kind=DFTSigmoidClassifier, output=output)
+    clf._typical_size = 5
+    flat, rows = classifier(multilabel=multilabel, algorithm="flat"), rows_of(60_000, 200 * 60_000)
+    assert clf._hidden_sizes(rows) == flat._hidden_sizes(rows) == (1024,)
+    assert clf._rates(rows) == flat._rates(rows) == (pytest.approx(0.7 / 472 * 0.35**0.5), ANY)
+    assert clf._dropout(rows) == flat._dropout(rows) == pytest.approx(0.5 - 0.3 * np.log10(6))
+    for name in ("_batch_size", "_max_epochs", "_rule", "_uses_bfloat16"):
+        assert getattr(clf, name)(len(rows)) == getattr(flat, name)(len(rows))
+
+
+def test_features_before_the_fourier_layer_stay_non_negative():
+    """That is what `verify(whole_network=True)` builds on."""
+    assert classifier()._negative_slope(rows_of(2000, 600_000)) > 0
+    assert classifier(kind=DFTSigmoidClassifier)._negative_slope(rows_of(2000, 600_000)) == 0
+
+
+@pytest.mark.parametrize("other", [{"sparse": False}, {"encoder": object}])
+def test_the_fourier_layer_keeps_the_values_of_other_data(other):
+    clf = classifier(kind=DFTSigmoidClassifier, **other)
+    clf._typical_size = 5
+    assert clf._hidden_sizes(rows_of(6400, 10**5)) == (1024,)
+    assert clf._rates(rows_of(6400, 10**5)) == (2e-3, 2e-3)
+    assert (clf._rule(6400), clf._max_epochs(6400), clf._uses_bfloat16(6400)) == ("adam", 12, False)

@@ -122,6 +122,22 @@ def test_first_logits_without_slack_are_the_mean_number_of_labels(method):
     torch.testing.assert_close(scores, expected, rtol=1e-12, atol=1e-14)
 
 
+def test_gradients_of_half_precision_are_close_and_logits_exact(method):
+    head, features = make(method=method, precision="bfloat16")
+    head, features = head.float(), features.detach().float().requires_grad_()
+    exact, _ = make(method=method)
+    exact.float().load_state_dict(head.state_dict())
+    expected = exact.loss(features, SEVERAL)
+    (slope,) = torch.autograd.grad(expected, features)
+    seen = []
+    loss = head.loss(features, SEVERAL, None, lambda p, rows, gradient: seen.append(gradient.dtype))
+    (low_slope,) = torch.autograd.grad(loss, features)
+    assert torch.equal(loss, expected)
+    torch.testing.assert_close(low_slope, slope, rtol=0, atol=2e-2 * float(slope.abs().max()))
+    assert torch.equal(low_slope, slope) == (method == "fft")  # a transform has one precision
+    assert set(seen) == {torch.float32}
+
+
 @pytest.mark.parametrize("k", [1, 4, 11])
 def test_topk_is_the_order_of_the_scores(method, k):
     head, features = make(method=method)
