@@ -50,8 +50,10 @@ class Samples:
         self.fit_params = fit_params
         self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
         self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
-        self.like = y[:0] if self.sparse else np.asarray(y)[:0]
         n_labels = np.shape(y)[-1]
+        self.like = (
+            sp.csr_matrix((0, n_labels), dtype=y.dtype) if self.sparse else np.asarray(y)[:0]
+        )
         self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
         expected = (self.X.shape[0], len(self.classes))
         if assigned.shape != expected:

@@ -130,3 +130,17 @@ def test_one_round_where_there_is_nothing_to_weigh(problem, monkeypatch):
     np.testing.assert_array_equal(
         clf.predict_proba(X), QUICK.fit(X, clf.assigned_).predict_proba(X)
     )
+
+
+@pytest.mark.parametrize("form", ["bsr", "coo", "dia", "lil", "dok"])
+def test_rounds_on_every_sparse_form_of_y(form):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(40, 5)), np.arange(40) // 4
+    Y = (rng.random((10, 4)) < 0.5).astype(int)
+    base = MultiHeadClassifier("flat", max_epochs=2, random_state=0)
+    assigner = EAGLETransformer(n_components=2, random_state=0)
+    fits = [
+        AggregatedLabelClassifier(base, assigner, n_rounds=2).fit(X, y, groups)
+        for y in (sparse.csr_matrix(Y), sparse.csr_matrix(Y).asformat(form))
+    ]
+    np.testing.assert_array_equal(*(clf.decision_function(X) for clf in fits))
