@@ -53,7 +53,7 @@ def table():
             size = f"**{size}**" if values["model_bytes"] == best["model_bytes"] else size
             label = title if model == "multihead-auto" else ""
             lines.append(f"| {label} | {name} | {cells[0]} | {cells[1]} | {fit} | {size} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).replace("**/**", "/") + "\n"
 
 
 def _bold(value, best, form):
@@ -62,7 +62,7 @@ def _bold(value, best, form):
 
 
 def _seconds(value, best):
-    text = f"{value:.2g}" if value < 10 else f"{value:.0f}"
+    text = f"{value:.2f}" if value < 1 else f"{value:.1f}"
     return f"**{text}**" if value == best else text
 
 
