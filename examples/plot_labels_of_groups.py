@@ -122,5 +122,6 @@ for name, marker in zip(names, "sov"):
     axes.plot(sizes, [p1 for _, p1 in found[name]], marker=marker, label=name)
 axes.axhline(oracle, color="0.4", linestyle="--", label="true labels")
 axes.set(xlabel="samples per group", ylabel="P@1 of the classifier on test data", xticks=sizes)
-axes.legend()
+axes.set_ylim(0, 1.15 * oracle)
+axes.legend(loc="lower left")
 plt.show()
