@@ -52,6 +52,11 @@ class NamedSets(NamedTuple):
         """Whether a frame of indicators was given, whose columns have an order, or tags."""
         return self.form.endswith(" frame")
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether what was given holds a number for every label of every sample."""
+        return self.is_frame and not self.form.endswith(" sparse frame")
+
 
 def named_sets(
     y: Any, classes: Any = None, name: str = "y", counts: bool = False
@@ -131,8 +136,8 @@ def in_form(
 
     Parameters
     ----------
-    sets : {ndarray, CSR matrix} of shape (n_samples, n_labels)
-        Indicator; sparse, unless the form is a dense frame.
+    sets : {ndarray, sparse matrix} of shape (n_samples, n_labels)
+        Indicator.
     classes : ndarray of shape (n_labels,)
         Name of each column.
     form : str
@@ -154,13 +159,14 @@ def in_form(
     library = importlib.import_module(container) if container in _COLUMNS else None
     index = getattr(X, "index", None) if hasattr(X, "iloc") else None
     if library is not None and kind == "sparse frame":
-        frame = library.DataFrame.sparse.from_spmatrix(sets.astype(dtype), index)
+        frame = library.DataFrame.sparse.from_spmatrix(sp.csr_matrix(sets, dtype=dtype), index)
         return frame.set_axis(list(classes), axis=1)
     if library is not None and kind == "frame":
-        dense = np.asarray(sets, dtype=dtype)
+        dense = np.asarray(sets.toarray() if sp.issparse(sets) else sets, dtype=dtype)
         if container == "polars":
             return library.DataFrame(dense, schema=list(classes), orient="row")
         return library.DataFrame(dense, index, list(classes))
+    sets = sp.csr_matrix(sets)
     names, bounds = classes[sets.indices].tolist(), sets.indptr.tolist()
     entry = np.array if kind == "of array" else _SETS[kind.removeprefix("of ")]
     rows = [entry(names[start:stop]) for start, stop in zip(bounds, bounds[1:])]

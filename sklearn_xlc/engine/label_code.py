@@ -153,7 +153,7 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         counts = counts if sample_weight is None else counts[sample_weight > 0]
         mean = float(counts.mean()) if len(counts) else 0.0
         classes, form = (y.classes, y.form) if named else (np.arange(checked.shape[1]), "")
-        sparse = not form.endswith(" frame") or " sparse " in form if named else sp.issparse(y)
+        sparse = not y.is_dense if named else sp.issparse(y)
         return LabelCode(classes, True, sparse, dtype, None, mean, form)
     classes = np.unique(checked)
     if len(classes) < 2:

@@ -315,10 +315,6 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         found = self._delegate("predict", X)
         if not self._form:
             return found
-        if self._form.endswith(" frame") and sp.issparse(found):
-            found = found.toarray()
-        elif not self._form.endswith(" frame"):
-            found = sp.csr_matrix(found)
         return in_form(found, self.classes_, self._form, self._type, X)
 
     @_estimator_has("predict_proba")
