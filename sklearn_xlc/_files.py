@@ -313,10 +313,15 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc ({error})") from error
     _check_format(head)
-    if head.pop("digest") != _digest_of(head, content):
-        raise ValueError("it is damaged: its content does not match its digest")
+    _check_digest(head, content)
     _check_kind(head, kind)
     return head, content
+
+
+def _check_digest(head: dict[str, str], content: dict[str, np.ndarray]) -> None:
+    stored = head.pop("digest")
+    if stored != digest(sorted(head.items()), content):  # the library does not keep the order
+        raise ValueError("it is damaged: its content does not match its digest")
 
 
 def _check_format(head: dict[str, str]) -> None:
@@ -334,11 +339,13 @@ def _check_kind(head: dict[str, str], kind: str) -> None:
         raise ValueError(f"it is a {head.get('kind')} of sklearn_xlc, not a {kind}")
 
 
-def read_mapped(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+def read_mapped(
+    path: str | os.PathLike[str], kind: str, verify: bool = False
+) -> tuple[Any, dict[str, np.ndarray]]:
     """Map the arrays of a file of :func:`write` into memory.
 
-    They are read when they are used, so that they may be larger than the memory; the digest, for
-    which all would have to be read, is not checked. A truncated file is noticed.
+    They are read when they are used, so that they may be larger than the memory. A truncated file
+    is noticed.
 
     Parameters
     ----------
@@ -346,6 +353,8 @@ def read_mapped(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str,
         The file. It must stay as it is while the arrays are used; :func:`write` may replace it.
     kind : str
         What the file must be.
+    verify : bool, default=False
+        Whether to check the digest, for which all arrays are read once, and to warn of versions.
 
     Returns
     -------
@@ -359,7 +368,12 @@ def read_mapped(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str,
     OSError
         If there is no such file, or it cannot be opened.
     ValueError
-        As :func:`read`, but for damage within arrays.
+        As :func:`read`; damage within arrays is found if `verify` is set.
+
+    Warns
+    -----
+    UserWarning
+        As :func:`read`, if `verify` is set.
 
     Examples
     --------
@@ -385,9 +399,14 @@ def read_mapped(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str,
         _check_format(head)
         _check_kind(head, kind)
         arrays = {name: _part(content[start:], entry) for name, entry in header.items()}
+        if verify:
+            _check_digest(head, arrays)
         document = json.loads(arrays.pop(_DOCUMENT).tobytes())
+        stored = dict(json.loads(head["versions"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"cannot read {name}: {error}") from error
+    if verify:
+        warn_of_versions(name, stored)
     return document, arrays
 
 
@@ -396,12 +415,8 @@ def _part(content: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
     start, end = entry["data_offsets"]
     if not 0 <= start <= end <= len(content):
         raise ValueError("it is truncated")
-    dtype = next(name for name, of_file in DTYPES.items() if of_file == entry["dtype"])
+    dtype = {of_file: name for name, of_file in DTYPES.items()}[entry["dtype"]]
     return content[start:end].view(np.dtype(dtype).newbyteorder("<")).reshape(entry["shape"])
-
-
-def _digest_of(head: dict[str, str], content: dict[str, np.ndarray]) -> str:
-    return digest(sorted(head.items()), content)  # the library does not keep the order
 
 
 def digest(document: Any, arrays: Mapping[str, np.ndarray]) -> str:

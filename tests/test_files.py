@@ -352,6 +352,23 @@ def test_mapped_arrays_are_those_that_are_read(path):
     np.testing.assert_array_equal(content["weights"], before)
 
 
+def test_a_mapped_file_is_checked_on_request(path, monkeypatch):
+    content = path.read_bytes()
+    damaged = bytearray(content)
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    read_mapped(path, kind="model")
+    with pytest.raises(ValueError, match="does not match its digest"):
+        read_mapped(path, kind="model", verify=True)
+    path.write_bytes(content.replace(b'"F64"', b'"G64"'))
+    with pytest.raises(ValueError, match="cannot read .*G64"):
+        read_mapped(path, kind="model")
+    path.write_bytes(content)
+    monkeypatch.setattr("sklearn_xlc.__version__", "0")
+    with pytest.warns(UserWarning, match="was written with sklearn_xlc"):
+        read_mapped(path, kind="model", verify=True)
+
+
 def test_a_file_that_cannot_be_mapped_is_refused(path, monkeypatch):
     content = path.read_bytes()
     size = 8 + int.from_bytes(content[:8], "little")

@@ -154,7 +154,7 @@ def _check_estimator(function: str, estimator: Any) -> None:
         raise TypeError(f"{function} takes an estimator, got {estimator!r}")
 
 
-def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
+def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool = False) -> Any:
     """Load an estimator saved by :func:`save`, on any machine, with or without a GPU.
 
     The digest is checked, and nothing of the file is executed: it names classes, which are imported
@@ -167,6 +167,13 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     trusted : iterable of class, function or str, default=()
         Classes and functions of your own that the estimator may use, or their full names, such as
         ``["package.module.MyEncoder"]``.
+    mmap : bool, default=False
+        Whether to map the file into memory, read-only, so that processes that load it share one
+        copy of its arrays. Weights are shared if they were saved with ``storage="float32"``: those
+        of fewer bits are expanded in each process. `partial_fit` copies the weights first. Scores
+        may differ from those without a map in the last digit, since sums of products depend on
+        where in memory the factors lie. The file may be replaced, as :func:`save` does, but must
+        not be written into: whoever truncates it ends the processes that have mapped it.
 
     Returns
     -------
@@ -181,6 +188,8 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
         classes or functions that are not trusted.
     OSError
         If the file cannot be opened.
+    TypeError
+        If `mmap` is not a bool.
 
     Warns
     -----
@@ -201,7 +210,12 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     ...     sklearn_xlc.load(path)
     MultiHeadClassifier(algorithm='cascade')
     """
-    document, arrays = _files.read(path, _KIND)
+    if not isinstance(mmap, bool):
+        raise TypeError(f"mmap must be a bool, got {mmap!r}")
+    if mmap:
+        document, arrays = _files.read_mapped(path, _KIND, verify=True)
+    else:
+        document, arrays = _files.read(path, _KIND)
     try:
         with usual_modes(training=True):
             estimator = rebuild(document, arrays, trusted)

@@ -300,7 +300,8 @@ def _rebuild_tensor(reader: Reader, node: dict[str, Any]) -> torch.Tensor:
     if "shape" in node:
         made = torch.empty(node["shape"], dtype=dtype, device="meta")
     else:
-        made = torch.from_numpy(_plain_array(reader, node["values"]))
+        # A mapped array is read-only; weights, which are shared, are no part of a description.
+        made = torch.from_numpy(np.require(_plain_array(reader, node["values"]), requirements="W"))
         made = made.view(dtype) if dtype == torch.bfloat16 else made
         if made.dtype != dtype:
             raise ValueError(f"a tensor of type {dtype} has values of type {made.dtype}")

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pickle
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -213,6 +214,72 @@ def test_save_replaces_and_leaves_what_is_mapped(path):
     save(second, path, "float32")
     assert old.tobytes() == before
     assert_same(answers(load(path), X), answers(second, X))
+
+
+# --- mapped -----------------------------------------------------------------------------------
+
+
+def weights_in_map(model, path):
+    """For each weight, whether it lies in the map of a file."""
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    maps = [[int(end, 16) for end in line[0].split("-")] for line in lines if line[-1] == str(path)]
+    places = [parameter.data_ptr() for parameter in model.net_.module_.parameters()]
+    return [any(start <= place < end for start, end in maps) for place in places]
+
+
+def assert_close(first, second):
+    """Equal but for the last digits, which depend on where in memory the factors lie."""
+    for one, other in zip(first, second, strict=True):
+        assert one.dtype == other.dtype
+        if one.dtype.kind == "f":
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("storage", ["float32", "int8"])
+@pytest.mark.parametrize("name, multilabel", [("flat", True), ("cascade", False), ("dft", True)])
+def test_a_mapped_model_answers_and_goes_on(name, multilabel, storage, path):
+    X, y = make_learnable(multilabel)
+    save(quick(name, max_epochs=2).fit(X, y), path, storage=storage)
+    before = path.read_bytes()
+    mapped, read = load(path, mmap=True), load(path)
+    assert_close(answers(mapped, X), answers(read, X))
+    assert_close(answers(mapped.partial_fit(X, y), X), answers(read.partial_fit(X, y), X))
+    assert path.read_bytes() == before
+    save(mapped, path)  # while it is mapped
+    assert_same(answers(load(path), X), answers(compress(mapped), X))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_around_a_network_are_mapped(name, path):
+    fitted = clone(ESTIMATORS[name]).fit(TEXTS, KINDS)
+    save(fitted, path, storage="float32")
+    assert_close(answers(load(path, mmap=True), TEXTS), answers(fitted, TEXTS))
+
+
+def test_tensors_beside_the_weights_of_a_mapped_model_are_copied(path):
+    save(MultiHeadClassifier(encoder=nn.Linear(3, 4)), path)
+    parameter = load(path, mmap=True).encoder.weight
+    with torch.no_grad():
+        parameter += 1  # would end the process if it lay in the map
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="maps are read from /proc")
+@pytest.mark.parametrize("name, multilabel", [("flat", True), ("cascade", False)])
+def test_weights_of_a_mapped_model_stay_in_the_file(name, multilabel, path):
+    X, y = make_learnable(multilabel)
+    save(quick(name).fit(X, y), path, storage="float32")
+    mapped = load(path, mmap=True)
+    answers(mapped, X)
+    assert all(weights_in_map(mapped, path))
+    assert not any(weights_in_map(mapped.partial_fit(X, y), path))
+
+
+def test_mmap_must_be_a_bool(path):
+    save(NETWORK, path)
+    with pytest.raises(TypeError, match="mmap must be a bool, got 'r'"):
+        load(path, mmap="r")
 
 
 # --- rounded ----------------------------------------------------------------------------------
@@ -523,6 +590,8 @@ def attack(path, write, read, n_trials):
 def test_no_damaged_file_loads(path, n_trials):
     exact = functools.partial(save, storage="float32")
     assert attack(path, exact, load, n_trials) == (0, 0)
+    mapped = functools.partial(load, mmap=True)
+    assert attack(path, exact, mapped, n_trials)[0] == 0
 
 
 @pytest.mark.filterwarnings("ignore")
