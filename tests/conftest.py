@@ -73,6 +73,20 @@ def routing():
         yield
 
 
+@pytest.fixture
+def two_epochs(monkeypatch):
+    """Every fit of a network ends after two epochs."""
+    from sklearn_xlc.training import XLCNet
+
+    loop = XLCNet.fit_loop
+
+    def short_loop(net, *args, **kwargs):
+        net.set_params(max_epochs=min(net.max_epochs, 2))
+        return loop(net, *args, **kwargs)
+
+    monkeypatch.setattr(XLCNet, "fit_loop", short_loop)
+
+
 @pytest.fixture(scope="session")
 def data_dir():
     """Folder of the real data sets; skips the test where SKLEARN_XLC_DATA does not name one."""

@@ -3,7 +3,6 @@
 Those that train for long are run with two epochs a fit here, and as they are among the slow tests.
 """
 
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from sklearn_xlc import compress
 from sklearn_xlc.metrics import precision_at_k
-from sklearn_xlc.training import XLCNet
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -28,18 +26,6 @@ def no_matplotlib(monkeypatch):
     """As on a machine where it is not installed."""
     for name in ("matplotlib", "matplotlib.pyplot"):
         monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.fixture
-def two_epochs(monkeypatch):
-    """Every fit of a network ends after two epochs."""
-    loop = XLCNet.fit_loop
-
-    def short_loop(net, *args, **kwargs):
-        net.set_params(max_epochs=min(net.max_epochs, 2))
-        return loop(net, *args, **kwargs)
-
-    monkeypatch.setattr(XLCNet, "fit_loop", short_loop)
 
 
 def precisions_of_quick_start(shown):
@@ -245,15 +231,6 @@ def test_label_embeddings_of_images():
     assert np.diag(alike[1]).min() > 0.9
     assert (alike[1].argmax(axis=1) == np.arange(10)).all()
     assert np.corrcoef(of_groups)[np.triu_indices(10, 1)].min() > 0.8
-
-
-def test_the_code_of_the_user_guide_runs():
-    text = (EXAMPLES.parent / "docs" / "user_guide.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    names = {}
-    exec("\n".join(blocks), names)
-    assert names["labels"].shape == (1500, 5)
-    assert names["features"].shape == (1500, 64)
 
 
 def test_every_example_has_a_test():
