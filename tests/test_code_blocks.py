@@ -18,7 +18,7 @@ FENCE = re.compile(r"^ *(?P<marks>`{3,}|~{3,})(?P<info>.*)$")
 #: What fences hold that is not Python: commands, output, files and MyST's directives.
 OTHER = re.compile("|bash|console|text|json|bibtex|toml|yaml|[{](?!code)[a-z-]+[}].*")
 CAUSE = re.compile(r"^ *<!-- not run: (?P<cause>.+) -->$")
-CAUSES = ("needs a GPU", "needs a network", "needs a folder of data")
+CAUSES = ("needs a GPU", "needs a network", "needs a folder of data", "needs an extra")
 
 
 def blocks_of(text):

@@ -31,6 +31,8 @@ _SKLEARN_PARTS = {
     "sklearn.utils._metadata_requests.MetadataRequest",
     "sklearn.utils._metadata_requests.MethodMetadataRequest",
 }
+#: Its state is a description: within another one, it would hide what it names.
+_NESTED = "sklearn_xlc.engine.described.Described"
 #: Functions compute and do nothing else.
 _FUNCTIONS = ("sklearn.metrics.", "sklearn_xlc.metrics.", "sklearn_xlc.encoders.text.words")
 
@@ -59,7 +61,7 @@ def name_of(value: Any) -> str:
 def is_known(value: Any) -> bool:
     """Whether a class or function needs no trust: it belongs to this package or its relatives."""
     name = _own_name(value)
-    if not name.startswith(_PREFIXES):
+    if not name.startswith(_PREFIXES) or name == _NESTED:
         return False
     if not isinstance(value, type):
         return isinstance(value, types.FunctionType) and name.startswith(_FUNCTIONS)

@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch import nn
 from sklearn_xlc._files import DTYPES, Streamed
 from sklearn_xlc.engine.names import Finder, is_known, name_of
 from sklearn_xlc.engine.packing import PackedWeight
-from sklearn_xlc.engine.tree_walk import PLAIN, Kind, PickledOnly, Reader, Writer
+from sklearn_xlc.engine.tree_walk import PLAIN, Kind, Reader, Writer
 
 #: What every module has, in addition to the attributes of its class, and its type.
 _OF_EVERY_MODULE = {name: type(part) for name, part in vars(nn.Module()).items()}
@@ -400,10 +400,10 @@ def _describe_object(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     )
     if own_way or not hasattr(value, "__dict__"):
         return writer.refuse(value, where)
-    state = value.__getstate__()
+    state = getattr(value, "_full_state", value.__getstate__)()
     if not isinstance(state, dict | None) or not {str}.issuperset(map(type, state or {})):
         return writer.refuse(value, where, "its state is no dict of attributes")
-    state = {k: part for k, part in (state or {}).items() if not isinstance(part, PickledOnly)}
+    state = dict(state or {})
     if not writer.strict:
         state.pop("_sklearn_version", None)  # that of whoever describes it
     name = writer.name(kind, where) if writer.strict else name_of(kind)
@@ -462,6 +462,11 @@ _KINDS: dict[str, Kind] = {
     ),
     "partial": Kind((functools.partial,), _describe_partial, _rebuild_partial),
     "ufunc": Kind((np.ufunc,), _describe_ufunc, _rebuild_ufunc),
+    "print": Kind(
+        (BuiltinFunctionType,),  # skorch's callbacks hold it
+        lambda w, value, where: {} if value is print else w.refuse(value, where),
+        lambda r, n: print,
+    ),
     "name": Kind((type, FunctionType), _describe_name, lambda r, n: r.find(n["name"]), True),
     "object": Kind((object,), _describe_object, _rebuild_object, subclasses=True, filled=True),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import zlib
 from typing import Any
 
@@ -13,14 +14,15 @@ from torch import nn
 from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.engine.described import DescribedStateMixin
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.object_tree import PickledOnly, describe
+from sklearn_xlc.engine.object_tree import describe
 from sklearn_xlc.engine.packing import PackedWeight, RowForm, prepared, shape_of, unpacked
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import shared_tensor
 
 
-class PersistenceMixin:
+class PersistenceMixin(DescribedStateMixin):
     """Pickle a classifier at the size of its parameters: on the CPU, without optimiser state."""
 
     net_: XLCNet
@@ -28,21 +30,24 @@ class PersistenceMixin:
     _code: LabelCode
     _make_net: Any
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())  # type: ignore[call-overload]
+    def _full_state(self) -> dict[str, Any]:
+        state = super()._full_state()
         if "net_" in state:
-            net = state.pop("net_")
-            state["_saved_module"] = save_module(net.module_)
-            state["_seal"] = _Seal(state)
+            state["_saved_module"] = save_module(state.pop("net_").module_)
         return state
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = self._full_state()
+        seal = functools.partial(_seal_of, state) if "_saved_module" in state else None
+        return self._split_state(state, seal)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
+        state = self._joined_state(state)
         seal = state.pop("_seal", None)
-        if isinstance(seal, dict):
+        if seal is not None:
             _check_seal(seal, state)
         saved = state.pop("_saved_module", None)
-        super().__setstate__(state)  # type: ignore[misc]
+        super().__setstate__(state)
         if saved is not None:
             self._code.classes = self.classes_
             self._weights_borrowed = is_borrowed(saved)
@@ -51,19 +56,6 @@ class PersistenceMixin:
                 none = Rows(np.empty((0, 1)))  # what is trained on later brings its own rules
                 net = self._make_net(load_module(saved), none, None, rng, one_pass=True)
                 self.net_ = net.initialize()
-
-
-class _Seal(PickledOnly):
-    """Checksums of a state: computed when it is pickled, not when it is copied."""
-
-    def __init__(self, state: dict[str, Any]) -> None:
-        self._state = state
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (_seal_of(self._state),)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
 
 
 def _seal_of(state: dict[str, Any]) -> dict[str, Any]:
@@ -121,8 +113,8 @@ def _checksum(weight: Any) -> int:
 
 def _digest_of_rest(state: dict[str, Any]) -> str:
     module = {key: part for key, part in state["_saved_module"].items() if key != "weights"}
-    rest = {key: part for key, part in state.items() if key != "_seal"} | {"_saved_module": module}
-    return digest(*describe(rest, strict=False))
+    rest = sorted((state | {"_saved_module": module}).items())
+    return digest(*describe(dict(rest), strict=False))
 
 
 def save_module(module: nn.Module) -> dict[str, Any]:

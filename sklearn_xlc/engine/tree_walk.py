@@ -5,6 +5,7 @@ What a kind of object is made of is not known here, but in `engine.object_tree`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -30,10 +31,6 @@ class Kind(NamedTuple):
     subclasses: bool = False
     #: Whether an object can hold itself: it is made first and filled later.
     filled: bool = False
-
-
-class PickledOnly:
-    """Base class of attributes that pickle needs and a description does not."""
 
 
 class Writer:
@@ -119,7 +116,7 @@ class Writer:
 def refusal(where: str, reason: str) -> TypeError:
     """Error for what cannot be described."""
     # As the user knows it: the state of a classifier holds its module without the net.
-    where = where.replace("._saved_module['skeleton']", ".net_.module_")
+    where = re.sub(r"(\._saved_module|\['_saved_module'\])\['skeleton'\]", ".net_.module_", where)
     return TypeError(f"cannot save {where}: {reason}")
 
 

@@ -26,6 +26,7 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._tags import in_form, named_sets
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.engine.described import DescribedStateMixin
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
@@ -47,7 +48,9 @@ def _estimator_has(name: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))
 
 
-class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class AggregatedLabelClassifier(
+    DescribedStateMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
+):
     r"""Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.
@@ -449,8 +452,8 @@ class AggregatedLabelClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimat
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
+    def _full_state(self) -> dict[str, Any]:
+        state = super()._full_state()
         return {key: state[key] for key in state if key not in OF_TRAINING}
 
     def __sklearn_tags__(self) -> Any:

@@ -26,6 +26,7 @@ from sklearn_xlc.aggregation import (
     make_background,
     sharing_rates,
 )
+from sklearn_xlc.engine.described import DescribedStateMixin
 from sklearn_xlc.groups import check_groups
 from sklearn_xlc.groups._counts import labels_of_groups
 from sklearn_xlc.groups._groups import warn_without_groups
@@ -35,7 +36,9 @@ DTYPES = (np.float64, np.float32)
 SPARSE_SHARE = 0.25
 
 
-class EAGLETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class EAGLETransformer(
+    DescribedStateMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Label embeddings and labels of samples from aggregated labels (EAGLE).
 
     Labels are often known for groups of samples only: a page has tags, its paragraphs have none.

@@ -24,6 +24,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from skorch.callbacks import EarlyStopping
 from torch import nn
 
 from _factories import EVERY, make_groups, make_learnable, quick
@@ -383,10 +384,10 @@ def test_models_that_are_not_rounded_are_pickled_as_ever():
     """Version 1, which earlier versions read too."""
     X, y = make_learnable(False)
     clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
-    saved = clf.__getstate__()["_saved_module"]
+    saved = clf._full_state()["_saved_module"]
     assert saved["version"] == 1
     assert all(type(weight) is np.ndarray for weight in saved["weights"].values())
-    assert compress(clf).__getstate__()["_saved_module"]["version"] == 2
+    assert compress(clf)._full_state()["_saved_module"]["version"] == 2
 
 
 def test_what_cannot_be_compressed_is_refused(path):
@@ -616,3 +617,11 @@ def test_the_mode_of_the_file_is_that_of_open(path):
     save(BaseEstimator(), path)
     path.with_name("plain").touch()
     assert os.stat(path).st_mode == os.stat(path.with_name("plain")).st_mode
+
+
+def test_callbacks_of_skorch_that_print_come_back_where_they_are_trusted(again):
+    X, y = make_learnable(False)
+    clf = MultiHeadClassifier(callbacks=[EarlyStopping(monitor="train_loss")], **QUICK).fit(X, y)
+    assert again(clf, trusted=[EarlyStopping]).callbacks[0].sink is print
+    with pytest.raises(ValueError, match=r"it uses skorch\.callbacks\.training\.EarlyStopping"):
+        again(clf)

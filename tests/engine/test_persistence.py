@@ -309,8 +309,7 @@ def test_a_file_of_another_version_is_loaded(package, monkeypatch):
 
 def test_a_file_without_checksums_is_loaded():
     clf, X, _ = fitted(KINDS[0])
-    state = clf.__getstate__()
-    del state["_seal"]
+    state = clf._full_state()
     loaded = MultiHeadClassifier()
     loaded.__setstate__(state)
     assert_same(answers(loaded, X), answers(clf, X))
@@ -334,7 +333,7 @@ def test_what_the_user_defines_is_compared_by_name_only(tmp_path):
     X, y = make_extreme_multiclass(50, 20, 5, random_state=0)
     clf = MultiHeadClassifier(encoder=Recounted, max_epochs=1).fit(X.toarray(), y)
     clf.note = lambda: 0
-    state = clf.__getstate__()
+    state = clf._full_state()
     before = _digest_of_rest(state)
     assert before == _digest_of_rest({**state, "note": lambda: 1})
     assert before != _digest_of_rest({**state, "t_": 0})
@@ -344,7 +343,7 @@ def test_what_the_user_defines_is_compared_by_name_only(tmp_path):
 def test_a_module_that_lost_an_attribute_of_every_module_is_seen(name):
     """A flipped bit can make the attribute another instruction of the pickle."""
     clf, _, _ = fitted(KINDS[0])
-    state = clf.__getstate__()
+    state = clf._full_state()
     before = _digest_of_rest(state)
     layer = state["_saved_module"]["skeleton"].encoder.layers[0]
     whole = vars(layer).pop(name)
