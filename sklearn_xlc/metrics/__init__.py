@@ -18,13 +18,14 @@ y_pred    *integer* array of label ids, best first, ``(n_samples, >=k)``; -1 nam
 Equal scores are ranked by label id, smaller first. Samples without true labels count as zero, as in
 the tools of the Extreme Classification Repository.
 
-:func:`neural_collapse` evaluates features and a classifier, :func:`soft_label_mass` evaluates
-probabilities. For predicted label sets use the metrics of scikit-learn, which accept CSR
-indicators: `f1_score`, `accuracy_score` (subset accuracy) and `jaccard_score` with
-``average="samples"`` (set IoU).
+:func:`neural_collapse` evaluates features and a classifier, :func:`expected_calibration_error` and
+:func:`soft_label_mass` evaluate probabilities. For predicted label sets use the metrics of
+scikit-learn, which accept CSR indicators: `f1_score`, `accuracy_score` (subset accuracy) and
+`jaccard_score` with ``average="samples"`` (set IoU).
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
+from sklearn_xlc.metrics._calibration import expected_calibration_error
 from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
 from sklearn_xlc.metrics._propensity import propensities, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -41,6 +42,7 @@ __all__ = [
     "aggregated_precision_at_k",
     "coverage_at_k",
     "cross_val_topk",
+    "expected_calibration_error",
     "f1_at_k",
     "get_scorer",
     "ndcg_at_k",

@@ -3,5 +3,11 @@
 from sklearn_xlc.plotting._argmaxability import ArgmaxabilityDisplay
 from sklearn_xlc.plotting._head_accuracy import HeadAccuracyDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay
+from sklearn_xlc.plotting._reliability import ReliabilityDisplay
 
-__all__ = ["ArgmaxabilityDisplay", "HeadAccuracyDisplay", "NeuralCollapseDisplay"]
+__all__ = [
+    "ArgmaxabilityDisplay",
+    "HeadAccuracyDisplay",
+    "NeuralCollapseDisplay",
+    "ReliabilityDisplay",
+]

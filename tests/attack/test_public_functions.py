@@ -296,6 +296,15 @@ VALID = {
             "k": 3,
         },
     ),
+    "expected_calibration_error": lambda name, rng: (
+        metrics.expected_calibration_error,
+        {
+            "y_true": indicator(rng),
+            "labels": rng.permuted(np.tile(np.arange(L), (N, 1)), axis=1)[:, :3],
+            "probabilities": rng.random((N, 3)),
+            "n_bins": 10,
+        },
+    ),
     "get_scorer": lambda name, rng: (metrics.get_scorer, {"name": "precision_at_3"}),
     "topk_scorers": lambda name, rng: (
         metrics.topk_scorers,

@@ -1,0 +1,152 @@
+"""Calibration of the probabilities of ranked labels."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._checks import as_array
+from sklearn_xlc._csr import BoolArray, FloatArray
+from sklearn_xlc._tags import named_sets
+from sklearn_xlc.metrics._validation import check_ranking
+
+
+def expected_calibration_error(
+    y_true: Any, labels: Any, probabilities: Any, n_bins: int = 15
+) -> FloatArray:
+    r"""Compute the expected calibration error of the best labels, at each rank (ECE@k).
+
+    Among labels that are predicted with a probability of 0.8, a share of 0.8 should be true. At
+    each rank the samples are sorted into bins of equal width by the probability of the label at
+    that rank. The error is the mean over the samples of the distance between the mean probability
+    of their bin and the share of true labels in it,
+
+    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|
+
+    (Eq. 3 of [1]_). It has a bias: of n samples, even perfect probabilities have an error of about
+    :math:`0.3 \sqrt{B / n}` if they spread evenly over B bins.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
+            (n_samples,), or sequence of label sets
+        True labels: an indicator of 0 and 1, tags, or one class per sample.
+    labels : array-like of shape (n_samples, k)
+        Best labels of each sample, as ``predict_topk`` returns them: columns of an indicator, tags
+        or classes. -1 in place of a column, or None in place of a tag, names no label and is left
+        out.
+    probabilities : array-like of shape (n_samples, k)
+        Their probabilities, from ``predict_topk(..., proba=True)``.
+    n_bins : int, default=15
+        Number of bins of the probabilities between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Error at each rank, between 0 (best) and 1; NaN at ranks that name no label.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument has an invalid type, shape or value.
+
+    See Also
+    --------
+    sklearn_xlc.plotting.ReliabilityDisplay : Draws the bins.
+
+    References
+    ----------
+    .. [1] C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger. On Calibration of Modern Neural Networks.
+       ICML 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.metrics import expected_calibration_error
+    >>> y_true = np.array([[1, 0, 0], [0, 1, 0]])
+    >>> labels = np.array([[0, 1], [2, 1]])
+    >>> expected_calibration_error(y_true, labels, [[0.5, 0.25], [0.5, 0.75]])
+    array([0.  , 0.25])
+    """
+    hits, probabilities = check_calibration(y_true, labels, probabilities)
+    n_bins = check_integer(n_bins, "n_bins")
+    return np.array(
+        [
+            _error(*reliability(hits[:, rank], probabilities[:, rank], n_bins))
+            for rank in range(hits.shape[1])
+        ]
+    )
+
+
+def check_calibration(y_true: Any, labels: Any, probabilities: Any) -> tuple[BoolArray, FloatArray]:
+    """Whether labels are true, and their probabilities: NaN for none. Both (n_samples, k)."""
+    labels = as_array(labels, "labels")
+    if labels.ndim != 2 or 0 in labels.shape:
+        raise ValueError(
+            "labels must hold at least one label for each of at least one sample, in shape "
+            f"(n_samples, k), got shape {labels.shape}"
+        )
+    probabilities = as_array(probabilities, "probabilities")
+    if probabilities.shape != labels.shape or probabilities.dtype.kind not in "biuf":
+        raise ValueError(
+            f"probabilities must be numbers of the shape of labels, {labels.shape}, got shape "
+            f"{probabilities.shape} and dtype {probabilities.dtype}"
+        )
+    probabilities = probabilities.astype(np.float64)
+    wrong = np.argwhere(~((probabilities >= 0) & (probabilities <= 1)))
+    if len(wrong):
+        row, rank = wrong[0]
+        raise ValueError(
+            f"probabilities must be between 0 and 1, got {probabilities[row, rank]} in row {row}; "
+            "predict_topk gives them with proba=True"
+        )
+    hits, is_label = _hits(y_true, labels)
+    return hits, np.where(is_label, probabilities, np.nan)
+
+
+def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
+    """Whether labels are true, and whether they are labels at all."""
+    if not sp.issparse(y_true) and named_sets(y_true, name="y_true") is None:
+        classes = as_array(y_true, "y_true")
+        if classes.ndim == 1:
+            if len(classes) != len(labels):
+                raise ValueError(
+                    f"y_true and labels must have equally many rows, got {len(classes)} and "
+                    f"{len(labels)}"
+                )
+            return labels == classes[:, None], np.ones(labels.shape, dtype=np.bool_)
+    none: Any = None if labels.dtype.kind == "O" else -1
+    if labels.dtype.kind == "f":
+        raise TypeError(
+            f"labels holds numbers of dtype {labels.dtype}: pass the labels, and then their "
+            "probabilities, as predict_topk returns them"
+        )
+    return check_ranking(y_true, labels, labels.shape[1]).hits, np.asarray(labels != none, np.bool_)
+
+
+def reliability(
+    hits: BoolArray, probabilities: FloatArray, n_bins: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sort predictions into bins of equal width; a probability of NaN is in none.
+
+    Returns
+    -------
+    n : ndarray of shape (n_bins,)
+        Number of predictions of each bin.
+    mean, share : ndarray of shape (n_bins,)
+        Their mean probability, and the share of those that are true; NaN for an empty bin.
+    """
+    used = ~np.isnan(probabilities)
+    hits, probabilities = hits[used], probabilities[used]
+    bins = np.minimum((probabilities * n_bins).astype(np.int64), n_bins - 1)
+    n = np.bincount(bins, minlength=n_bins).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(bins, probabilities, n_bins) / n
+        return n, mean, np.bincount(bins, hits, n_bins) / n
+
+
+def _error(n: FloatArray, mean: FloatArray, share: FloatArray) -> float:
+    if not n.any():
+        return float("nan")
+    return float(np.nansum(n * np.abs(mean - share)) / n.sum())

@@ -1,0 +1,51 @@
+"""The reliability diagram draws the bins of which the calibration error is the mean."""
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from _factories import make_learnable, quick
+from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.plotting import ReliabilityDisplay
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_lines_are_the_bins_of_the_ranks(multilabel):
+    X, y = make_learnable(multilabel)
+    clf = quick("flat", max_epochs=3).fit(X, y)
+    labels, p = clf.predict_topk(X, 2, proba=True)
+    display = ReliabilityDisplay.from_estimator(clf, X, y, k=2, n_bins=15)
+    errors = expected_calibration_error(y, labels, p, n_bins=15)
+    distance = np.abs(display.mean_probability - display.share_true)
+    weights = display.n_predictions / len(p)
+    np.testing.assert_allclose(np.nansum(weights * distance, axis=1), errors)
+    for line, mean, share in zip(display.lines_, display.mean_probability, display.share_true):
+        used = ~np.isnan(mean)
+        np.testing.assert_array_equal(line.get_xydata(), np.c_[mean, share][used])
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["perfect", *(f"rank {r} (ECE {e:.2f})" for r, e in enumerate(errors, 1))]
+    np.testing.assert_array_equal(display.diagonal_.get_xydata(), [[0, 0], [1, 1]])
+
+
+def test_pooled_ranks_two_classifiers_and_a_pipeline():
+    X, Y = make_learnable(True)
+    first, second = (quick("flat", max_epochs=n).fit(X, Y) for n in (1, 5))
+    display = ReliabilityDisplay.from_estimator(first, X, Y, pooled=True, name="one epoch")
+    assert display.n_predictions.sum() == 3 * Y.shape[0]
+    piped = make_pipeline(FunctionTransformer(accept_sparse=True), second).fit(X, Y)
+    other = ReliabilityDisplay.from_estimator(
+        piped, X, Y, k=1, pooled=True, name="five", ax=display.ax_, linestyle="--"
+    )
+    assert other.ax_ is display.ax_
+    assert other.figure_ is display.figure_
+    assert other.diagonal_ is display.diagonal_
+    assert len(other.ax_.lines) == 3
+    assert other.lines_[0].get_linestyle() == "--"
+    texts = [text.get_text() for text in other.ax_.get_legend().get_texts()]
+    assert texts == ["perfect", "one epoch, ranks 1 to 3", "five, rank 1"]
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="n_bins must be"):
+        ReliabilityDisplay.from_predictions([0, 1], [[0], [1]], [[0.5], [0.5]], n_bins=0)
