@@ -58,6 +58,7 @@ PARAMETERS = {
     "margin": [-0.1, 3.2],
     "scale": [0, -1.0],
     "correction": ["yes", 2],
+    "class_weight": ["even", 2.0],
     "decision": ["best", None, 0.5],
     "hidden_layer_sizes": [0, -1, 1.5, "big", None],
     "dropout": [-0.1, 1.0, "none"],
@@ -145,6 +146,10 @@ TOGETHER = [
     ({"label_order": [0, 1]}, y, r"label_order.*shape \(10,\), got shape \(2,\)"),
     ({"label_order": np.arange(10) + 1}, y, "label_order.*position 10 for label 9"),
     ({"label_order": np.arange(10) / 2}, y, "label_order.*integers, got dtype float64"),
+    ({"class_weight": {2: -1.0}}, y, "class_weight must map labels to.*-1.0 for the label 2"),
+    ({"class_weight": {2: np.inf}}, Y, "class_weight must map labels to finite.*got inf"),
+    ({"class_weight": {2: "two"}}, Y, "class_weight must map labels to finite.*got 'two'"),
+    ({"class_weight": "balanced", "algorithm": "cascade"}, Y, "CascadeHead.*no labels.*'flat'"),
     ({"hidden_layer_sizes": ()}, y, "hidden_layer_sizes is empty; give at least one"),
     ({"hidden_layer_sizes": (4, 0)}, y, "hidden_layer_sizes must be an integer >= 1, got 0"),
     (

@@ -44,6 +44,7 @@ from sklearn_xlc.engine.building import (
     user_encoder,
     zero_rows,
 )
+from sklearn_xlc.engine.class_weights import weigh_labels, weigh_samples
 from sklearn_xlc.engine.deciding import DECISIONS
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained, without_weights
@@ -122,6 +123,7 @@ class BaseXLCClassifier(
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="both")],
+        "class_weight": [None, dict, StrOptions({"balanced", "propensity"})],
         "decision": [StrOptions({"auto", *DECISIONS}), Decision],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -210,6 +212,7 @@ class BaseXLCClassifier(
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
                 module = copy.deepcopy(self.net_.module_)
+                weigh_labels(self.class_weight, module.head, train, data.code)
             else:
                 module = self._start(data, train, rng, generators)
             self._check_decision(data.code, data.rows.Y, module.head)
@@ -257,6 +260,7 @@ class BaseXLCClassifier(
         """
         with unchanged_on_error(self), usual_modes(training=True):
             first = not hasattr(self, "net_")
+            self._check_weights_of_part()
             code = None if first else self._code
             y = self._named(y, code, classes)
             if not is_indicator(plain_sets(y)) and _check_partial_fit_first_call(self, classes):
@@ -271,6 +275,7 @@ class BaseXLCClassifier(
             borrowed = getattr(self, "_weights_borrowed", False)
             module = self._start(data, None, rng, generators) if first else self.net_.module_
             module = copy.deepcopy(module) if borrowed else module
+            weigh_labels(self.class_weight, module.head, data.rows, data.code)
             self._check_decision(data.code, data.rows.Y, module.head)
             rows = self._for_training(data.rows, module)
             net = self._make_net(module, rows, None, rng, generators, one_pass=True)
@@ -316,6 +321,7 @@ class BaseXLCClassifier(
 
     def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
         """Select the samples of positive weight; in the first fit one of them must have a label."""
+        rows = weigh_samples(self.class_weight, rows, code)
         weight = rows.sample_weight
         if weight is not None:
             with np.errstate(over="ignore"):
@@ -331,6 +337,13 @@ class BaseXLCClassifier(
                 "no row of y has a label: at least one row of an indicator must hold a one"
             )
         return TrainingData(rows, code)
+
+    def _check_weights_of_part(self) -> None:
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} is computed from all labels, of which "
+                "partial_fit sees a part; give a dict of weights by label"
+            )
 
     def _split(self, data: TrainingData, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
         if not (self.early_stopping or self._holds_out(data.code)):
@@ -380,6 +393,7 @@ class BaseXLCClassifier(
             head = self._checked_head(encoder, rows, width)
             module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
             known = rows if train is None else train
+            weigh_labels(self.class_weight, head, known, code)
             counts, n_samples = label_counts(code.to_positions(known.Y), known.sample_weight)
             for part in head.modules():
                 if isinstance(part, Loss):

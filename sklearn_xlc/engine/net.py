@@ -55,8 +55,9 @@ class TrainingMixin:
     random_state: Any
     #: Number of networks side by side, for subclasses without this parameter.
     n_members: Any = 1
-    #: Folder of checkpoints, for subclasses without this parameter.
+    #: Folder of checkpoints, and weights of labels, for subclasses without these parameters.
     checkpoint: Any = None
+    class_weight: Any = None
     _sparse_inputs: bool
     net_: XLCNet
     _bfloat16: bool

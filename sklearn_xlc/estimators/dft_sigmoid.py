@@ -67,6 +67,12 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
           :class:`~sklearn_xlc.heads.PickAllLabels`.
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
+    class_weight : dict, {"balanced", "propensity"} or None, default=None
+        Weights of labels in the loss: of all samples of a class (1-D y), or of a label in the
+        samples that have it (label sets; needs a head with an output per label). A dict maps labels
+        to weights; others weigh one. "balanced": inverse to the label's number of samples, so that
+        every label weighs as much, with mean one over them. "propensity": one divided by the
+        label's :func:`~sklearn_xlc.metrics.propensities`. None: one.
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
@@ -259,6 +265,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         output: str = "dft",
         init: str = "frequencies",
         loss: str | Loss = "auto",
+        class_weight: Any = None,
         decision: Any = "auto",
         hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
@@ -288,6 +295,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         self.output = output
         self.init = init
         self.loss = loss
+        self.class_weight = class_weight
         self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout

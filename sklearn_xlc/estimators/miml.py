@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc._tags import plain_sets
@@ -21,9 +19,10 @@ from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.net import SMALL_DATA
-from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
+from sklearn_xlc.engine.validation import TrainingData, model_dtype
+from sklearn_xlc.estimators.bag_embeddings import embeddings_of_bags
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups import Groups, check_groups
+from sklearn_xlc.groups import check_groups
 from sklearn_xlc.groups._counts import cap_counts, check_group_counts, split_counts
 from sklearn_xlc.groups._groups import warn_without_groups
 from sklearn_xlc.heads import Head, Loss, MIMLHead
@@ -84,6 +83,12 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
           (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
         - "ce": softmax cross-entropy (multi-class).
         - "auto": "bce" for multi-label y, "ce" otherwise.
+    class_weight : dict, {"balanced", "propensity"} or None, default=None
+        Weights of labels in the loss: of all samples of a class (1-D y), or of a label in the
+        samples that have it (label sets; needs a head with an output per label). A dict maps labels
+        to weights; others weigh one. "balanced": inverse to the label's number of samples, so that
+        every label weighs as much, with mean one over them. "propensity": one divided by the
+        label's :func:`~sklearn_xlc.metrics.propensities`. None: one.
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
@@ -267,6 +272,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         n_concepts: int = 5,
         multiplicity: str = "top",
         loss: str | Loss = "auto",
+        class_weight: Any = None,
         decision: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
@@ -297,6 +303,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         self.n_concepts = n_concepts
         self.multiplicity = multiplicity
         self.loss = loss
+        self.class_weight = class_weight
         self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
@@ -441,28 +448,9 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         if self.attention is not None:
             seed = int(rng.randint(2**31 - 1))
             assert isinstance(module.head, MIMLHead)
-            module.head.attend(torch.from_numpy(self._learn_embeddings(rows, seed)))
+            how = (self.attention, rows, self.multiplicity, self.memory_limit, seed)
+            module.head.attend(torch.from_numpy(embeddings_of_bags(*how)))
         return module
-
-    def _learn_embeddings(self, rows: Rows, seed: int) -> np.ndarray:
-        """Label embeddings of bags, of shape (n_labels, n_features)."""
-        check_numbers(rows.X, "attention other than attention=None")
-        n_labels, n_features = rows.Y.shape[1], rows.X.shape[1]
-        check_dense_size((n_labels, n_features), rows.X.dtype, "attention=None")
-        if isinstance(self.attention, str):
-            eagle = EAGLETransformer(
-                multiplicity=self.multiplicity, memory_limit=self.memory_limit, random_state=seed
-            )
-            if self.attention == "mean":
-                eagle.set_params(n_iter=0, n_components=0)
-        else:
-            eagle = clone(self.attention)
-        n_samples = rows.X.shape[0]
-        assert rows.bags is not None
-        groups = Groups(np.arange(n_samples), rows.bags, None, n_samples)
-        embeddings = eagle.fit(rows.X, rows.Y, groups).label_embeddings_
-        embeddings = embeddings.toarray() if sp.issparse(embeddings) else embeddings
-        return np.ascontiguousarray(embeddings, dtype=rows.X.dtype)
 
     @property
     def label_embeddings_(self) -> np.ndarray | None:

@@ -120,6 +120,12 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         ("sampling").
     n_members : int, default=1
         Networks trained side by side, whose scores are averaged ("flat", with ``encoder=None``).
+    class_weight : dict, {"balanced", "propensity"} or None, default=None
+        Weights of labels in the loss: of all samples of a class (1-D y), or of a label in the
+        samples that have it (label sets; needs a head with an output per label). A dict maps labels
+        to weights; others weigh one. "balanced": inverse to the label's number of samples, so that
+        every label weighs as much, with mean one over them. "propensity": one divided by the
+        label's :func:`~sklearn_xlc.metrics.propensities`. None: one.
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
@@ -344,6 +350,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         scale: float = 64.0,
         correction: bool = False,
         n_members: int = 1,
+        class_weight: Any = None,
         decision: Any = "auto",
         hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
@@ -387,6 +394,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         self.scale = scale
         self.correction = correction
         self.n_members = n_members
+        self.class_weight = class_weight
         self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout

@@ -69,6 +69,12 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         5e-4 at 128 samples is 0.064.
     fit_intercept : bool, default=True
         Whether to train a bias for each label.
+    class_weight : dict, {"balanced", "propensity"} or None, default=None
+        Weights of labels in the loss: of all samples of a class (1-D y), or of a label in the
+        samples that have it (label sets; needs a head with an output per label). A dict maps labels
+        to weights; others weigh one. "balanced": inverse to the label's number of samples, so that
+        every label weighs as much, with mean one over them. "propensity": one divided by the
+        label's :func:`~sklearn_xlc.metrics.propensities`. None: one.
     decision : str or Decision, default="auto"
         Rule that turns scores into label sets (multi-label): a name, or an object of
         :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
@@ -260,6 +266,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         loss: str | Loss = "auto",
         feature_decay: float = 0.0,
         fit_intercept: bool = True,
+        class_weight: Any = None,
         decision: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
@@ -289,6 +296,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.loss = loss
         self.feature_decay = feature_decay
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.decision = decision
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout

@@ -314,7 +314,7 @@ def _rowwise(
 ) -> tuple[Tensor, Tensor]:
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
-    share = criterion.share(weights, targets.rows, values)
+    share = criterion.share(weights, targets.rows, values, targets.ids)
     n_labels = head.n_labels if drawn is None else len(drawn.positions)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()

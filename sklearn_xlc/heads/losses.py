@@ -270,13 +270,8 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 
     def fit(self, label_counts: Tensor, n_samples: float) -> None:
         """Estimate the propensity of each label."""
-        if n_samples < 3:
-            raise ValueError(
-                f"propensities have no meaning with fewer than 3 samples, got {n_samples:g}; use "
-                "loss='bce'"
-            )
-        scale = (math.log(n_samples) - 1) * (self.b + 1) ** self.a
-        self.inverse = (1 + scale * (label_counts + self.b).pow(-self.a)).to(self.inverse)
+        inverse = inverse_propensities(label_counts, n_samples, self.a, self.b)
+        self.inverse = inverse.to(self.inverse)
 
     def prior(self, frequency: Tensor) -> Tensor:
         return super().prior(frequency * self._factors(slice(None)))
@@ -297,6 +292,25 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 
     def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
         return super().forward(logits, targets * self._factors(labels), labels)
+
+
+def inverse_propensities(
+    label_counts: Tensor, n_samples: float, a: float = 0.55, b: float = 1.5
+) -> Tensor:
+    """One divided by the propensity of each label, from the number of samples that hold it.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 3 samples.
+    """
+    if n_samples < 3:
+        raise ValueError(
+            f"propensities have no meaning with fewer than 3 samples, got {n_samples:g}; use "
+            "neither loss='propensity_bce' nor class_weight='propensity'"
+        )
+    scale = (math.log(n_samples) - 1) * (b + 1) ** a
+    return 1 + scale * (label_counts + b).pow(-a)
 
 
 class RowwiseLoss(Loss):
@@ -339,8 +353,13 @@ class RowwiseLoss(Loss):
         """Derivatives of :meth:`value` by surprise and by margin."""
         return _derivatives(self.value, surprise, margin)[1]
 
-    def share(self, weights: Tensor, rows: Tensor, targets: Tensor) -> Tensor:
-        """Weight of each positive in the loss, from the weights of all rows."""
+    def share(
+        self, weights: Tensor, rows: Tensor, targets: Tensor, labels: Tensor | None = None
+    ) -> Tensor:
+        """Weight of each positive in the loss, from the weights of all rows.
+
+        Heads whose outputs are labels also give the positives' `labels`.
+        """
         if self.reduction == "sum":
             return weights[rows] * targets
         mass = torch.zeros_like(weights).index_add(0, rows, targets)

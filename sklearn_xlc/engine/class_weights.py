@@ -1,0 +1,113 @@
+"""Weights of classes and labels in the loss: the parameter `class_weight`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+
+from sklearn_xlc._checks import plain
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.engine.building import label_counts
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.heads import Head, Loss
+from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss, with_label_weight
+from sklearn_xlc.heads.losses import inverse_propensities
+
+
+def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:
+    """Weight of each label, by its id.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or "propensity"
+        Weights by the names of labels, or what they are computed from.
+    code : LabelCode
+        Names of the labels.
+    rows : Rows
+        Training samples, whose labels are ids.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,), float64
+
+    Raises
+    ------
+    ValueError
+        If a weight is not a number from zero on.
+    """
+    if isinstance(class_weight, Mapping):
+        return _by_name(class_weight, code)
+    counts, n_samples = label_counts(rows.Y, rows.sample_weight)
+    if class_weight == "propensity":
+        return inverse_propensities(counts, n_samples).numpy()
+    # For class labels this is the formula of scikit-learn: n_samples / (n_classes * counts).
+    occurring = counts > 0
+    balanced = counts.sum() / (occurring.sum() * counts)
+    return torch.where(occurring, balanced, 1.0).numpy()
+
+
+def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
+    ids = {name: i for i, name in enumerate(code.classes.tolist())}
+    weights = np.ones(code.n_labels)
+    for name, weight in class_weight.items():
+        is_number = isinstance(weight, Real) and not isinstance(weight, bool | np.bool_)
+        if not (is_number and 0 <= weight < np.inf):
+            raise ValueError(
+                f"class_weight must map labels to finite numbers from zero on, got {weight!r} for "
+                f"the label {plain(name)!r}"
+            )
+        if name in ids:
+            weights[ids[name]] = weight
+    unknown = [plain(name) for name in class_weight if name not in ids]
+    if unknown:
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        known = ", ".join(repr(name) for name in list(ids)[:3])
+        warnings.warn(
+            f"class_weight names labels that y does not have: {unknown[:3]}{more}; labels of y are "
+            f"named like {known}",
+            UserWarning,
+            stacklevel=2,
+        )
+    return weights
+
+
+def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> Rows:
+    """Samples whose weights are multiplied by those of their classes, where y is class labels."""
+    if class_weight is None or code.multilabel:
+        return rows
+    of_samples = rows.Y.astype(np.float64) @ class_weights(class_weight, code, rows)
+    weight = of_samples if rows.sample_weight is None else of_samples * rows.sample_weight
+    return replace(rows, sample_weight=weight)
+
+
+def weigh_labels(class_weight: Any, head: Head, rows: Rows, code: LabelCode) -> None:
+    """Give the loss of a head the weights of labels, where samples have label sets.
+
+    Raises
+    ------
+    ValueError
+        If the outputs of the head are not labels, or its loss is not known.
+    """
+    loss = getattr(head, "criterion", None)
+    if not (code.multilabel and isinstance(loss, Loss)):
+        if code.multilabel and class_weight is not None:
+            raise ValueError(
+                f"class_weight needs the loss of {type(head).__name__} as its attribute `criterion`"
+            )
+        return
+    weights = None
+    if class_weight is not None:
+        if not type(head).accepts(WeightedPointwiseLoss, True):
+            raise ValueError(
+                f"class_weight is not defined for label sets by {type(head).__name__}, whose "
+                "outputs are no labels; use another algorithm, such as 'flat', or sample_weight"
+            )
+        by_id = torch.from_numpy(class_weights(class_weight, code, rows))
+        weights = by_id[np.argsort(code.label_order)].to(next(head.parameters(), torch.zeros(())))
+    head.criterion = with_label_weight(loss, weights)

@@ -1,0 +1,126 @@
+"""Losses in which the positives of each label have a weight."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
+
+
+class _LabelWeighted(Loss, ABC):
+    r"""A loss, and the weight of each label, by its position.
+
+    The weight w of label l multiplies the loss of l in samples that have l; its loss in the others
+    stays. With soft target y the loss of a logit is :math:`w y \ell_1(z) + (1 - y) \ell_0(z)`.
+    """
+
+    per_label = True
+    label_weight: Tensor
+
+    def __init__(self, loss: Loss, label_weight: Tensor) -> None:
+        super().__init__()
+        self.loss, self.link = loss, loss.link  # type: ignore[misc]
+        self.register_buffer("label_weight", label_weight)
+
+    def fit(self, label_counts: Tensor, n_samples: float) -> None:
+        """Fit the loss."""
+        self.loss.fit(label_counts, n_samples)
+
+
+class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
+    """Pointwise loss in which positives have the weights of their labels."""
+
+    @property
+    def _inner(self) -> PointwiseLoss:
+        return cast(PointwiseLoss, self.loss)
+
+    def prior(self, frequency: Tensor) -> Tensor:
+        weighted = self.label_weight.to(frequency) * frequency
+        return self._inner.prior(weighted / (weighted + 1 - frequency))
+
+    def negative(self, logits: Tensor) -> Tensor:
+        return self._inner.negative(logits)
+
+    def negative_derivative(self, logits: Tensor) -> Tensor:
+        return self._inner.negative_derivative(logits)
+
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        return self.label_weight[labels] * self._inner.positive(logits, labels)
+
+    def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
+        # y (w l1 - l0) = w y (l1 - l0) + (w - 1) y l0
+        weight = self.label_weight[labels]
+        excess = weight * self._inner.excess(logits, targets, labels)
+        return excess + (weight - 1) * targets * self._inner.negative(logits)
+
+    def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
+        weight = self.label_weight[labels]
+        value, slope = self._inner.correction(logits, targets, labels)
+        more = (weight - 1) * targets
+        value = weight * value + more * self._inner.negative(logits)
+        return value, weight * slope + more * self._inner.negative_derivative(logits.clone())
+
+    def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
+        dense = self._inner(logits, targets, labels)
+        return dense + (self.label_weight[labels] - 1) * targets * self._inner.positive(
+            logits, labels
+        )
+
+
+class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
+    """Row-wise loss in which positives have the weights of their labels."""
+
+    @property
+    def _inner(self) -> RowwiseLoss:
+        return cast(RowwiseLoss, self.loss)
+
+    def prior(self, frequency: Tensor) -> Tensor:
+        weighted = self.label_weight.to(frequency) * frequency
+        return self._inner.prior(weighted * (frequency.sum() / weighted.sum()))
+
+    def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
+        return self._inner.value(surprise, margin)
+
+    def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
+        return self._inner.derivative(surprise, margin)
+
+    def share(
+        self, weights: Tensor, rows: Tensor, targets: Tensor, labels: Tensor | None = None
+    ) -> Tensor:
+        assert labels is not None
+        return self._inner.share(weights, rows, targets) * self.label_weight[labels]
+
+
+def with_label_weight(loss: Loss, label_weight: Tensor | None) -> Loss:
+    """Loss whose positives have weights of labels, in place of those that it has.
+
+    Parameters
+    ----------
+    loss : Loss
+        Pointwise or row-wise loss, or a result of this function.
+    label_weight : tensor of shape (n_labels,) or None
+        Weight of the label at each position; None: no weights.
+
+    Returns
+    -------
+    Loss
+        A loss of the same kind around the given one; without weights the given one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import BinaryCrossEntropy
+    >>> from sklearn_xlc.heads.label_weights import with_label_weight
+    >>> loss = with_label_weight(BinaryCrossEntropy(), torch.tensor([1.0, 10.0]))
+    >>> loss(torch.zeros(1, 2), torch.ones(1, 2))
+    tensor([[0.6931, 6.9315]])
+    """
+    plain = loss.loss if isinstance(loss, _LabelWeighted) else loss
+    if label_weight is None:
+        return plain
+    kind = WeightedPointwiseLoss if isinstance(plain, PointwiseLoss) else WeightedRowwiseLoss
+    return kind(plain, torch.clone(label_weight))

@@ -1,0 +1,181 @@
+"""`class_weight`: weights of classes are those of samples, weights of labels those of positives."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+
+import sklearn_xlc
+from _factories import N_LABELS, make_learnable, quick
+from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.engine.class_weights import class_weights
+from sklearn_xlc.engine.label_code import code_of
+from sklearn_xlc.heads import Head
+from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss
+from sklearn_xlc.metrics import propensities
+
+X, y = make_learnable(multilabel=False)
+_, Y = make_learnable(multilabel=True)
+names = np.array([f"class {i:02}" for i in range(N_LABELS)])[y]
+SHORT = {"max_epochs": 5}
+
+
+def weights_of(name, labels, sample_weight=None):
+    code = code_of(labels, labels)
+    return class_weights(name, code, Rows(X, code.encode(labels), sample_weight))
+
+
+def test_balanced_is_the_formula_of_scikit_learn():
+    expected = compute_class_weight("balanced", classes=np.unique(y), y=y)
+    np.testing.assert_allclose(weights_of("balanced", y), expected)
+    counts = np.asarray(Y.sum(axis=0)).ravel()
+    weights = weights_of("balanced", Y)
+    held = counts > 0
+    np.testing.assert_allclose((counts * weights)[held], Y.nnz / held.sum())
+    assert weights[~held] == 1
+    assert counts @ weights == pytest.approx(counts.sum())
+
+
+def test_integer_sample_weights_count_as_repeated_samples():
+    times = np.arange(len(y)) % 3 + 1
+    for name in ("balanced", "propensity"):
+        repeated = code_of(y, y).encode(np.repeat(y, times))
+        expected = class_weights(
+            name, code_of(y, y), Rows(np.repeat(X.toarray(), times, 0), repeated)
+        )
+        np.testing.assert_allclose(weights_of(name, y, times.astype(float)), expected)
+
+
+def test_propensity_is_one_divided_by_the_propensities():
+    np.testing.assert_allclose(weights_of("propensity", Y), 1 / propensities(Y))
+    np.testing.assert_allclose(weights_of("propensity", y), 1 / propensities(y))
+
+
+@pytest.mark.parametrize("name", ["flat", "product", "cascade", "sampling", "dft", "etf", "bags"])
+def test_weights_of_classes_are_weights_of_samples(name):
+    of_names = {f"class {i:02}": 1.0 + i for i in range(1, N_LABELS)}  # the first weighs one
+    clf = quick(name, class_weight=of_names, **SHORT)
+    expected = quick(name, **SHORT)
+    fit = {"groups": np.arange(len(y))} if name == "bags" else {}
+    clf.fit(X, names, **fit)
+    expected.fit(X, names, **fit, sample_weight=1.0 + y)
+    scores = [each.predict_topk(X, k=3)[1] for each in (clf, expected)]
+    np.testing.assert_array_equal(*scores)
+    both = np.where(np.arange(len(y)) % 2, 0.5, 2.0)
+    clf.set_params(class_weight="balanced").fit(X, names, **fit, sample_weight=both)
+    balanced = compute_sample_weight("balanced", y) if name != "bags" else None
+    if balanced is None:
+        return
+    counts = np.bincount(y, both)
+    expected.fit(X, names, sample_weight=both * (both.sum() / (N_LABELS * counts))[y])
+    np.testing.assert_allclose(clf.predict_topk(X, k=3)[1], expected.predict_topk(X, k=3)[1])
+
+
+@pytest.mark.parametrize(
+    "name", ["flat", "ensemble", "dft", "bottleneck", "etf", "pick-all", "bags"]
+)
+def test_labels_that_weigh_more_are_more_probable(name):
+    counts = np.asarray(Y.sum(axis=0)).ravel()
+    rare = np.flatnonzero((counts > 0) & (counts <= np.median(counts)))
+    given = dict.fromkeys(rare.tolist(), 10.0)
+    plain, weighted = (quick(name, class_weight=weight, **SHORT) for weight in (None, given))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # no groups were given
+        plain.fit(X, Y), weighted.fit(X, Y)
+    shares = []
+    for clf in (plain, weighted):
+        probabilities = clf.predict_proba(X)
+        shares.append(probabilities[:, rare].sum() / probabilities.sum())
+    assert shares[1] > 1.2 * shares[0]
+
+
+def test_weights_follow_the_order_of_labels_and_go_into_files(tmp_path):
+    given = {int(label): 1.0 + label for label in range(N_LABELS)}
+    clf = quick("flat", class_weight=given, label_order="random", **SHORT).fit(X, Y)
+    weight = clf.net_.module_.head.criterion.label_weight.numpy()
+    np.testing.assert_array_equal(weight[clf.label_order_], 1.0 + np.arange(N_LABELS))
+    sklearn_xlc.save(clf, tmp_path / "model", storage="float32")
+    loaded = sklearn_xlc.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_topk(X)[1], clf.predict_topk(X)[1])
+    assert loaded.class_weight == given
+
+
+def test_going_on_takes_the_weights_of_now():
+    clf = quick("flat", class_weight="balanced", warm_start=True, **SHORT).fit(X, Y)
+    clf.set_params(class_weight={3: 7.0}).fit(X, Y)
+    expected = torch.ones(N_LABELS).double()
+    expected[3] = 7
+    assert (clf.net_.module_.head.criterion.label_weight == expected).all()
+    clf.partial_fit(X, Y)
+    clf.set_params(class_weight=None).partial_fit(X, Y)
+    assert not isinstance(clf.net_.module_.head.criterion, WeightedPointwiseLoss)
+
+
+def test_partial_fit_takes_a_dict_only():
+    clf = quick("flat", class_weight="balanced")
+    with pytest.raises(ValueError, match="class_weight='balanced' is computed from all labels"):
+        clf.partial_fit(X, y, classes=np.arange(N_LABELS))
+    weight = np.where(y == 2, 5.0, 1.0)
+    one = clf.set_params(class_weight={2: 5.0}).partial_fit(X, y, classes=np.arange(N_LABELS))
+    other = quick("flat").partial_fit(X, y, np.arange(N_LABELS), sample_weight=weight)
+    np.testing.assert_array_equal(*(each.decision_function(X) for each in (one, other)))
+
+
+def test_tags_are_named_by_their_names():
+    tags = [[f"tag {i}" for i in ids] for ids in np.split(Y.indices, Y.indptr[1:-1])]
+    clf = MultiHeadClassifier("flat", class_weight={"tag 4": 3.0}, max_epochs=1).fit(X, tags)
+    weight = clf.net_.module_.head.criterion.label_weight.numpy()
+    assert weight[list(clf.classes_).index("tag 4")] == 3
+    assert (weight == 1).sum() == len(weight) - 1
+
+
+def test_names_that_y_does_not_have_are_told():
+    clf = quick("flat", class_weight={"clas 03": 2.0, "class 04": 2.0}, **SHORT)
+    with pytest.warns(UserWarning, match=r"\['clas 03'\]; labels of y are named like 'class 00'"):
+        clf.fit(X, names)
+
+
+@pytest.mark.parametrize("name", ["cascade", "powerset"])
+def test_outputs_that_are_no_labels_have_no_weights(name):
+    with pytest.raises(ValueError, match="class_weight is not defined for label sets by"):
+        quick(name, class_weight="balanced").fit(X, Y)
+
+
+def test_a_head_of_the_users_own_needs_its_loss_where_it_is_found():
+    class Own(Head):
+        link = "sigmoid"
+
+        def __init__(self, n_features, n_labels, multilabel):
+            super().__init__(n_features, n_labels, multilabel)
+            self.layer = torch.nn.Linear(n_features, n_labels)
+
+        def loss(self, features, targets, sample_weight=None, update=None):
+            return self.layer(features).square().mean()
+
+        def scores(self, features):
+            return self.layer(features)
+
+        def topk(self, features, k):
+            return self.scores(features).topk(k)
+
+    clf = MultiHeadClassifier(head=Own, max_epochs=1, class_weight="balanced")
+    with pytest.raises(ValueError, match="class_weight needs the loss of Own as its attribute"):
+        clf.fit(X, Y)
+    clf.fit(X, y)  # weights of samples ask nothing of a head
+
+
+def test_counts_of_labels_in_bags():
+    """A label in three samples of a bag weighs once: bags are what is counted."""
+    counted = Y.copy()
+    counted.data[:] = 1
+    counted.data[::2] = 3
+    groups = np.arange(len(y)) // 5
+    bags = counted[::5]
+    clf = MIMLClassifier(class_weight="balanced", hidden_layer_sizes=8, max_epochs=1)
+    clf.fit(X, bags, groups)
+    held = np.asarray((bags > 0).sum(axis=0)).ravel()
+    expected = np.where(held > 0, held.sum() / ((held > 0).sum() * np.maximum(held, 1)), 1)
+    np.testing.assert_allclose(clf.net_.module_.head.criterion.label_weight, expected, rtol=1e-6)
