@@ -42,10 +42,12 @@ DTYPES = {
     "float64": "F64",
     "complex64": "C64",
 }
-#: Packages whose versions are stored, where loaded; another version of the first two is warned of.
+#: Packages whose versions are stored, where loaded, by the names of their modules.
 _PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn"} | {
     name: name for name in ("numpy", "torch")
 }
+#: Packages of which another version is warned of: objects of these are in files, of NumPy arrays.
+_WARNED = ("sklearn_xlc", "scikit-learn", "torch")
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.nda
     Warns
     -----
     UserWarning
-        If another version of this package or of scikit-learn wrote the file.
+        If another version of this package, of scikit-learn or of torch wrote the file.
 
     Examples
     --------
@@ -470,12 +472,14 @@ def versions() -> dict[str, str]:
 
 
 def warn_of_versions(name: str, stored: dict[str, str]) -> None:
-    """Warn if another version of this package or of scikit-learn has written `name`."""
+    """Warn if another version of this package, of scikit-learn or of torch has written `name`."""
     loaded = versions()
-    for package in ("sklearn_xlc", "scikit-learn"):
-        if stored.get(package, here := loaded.get(package)) != here and here is not None:
+    for package in _WARNED:
+        wrote, here = stored.get(package), loaded.get(package)
+        # Builds of one version, for a GPU or without, differ behind the plus sign.
+        if wrote and here and str(wrote).partition("+")[0] != here.partition("+")[0]:
             warnings.warn(
-                f"{name} was written with {package} {stored[package]}, this is {here}: results may "
-                "differ; install the other version, or fit and save again",
+                f"{name} was written with {package} {wrote}, this is {here}: results may differ; "
+                "install the other version, or fit and save again",
                 stacklevel=3,
             )

@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -232,7 +233,15 @@ def test_a_missing_file_and_a_folder(tmp_path):
         read(tmp_path, kind="model")
 
 
-@pytest.mark.parametrize("package", ["sklearn_xlc", "scikit-learn"])
+def test_builds_of_one_version_are_not_warned_of(path, monkeypatch):
+    versions = {"torch": torch.__version__.partition("+")[0] + "+cu128", "numpy": "0.1"}
+    monkeypatch.setattr(_files, "versions", lambda: versions)
+    write(path, {}, {}, kind="model")
+    monkeypatch.undo()
+    read(path, kind="model")
+
+
+@pytest.mark.parametrize("package", ["sklearn_xlc", "scikit-learn", "torch"])
 def test_other_versions_are_warned_of(path, monkeypatch, package):
     monkeypatch.setattr(_files, "versions", lambda: {package: "0.0.1"})
     write(path, {}, {}, kind="model")

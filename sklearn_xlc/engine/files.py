@@ -194,7 +194,7 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool =
     Warns
     -----
     UserWarning
-        If another version of this package or of scikit-learn wrote the file.
+        If another version of this package, of scikit-learn or of torch wrote the file.
 
     See Also
     --------

@@ -8,6 +8,7 @@ refused. Which classes and functions may be found by name is decided in `engine.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from sklearn_xlc._files import DTYPES, Streamed
@@ -414,11 +416,23 @@ def _rebuild_object(reader: Reader, node: dict[str, Any]) -> Any:
     kind = reader.find(node["class"])
     made = reader.made(node, kind.__new__(kind))
     state = {key: reader.value(part) for key, part in node["state"].items()}
+    if issubclass(kind, BaseEstimator) and kind.__module__.startswith("sklearn_xlc."):
+        state = _defaults(kind) | state  # it may have parameters that the file is older than
     if hasattr(made, "__setstate__"):
         made.__setstate__(state)
     else:
         vars(made).update(state)
     return made
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """Defaults of the parameters of an estimator."""
+    parameters = inspect.signature(kind).parameters
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
 
 
 #: Kinds of objects by tag; the first whose types fit describes an object.
