@@ -1,7 +1,7 @@
 """Extreme label classification for scikit-learn: thousands to millions of classes or labels.
 
 Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators,
-`save`, `load`, `compress` and `predict_topk` come when they are first asked for.
+`save`, `load`, `compress`, `predict_topk` and `explain_topk` come when they are first asked for.
 """
 
 import importlib
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn_xlc._config import config_context, get_config, set_config, show_versions
 
 if TYPE_CHECKING:
+    from sklearn_xlc.engine.explaining import explain_topk
     from sklearn_xlc.engine.files import compress, load, save
     from sklearn_xlc.engine.topk import predict_topk
     from sklearn_xlc.estimators.aggregated_label import AggregatedLabelClassifier
@@ -29,6 +30,7 @@ _LAZY = {
     "MIMLClassifier": "sklearn_xlc.estimators.miml",
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
     "compress": "sklearn_xlc.engine.files",
+    "explain_topk": "sklearn_xlc.engine.explaining",
     "load": "sklearn_xlc.engine.files",
     "predict_topk": "sklearn_xlc.engine.topk",
     "save": "sklearn_xlc.engine.files",
@@ -44,6 +46,7 @@ __all__ = [
     "__version__",
     "compress",
     "config_context",
+    "explain_topk",
     "get_config",
     "load",
     "predict_topk",

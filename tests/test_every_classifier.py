@@ -16,7 +16,8 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from _factories import EVERY, MULTI_LABEL, N_LABELS, make_learnable, quick
-from sklearn_xlc import load, save
+from sklearn_xlc import explain_topk, load, save
+from sklearn_xlc.batches import Bags
 from sklearn_xlc.metrics import precision_at_k
 
 #: What a row's labels share one probability in, and are not decided one by one.
@@ -96,6 +97,51 @@ def test_probabilities(fitted):
     else:
         np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-9)
         np.testing.assert_array_equal(clf.predict(X), clf.classes_[probabilities.argmax(1)])
+
+
+def test_scores_of_some_labels_and_their_gradient(fitted):
+    """What explanations follow, against the scores of all labels and finite differences."""
+    name, *_, X, _, clf = fitted
+    head, rng = clf.net_.module_.head, np.random.default_rng(0)
+    values = torch.tensor(clf.transform(X[:4]), requires_grad=True)
+    positions = torch.tensor(rng.integers(N_LABELS, size=(4, 3)))
+
+    def inputs(features):
+        if not name.startswith("bags"):
+            return features
+        return Bags(torch.tensor(X[:4].toarray()), torch.arange(5), features)
+
+    found = head.scores_at(inputs(values), positions)
+    with torch.no_grad():
+        expected = head.scores(inputs(values)).gather(1, positions)
+        torch.testing.assert_close(found, expected)
+    direction = torch.tensor(rng.normal(size=values.shape))
+    (gradient,) = torch.autograd.grad(found.sum(), values)
+    with torch.no_grad():
+        ahead, behind = (
+            head.scores_at(inputs(values + step * direction), positions).sum()
+            for step in (1e-6, -1e-6)
+        )
+    slope = (gradient * direction).sum()
+    torch.testing.assert_close(slope, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6)
+
+
+def test_contributions_add_up(fitted):
+    *_, X, _, clf = fitted
+    labels, columns, contributions = found = explain_topk(clf, X[:3], 2, n_columns=60, n_steps=500)
+    best, scores = clf.predict_topk(X[:3], k=2)
+    np.testing.assert_array_equal(labels, best)
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-9, atol=1e-9)
+    baselines = clf.decision_function(X[:1] * 0)[0, np.searchsorted(clf.classes_, labels)]
+    np.testing.assert_allclose(found.baselines, baselines, rtol=1e-9, atol=1e-9)
+    total = found.baselines + contributions.sum(axis=2)
+    size = np.abs(contributions).sum(axis=2)
+    assert (np.abs(total - scores) <= 0.005 * size).all()
+    stored = [{f"x{column}" for column in row.indices} for row in X[:3]]
+    assert all(set(names[names != ""]) <= own for own, row in zip(stored, columns) for names in row)
+    dense = explain_topk(clf, X[:3].toarray(), 2, n_columns=60, n_steps=500)
+    np.testing.assert_array_equal(dense.columns, columns)
+    np.testing.assert_array_equal(dense.contributions, contributions)
 
 
 def test_batches_of_prediction_do_not_matter(fitted, monkeypatch):

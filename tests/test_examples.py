@@ -68,6 +68,7 @@ def test_own_encoder(no_matplotlib, capsys):
 @pytest.mark.parametrize(
     "name",
     [
+        "explain",
         "label_set_decoding",
         "neural_collapse",
         "own_decision",
@@ -78,6 +79,13 @@ def test_own_encoder(no_matplotlib, capsys):
 )
 def test_in_two_epochs(two_epochs, name):
     run(f"plot_{name}")
+
+
+@pytest.mark.slow
+def test_explain():
+    by_contribution, by_lot = run("plot_explain")["curves"].values()
+    assert by_contribution[0] == by_lot[0]
+    assert by_contribution[2] < by_lot[-1]
 
 
 @pytest.mark.slow

@@ -14,21 +14,26 @@ from sklearn_xlc.batches import SparseRows, generator_for
 from sklearn_xlc.encoders._base import Encoder
 
 
+def _products(weight: Tensor, rows: SparseRows) -> Tensor:
+    """Product of CSR rows with weights."""
+    return F.embedding_bag(
+        rows.indices,
+        weight,
+        rows.indptr,
+        mode="sum",
+        per_sample_weights=rows.data,
+        include_last_offset=True,
+    )
+
+
 class _SparseLinear(torch.autograd.Function):
     """rows @ weight + bias for CSR rows, with a row-sparse gradient of the weight."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor, rows: SparseRows) -> Tensor:
         ctx.rows, ctx.shape = rows, weight.shape
-        products = F.embedding_bag(
-            rows.indices,
-            weight.detach(),  # else torch prepares a backward pass of its own
-            rows.indptr,
-            mode="sum",
-            per_sample_weights=rows.data,
-            include_last_offset=True,
-        )
-        return products.add_(bias)
+        # Detached, or torch would prepare a backward pass of its own.
+        return _products(weight.detach(), rows).add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -78,6 +83,8 @@ class InputLinear(nn.Module):
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
+        if isinstance(rows, SparseRows) and rows.data.requires_grad:
+            return _products(self.weight, rows).add(self.bias)
         if isinstance(rows, SparseRows):
             return _SparseLinear.apply(self.weight, self.bias, rows)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.

@@ -99,12 +99,23 @@ class TextEncoder(MLPEncoder):
         dtype = str(self.input.weight.dtype).removeprefix("torch.")
         return SparseRows.from_csr(unit_rows(counts).astype(dtype))
 
+    def tokens_of(self, text: str) -> dict[int, str]:
+        """Tokens and phrases of a text by their row of the table; those that share one, joined."""
+        found: dict[int, list[str]] = {}
+        for phrase, bucket in zip(self._phrases(text), self._buckets(text)):
+            found.setdefault(bucket, []).append(phrase)
+        return {bucket: " | ".join(dict.fromkeys(phrases)) for bucket, phrases in found.items()}
+
     def _buckets(self, text: str) -> list[int]:
         """Table row of each token and phrase of a text."""
+        # CRC-32 is the same in every process and on every machine, other than `hash`.
+        return [crc32(phrase.encode()) % self.n_buckets for phrase in self._phrases(text)]
+
+    def _phrases(self, text: str) -> list[str]:
+        """Tokens of a text, and runs of them."""
         tokens = list(self.tokenizer(text))
         least, largest = self.ngram_range
         phrases = tokens if least == 1 else []
         for size in range(max(2, least), largest + 1):
             phrases = phrases + [" ".join(run) for run in zip(*(tokens[i:] for i in range(size)))]
-        # CRC-32 is the same in every process and on every machine, other than `hash`.
-        return [crc32(phrase.encode()) % self.n_buckets for phrase in phrases]
+        return phrases

@@ -51,6 +51,16 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _features(self, X: Any, n_rows: int = PREDICT_BATCH) -> Iterator[tuple[slice, Any]]:
         """Features of validated samples, in batches of at most `n_rows` samples."""
+        start = 0
+        for batch in self._batches(X, n_rows):
+            stop = start + len(batch)
+            features = self.net_.features(batch)
+            check_features(features, start)
+            yield slice(start, stop), features
+            start = stop
+
+    def _batches(self, X: Any, n_rows: int) -> Iterable[Batch]:
+        """Batches of at most `n_rows` validated samples."""
         net = self.net_
         rows = X if isinstance(X, Rows) else Rows(X)
         if rows.X.dtype != object:
@@ -58,16 +68,10 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         n_instances = max(1, rows.n_instances)
         rows = inputs_for(net.module_.encoder, rows, self._sparse_inputs)
         batch_size = max(1, min(n_rows, PREDICT_BATCH * len(rows) // n_instances))
-        start, device = 0, torch.device(net.device)
-        batches: Iterable[Batch] = BatchIterator(rows, batch_size, None, device)
+        device = torch.device(net.device)
         if batch_size >= len(rows) and _is_shared(net.module_.encoder, rows):
-            batches = [make_batch(rows).to(device)]
-        for batch in batches:
-            stop = start + len(batch)
-            features = net.features(batch)
-            check_features(features, start)
-            yield slice(start, stop), features
-            start = stop
+            return [make_batch(rows).to(device)]
+        return BatchIterator(rows, batch_size, None, device)
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")

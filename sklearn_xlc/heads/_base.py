@@ -210,6 +210,13 @@ class Head(nn.Module, ABC):
     def scores(self, features: Tensor) -> Tensor:
         """Scores of every label, of shape (n_rows, n_labels)."""
 
+    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        """Scores of the labels at `positions`, both (n_rows, k), differentiable by the features.
+
+        Explanations follow its gradient. The base class computes the scores of all labels.
+        """
+        return self.scores(features).gather(1, positions)
+
     def probabilities(self, scores: Tensor) -> Tensor:
         """Probabilities of all labels from their scores, if `link` is not None."""
         if self.link is None:

@@ -434,3 +434,18 @@ class CascadeHead(Head):
         """Scores of every label: the beam holds all nodes."""
         nodes, path = self._leaves(features, max(self.n_nodes))
         return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])
+
+    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        ids, place_values = positions.reshape(-1), self.code.place_values.tolist()
+        rows = torch.arange(len(features), device=ids.device).repeat_interleave(positions.shape[1])
+        nodes = ids // place_values[0]
+        path = self._squash(self._linear(self.first, features))[rows, nodes]
+        for level in range(1, self.code.n_heads):
+            logits = self._child_logits(level, features, rows, nodes)
+            own = self._squash(logits, self._children(level, nodes)[1])
+            nodes = ids // place_values[level]
+            digits = nodes % self.code.lengths[level]
+            last = level + 1 == self.code.n_heads
+            exponent = self.path_exponent if last else 1.0
+            path = exponent * path + own.gather(1, digits[:, None])[:, 0]
+        return self._finish(path).view_as(positions)

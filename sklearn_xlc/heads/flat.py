@@ -207,6 +207,13 @@ class FlatHead(ChunkedHead):
         members = _members(inputs, self.weight[chunk])
         return _joined([F.linear(rows, weight, bias) for rows, weight in members])
 
+    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        if self.link == "exp" or type(self).logits is not FlatHead.logits:
+            return super().scores_at(features, positions)
+        weight = self.weight[positions] / self.n_members
+        products = torch.einsum("nf,nkf->nk", self.inputs(features), weight)
+        return products if self.bias is None else products + self.bias[positions]
+
     def backward(
         self, inputs: Tensor, chunk: Labels, gradient: Tensor, into: Tensor, update: Update
     ) -> None:

@@ -197,6 +197,12 @@ class PowersetHead(DigitHead):
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
+        return self._log_odds(features)
+
+    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        return self._log_odds(features).gather(1, positions)
+
+    def _log_odds(self, features: Tensor) -> Tensor:
         logits, mixing = self._grouped(features)
         of_runs = [log_marginals(self._squash(run)) for run in self._by_head(logits)]
         sides = (torch.cat([part.flatten(2) for part in side], dim=2) for side in zip(*of_runs))

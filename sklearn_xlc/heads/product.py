@@ -278,6 +278,34 @@ class ProductHead(DigitHead):
             scores = scores - self._mixture_normalizer(groups, mixing)
         return torch.as_tensor(scores).to(features), torch.as_tensor(ids, device=features.device)
 
+    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        logits, mixing = self._outputs(features)
+        heads = [self._squash(head) for head in logits.split(self.code.lengths, dim=2)]
+        digits = self.code.encode(positions.cpu().numpy())
+        products = torch.zeros_like(logits[:, :, :1])
+        for h, head in enumerate(heads):
+            of_head = torch.as_tensor(digits[..., h], device=head.device)
+            at = of_head[:, None].expand(-1, self.n_groups, -1)
+            products = products + head.gather(2, at)  # (n_rows, n_groups, k)
+        if self.link is None:
+            return products[:, 0]
+        mass = self._log_mass(heads)[:, :, None]
+        if self.n_groups > 1:  # Eq. 16
+            products, mass = products + mixing[:, :, None], mass + mixing[:, :, None]
+        return products.logsumexp(1) - mass.logsumexp(1)
+
+    def _log_mass(self, heads: list[Tensor]) -> Tensor:
+        """Log probability that the digits of softmaxes belong to a label that exists."""
+        edge, terms = torch.zeros_like(heads[0][..., 0]), []
+        last = self.code.encode(np.array([self.n_labels - 1]))[0]
+        for head, digit in zip(
+            heads, last.tolist()
+        ):  # smaller here, equal to the last label before
+            if digit:
+                terms.append(edge + head[..., :digit].logsumexp(-1))
+            edge = edge + head[..., digit]
+        return torch.stack([*terms, edge]).logsumexp(0)
+
     def _n_codes(self) -> int:
         return self.n_labels
 

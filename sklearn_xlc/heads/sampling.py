@@ -252,3 +252,10 @@ class SamplingHead(Head):
 
     def scores(self, features: Tensor) -> Tensor:
         return self._test_logits(features, *self._test_weight())
+
+    def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        weight, scale = self._test_weight()
+        weight = weight[positions]
+        if self.arcface:
+            features, weight = F.normalize(features), F.normalize(weight, dim=2)
+        return scale * torch.einsum("nf,nkf->nk", features, weight)

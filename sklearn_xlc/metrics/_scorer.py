@@ -209,10 +209,19 @@ def _true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, 
 
 def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Final estimator inside pipelines and fitted searches, and X transformed for it."""
+    estimator, before = unwrapped(estimator)
+    for transformer in before:
+        X = transformer.transform(X)
+    return estimator, X
+
+
+def unwrapped(estimator: Any) -> tuple[Any, list[Any]]:
+    """Final estimator inside pipelines and fitted searches, and the transformers before it."""
+    before = []
     while not hasattr(estimator, "predict_topk"):
         if isinstance(estimator, Pipeline):
             if len(estimator.steps) > 1:
-                X = estimator[:-1].transform(X)
+                before.append(estimator[:-1])
             estimator = estimator.steps[-1][1]
         elif isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -220,7 +229,7 @@ def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
             estimator = estimator.best_estimator_
         else:
             break
-    return estimator, X
+    return estimator, before
 
 
 def _classes(estimator: Any) -> npt.NDArray[Any]:

@@ -1,9 +1,10 @@
-"""Odd arguments for every function of the rooms without a network."""
+"""Odd arguments for every function of the rooms without a network, and for explanations."""
 
 import importlib
 import os
 import tempfile
-from functools import partial
+import warnings
+from functools import cache, partial
 
 import joblib
 import numpy as np
@@ -11,7 +12,16 @@ import scipy.sparse as sp
 
 from attack._kinds import X_KINDS
 from attack._trials import Trial, attack
-from sklearn_xlc import codes, datasets, decisions, geometry, groups, metrics
+from sklearn_xlc import (
+    MultiHeadClassifier,
+    codes,
+    datasets,
+    decisions,
+    explain_topk,
+    geometry,
+    groups,
+    metrics,
+)
 from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.groups import check_groups
 
@@ -28,6 +38,7 @@ ODD += [sp.csr_array((N, L)), sp.coo_array([1.0, 2.0]), -np.ones((N, L)), np.ara
 #: Loops of so many steps are valid, and take what they take.
 ENDLESS = {"n_samples", "n_per_class", "n_per_pair", "n_per_triple", "n_per_quadruple", "cv"}
 ENDLESS |= {"n_labels_per_row", "n_features_per_label", "max_pairs", "time_limit", "n_jobs"}
+ENDLESS |= {"n_steps"}
 
 
 def scores(rng):
@@ -105,6 +116,20 @@ def write(X, Y):
 def groups_of(given, n_samples, allow_empty=True):
     found = check_groups(given, n_samples, allow_empty)
     return found.membership(), found.sizes
+
+
+@cache
+def fitted():
+    rng = np.random.default_rng(0)
+    X, Y = features(rng), indicator(rng)
+    return MultiHeadClassifier(hidden_layer_sizes=(4,), max_epochs=3, random_state=0).fit(X, Y)
+
+
+def explained(X, k, labels, n_columns, n_steps):
+    with warnings.catch_warnings():  # that there are too few steps
+        warnings.simplefilter("ignore", UserWarning)
+        params = {"labels": labels, "n_columns": n_columns, "n_steps": n_steps}
+        return explain_topk(fitted(), X, k, **params)
 
 
 def small(**params):
@@ -350,6 +375,16 @@ VALID = {
     "aggregation": lambda name, rng: (
         aggregation,
         {"groups": np.eye(N), "group_labels": indicator(rng)},
+    ),
+    "explain_topk": lambda name, rng: (
+        explained,
+        {
+            "X": features(rng),
+            "k": 2,
+            "labels": [None, [0, 3]][rng.integers(2)],
+            "n_columns": 3,
+            "n_steps": 4,
+        },
     ),
     "Threshold": lambda name, rng: decision_of(
         name,

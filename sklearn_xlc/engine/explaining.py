@@ -1,0 +1,432 @@
+"""Explanations: which words or columns raised the score of a label, and which lowered it."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import _num_samples
+from torch import Tensor, nn
+
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc.batches import Bags, SparseRows
+from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.engine.explanation import Explanation
+from sklearn_xlc.engine.fitting import BaseXLCClassifier
+from sklearn_xlc.metrics._scorer import unwrapped
+from sklearn_xlc.training.devices import threads_for
+
+#: Places between an empty sample (0) and the sample (1) at which scores are compared first: layer
+#: normalisation turns most where the sample begins to outweigh the biases.
+GRID = np.union1d(np.linspace(0, 1, 65), np.logspace(-6, 0, 61))
+#: Share of the contributions to a label that may be missing before a warning; less than this of a
+#: log odds is nothing.
+MAX_ERROR = 0.05
+
+
+def explain_topk(
+    estimator: Any,
+    X: Any,
+    k: int = 5,
+    *,
+    labels: Any = None,
+    n_columns: int = 10,
+    n_steps: int = 64,
+) -> Explanation:
+    """Find the words or columns that raised or lowered the scores of the best k labels.
+
+    The contribution of a column is its integrated gradient [1]_ on the straight line from an empty
+    sample, whose columns are all zero, to the sample. The contributions of all columns add up to
+    the score less that of the empty sample. Columns that are zero contribute nothing.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted classifier of this package with a network, or a
+        :class:`~sklearn.pipeline.Pipeline`, search or :class:`~sklearn.frozen.FrozenEstimator`
+        around one. Of an ``AggregatedLabelClassifier``, its ``estimator_`` is explained.
+    X : {array-like, sparse matrix, dataframe} or sequence of str
+        Samples, as the outermost estimator takes them. For ``MIMLClassifier`` each sample is
+        explained as a bag of its own.
+    k : int, default=5
+        Number of labels, at most the number of labels there are.
+    labels : array-like of shape (n_labels,), default=None
+        Labels to explain, entries of ``classes_``, in place of the best k.
+    n_columns : int, default=10
+        Largest number of columns to name for each label: those with the largest absolute
+        contributions.
+    n_steps : int, default=64
+        Number of gradients on the line. They are denser where the scores change more. If no
+        network is between columns and scores, the result is exact for any number.
+
+    Returns
+    -------
+    Explanation
+        Triple ``(labels, columns, contributions)`` of arrays of shape (n_samples, k) and, for the
+        other two, (n_samples, k, n_columns), or less if no sample has as many columns, with
+        attributes `scores`, `baselines`, `others` and `errors`. It shows itself as a table in
+        notebooks; ``to_frame()`` makes a pandas frame.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is no classifier with a network, or its encoder reads no numbers (a mapping
+        of arrays, or strings that it does not turn into rows of numbers).
+    ValueError
+        If `k` is larger than the number of labels, or `labels` holds others.
+
+    Warns
+    -----
+    UserWarning
+        If contributions miss more than 5% of what they should add up to; raise `n_steps`.
+
+    See Also
+    --------
+    predict_topk : The labels and their scores alone.
+
+    Notes
+    -----
+    Columns are named by ``get_feature_names_out`` of the steps before the classifier, by
+    ``feature_names_in_`` of the classifier if there are none, or else x0, x1, and so on; those of
+    :class:`~sklearn_xlc.encoders.TextEncoder` by the tokens and phrases of the text.
+
+    The input layer of :class:`~sklearn_xlc.encoders.MLPEncoder` is linear: what columns add to its
+    outputs is known exactly, and the gradients are those of the layers behind it. This takes some
+    milliseconds a sample. Memory grows with neither the number of labels times samples nor, for
+    sparse samples, the number of columns.
+
+    References
+    ----------
+    .. [1] M. Sundararajan, A. Taly, Q. Yan. Axiomatic Attribution for Deep Networks. ICML 2017.
+       Equations 1 and 3.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_xlc import MultiHeadClassifier, explain_topk
+    >>> texts = ["a cat on a mat", "a dog on a bed", "a cat and a dog"] * 10
+    >>> tags = [["cat"], ["dog"], ["cat", "dog"]] * 10
+    >>> model = make_pipeline(TfidfVectorizer(), MultiHeadClassifier(random_state=0))
+    >>> labels, words, _ = explain_topk(model.fit(texts, tags), ["my cat on a sofa"], k=1)
+    >>> str(labels[0, 0]), words[0, 0, :2].tolist()
+    ('cat', ['cat', 'on'])
+    """
+    n_columns, n_steps = check_integer(n_columns, "n_columns"), check_integer(n_steps, "n_steps")
+    classifier, before = _classifier_in(estimator)
+    for transformer in before:
+        X = transformer.transform(X)
+    samples = classifier._validate_predict(X)
+    if labels is None:
+        ids = classifier._topk(samples, classifier._check_k(k))[0]
+    else:
+        ids = np.tile(_ids_of(labels, classifier.classes_), (_num_samples(samples), 1))
+    name = _namer(classifier, before, samples)
+    parts = [
+        _best(_contributions(classifier, batch, positions, n_steps), n_columns, name, sample)
+        for sample, (batch, positions) in enumerate(
+            zip(classifier._batches(samples, 1), classifier._code.label_order[ids])
+        )
+    ]
+    columns, contributions, *values = zip(*parts)
+    made = Explanation(
+        classifier.classes_[ids],
+        _joined(columns, ""),
+        _joined(contributions, 0.0),
+        *map(np.stack, values),
+    )
+    _warn_of(made, n_steps)
+    return made
+
+
+def _classifier_in(estimator: Any) -> tuple[BaseXLCClassifier, list[Any]]:
+    """Classifier inside what is wrapped around it, and the transformers before it."""
+    found, before = unwrapped(estimator)
+    while not isinstance(found, BaseXLCClassifier) and hasattr(found, "predict_topk"):
+        # A frozen classifier, or a meta-estimator that predicts with another.
+        is_frozen = isinstance(found, FrozenEstimator)
+        found, more = unwrapped(found.estimator if is_frozen else found.estimator_)
+        before += more
+    if not isinstance(found, BaseXLCClassifier):
+        raise TypeError(
+            "explain_topk explains classifiers of sklearn_xlc with a network, in pipelines or "
+            f"searches or alone; got {type(found).__name__}"
+        )
+    return found, before
+
+
+def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
+    """Positions of labels in `classes_`."""
+    asked = [labels] if isinstance(labels, str) or np.ndim(labels) == 0 else list(labels)
+    ids = {label: number for number, label in enumerate(classes.tolist())}
+    asked = [label.item() if isinstance(label, np.generic) else label for label in asked]
+    unknown = [label for label in asked if label not in ids]
+    if unknown or not asked:
+        raise ValueError(f"labels must be entries of classes_, got {unknown[:1] or 'none'}")
+    return np.array([ids[label] for label in asked])
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+def _namer(
+    classifier: BaseXLCClassifier, before: list[Any], samples: Any
+) -> Callable[[int, np.ndarray], list[str]]:
+    """Function that names columns of a sample."""
+    encoder = classifier.net_.module_.encoder
+    if classifier._form == "text" and hasattr(encoder, "tokens_of"):
+        return lambda sample, columns: [
+            encoder.tokens_of(samples[sample])[column] for column in columns.tolist()
+        ]
+    if classifier._form != "rows":
+        raise TypeError(
+            f"explain_topk needs columns, but {type(encoder).__name__} reads "
+            f"{'strings' if classifier._form == 'text' else 'a mapping of arrays'}; use a "
+            "vectorizer in a Pipeline, or sklearn_xlc.encoders.TextEncoder"
+        )
+    names = None
+    for transformer in before:
+        names = _names_after(transformer, names)
+    names = getattr(classifier, "feature_names_in_", None) if names is None else names
+    if names is None or len(names) != classifier.n_features_in_:
+        return lambda _, columns: [f"x{column}" for column in columns]
+    return lambda _, columns: np.asarray(names, dtype=object)[columns].tolist()
+
+
+def _names_after(transformer: Any, names: Any) -> Any:
+    """Names of the columns that a transformer makes; None: it does not say."""
+    for given in [(names,), ()] if names is not None else [()]:
+        try:
+            return transformer.get_feature_names_out(*given)
+        except (AttributeError, ValueError, TypeError):
+            continue
+    return None
+
+
+# --- lines from the empty sample to a sample ----------------------------------------------------
+
+
+class _Line(ABC):
+    """Straight line from an empty sample to one sample, where its encoder is not linear yet.
+
+    Attributes
+    ----------
+    end : Tensor of shape (d,)
+        What of the sample moves on the line; zero for an empty sample.
+    columns : ndarray of shape (n_entries,)
+        Columns of X that may contribute.
+    """
+
+    end: Tensor
+    columns: np.ndarray
+
+    @abstractmethod
+    def features(self, points: Tensor) -> Tensor:
+        """Features of points on the line, (n_points, d)."""
+
+    def contributions(self, gradients: Tensor) -> Tensor:
+        """Contributions of the columns, (k, n_entries), from mean gradients of shape (k, d)."""
+        return gradients * self.end
+
+
+class _InputLayer(_Line):
+    """Line of the outputs of the input layer, which adds up what its columns say."""
+
+    def __init__(self, encoder: MLPEncoder, rows: Tensor | SparseRows) -> None:
+        self.layers, self.bias = encoder.layers, encoder.input.bias.detach()
+        weight = encoder.input.weight.detach()
+        if isinstance(rows, SparseRows):
+            self.columns, self.data = rows.indices.cpu().numpy(), rows.data
+            self.weight = weight.index_select(0, rows.indices)
+        else:
+            self.columns, self.data, self.weight = np.arange(rows.shape[1]), rows[0], weight
+        self.end = self.data @ self.weight
+
+    def features(self, points: Tensor) -> Tensor:
+        return self.layers(self.bias + points)
+
+    def contributions(self, gradients: Tensor) -> Tensor:
+        return gradients @ self.weight.T * self.data
+
+
+class _DenseInputs(_Line):
+    """Line of all columns."""
+
+    def __init__(self, encoder: nn.Module, rows: Tensor) -> None:
+        self.encoder, self.shape, self.end = encoder, rows.shape[1:], rows.flatten()
+        self.columns = np.arange(len(self.end))
+
+    def features(self, points: Tensor) -> Tensor:
+        return self.encoder(points.view(-1, *self.shape))
+
+
+class _SparseInputs(_Line):
+    """Line of the columns with an entry."""
+
+    def __init__(self, encoder: nn.Module, rows: SparseRows) -> None:
+        self.encoder, self.rows, self.end = encoder, rows, rows.data
+        self.columns = rows.indices.cpu().numpy()
+
+    def features(self, points: Tensor) -> Tensor:
+        return self.encoder(_stacked(self.rows, points))
+
+
+def _stacked(row: SparseRows, points: Tensor) -> SparseRows:
+    """CSR rows of the columns of one row, with the data of each point."""
+    n_points, n_entries = points.shape
+    indptr = torch.arange(n_points + 1, device=points.device) * n_entries
+    return SparseRows(indptr, row.indices.repeat(n_points), points.flatten(), row.n_features)
+
+
+def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
+    """Line to the only sample of a batch.
+
+    Raises
+    ------
+    TypeError
+        If the encoder's inputs are not the numbers of the columns.
+    """
+    is_sparse = isinstance(inputs, SparseRows)
+    if isinstance(encoder, MLPEncoder) and type(encoder).forward is MLPEncoder.forward:
+        return _InputLayer(encoder, inputs)
+    if is_sparse:
+        return _SparseInputs(encoder, inputs)
+    if isinstance(inputs, Tensor) and inputs.is_floating_point() and inputs.numel() == n_columns:
+        return _DenseInputs(encoder, inputs)
+    raise TypeError(
+        f"explain_topk needs an encoder that reads the columns of X as numbers; collate of "
+        f"{type(encoder).__name__} makes something else of them"
+    )
+
+
+# --- integrated gradients ---------------------------------------------------------------------
+
+
+class _Contributions(NamedTuple):
+    """Contributions of a sample's columns to its labels, and the ends of the line."""
+
+    columns: np.ndarray  # (n_entries,)
+    values: np.ndarray  # (k, n_entries)
+    scores: np.ndarray  # (k,)
+    baselines: np.ndarray  # (k,)
+
+
+def _contributions(
+    classifier: BaseXLCClassifier, batch: Any, positions: np.ndarray, n_steps: int
+) -> _Contributions:
+    """Integrated gradients of the scores of labels, for the sample of a batch."""
+    net, inputs = classifier.net_, batch.inputs
+    module, rows = net.module_, inputs.instances if isinstance(inputs, Bags) else inputs
+    net._set_training(False)
+    with usual_modes(training=True), torch.enable_grad(), threads_for(net._work(rows, n_steps)):
+        line = _line_of(module.encoder, rows, getattr(classifier, "n_features_in_", None))
+        labels = torch.as_tensor(positions, device=line.end.device)
+
+        def scores(points: Tensor) -> Tensor:
+            features: Any = line.features(points)
+            if isinstance(inputs, Bags):  # each point is a bag
+                indptr = torch.arange(len(points) + 1, device=points.device)
+                features = Bags(_repeated(rows, len(points)), indptr, features)
+            return module.head.scores_at(features, labels.expand(len(points), -1))
+
+        n_rows = max(1, classifier.memory_limit // module.head.bytes_per_row())
+        with torch.no_grad():
+            on_grid = _in_parts(scores, _points(GRID, line.end), n_rows)
+        edges = _edges(on_grid.cpu().numpy(), n_steps)
+        middles = _points((edges[1:] + edges[:-1]) / 2, line.end)
+        widths = torch.as_tensor(np.diff(edges)).to(line.end)
+        gradients = _mean_gradients(scores, middles, widths, n_rows)
+        values = line.contributions(gradients)
+    ends = on_grid[-1].cpu().numpy(), on_grid[0].cpu().numpy()
+    return _Contributions(line.columns, values.cpu().numpy(), *ends)
+
+
+def _points(places: np.ndarray, end: Tensor) -> Tensor:
+    return torch.as_tensor(places).to(end)[:, None] * end
+
+
+def _repeated(rows: Tensor | SparseRows, n: int) -> Tensor | SparseRows:
+    if isinstance(rows, SparseRows):
+        return _stacked(rows, rows.data.expand(n, -1))
+    return rows.expand(n, *rows.shape[1:])
+
+
+def _in_parts(scores: Callable[[Tensor], Tensor], points: Tensor, n_rows: int) -> Tensor:
+    return torch.cat([scores(part) for part in points.split(n_rows)])
+
+
+def _edges(on_grid: np.ndarray, n_steps: int) -> np.ndarray:
+    """Ends of steps between which scores change about as much; a tenth of them in equal steps."""
+    change = np.abs(np.diff(on_grid.astype(np.float64), axis=0))
+    change /= np.maximum(change.sum(axis=0), np.finfo(np.float64).tiny)
+    share = 0.9 * change.mean(axis=1) + 0.1 * np.diff(GRID)
+    so_far = np.concatenate([[0.0], np.cumsum(share)])
+    edges = np.interp(np.linspace(0, so_far[-1], n_steps + 1), so_far, GRID)
+    return edges
+
+
+def _mean_gradients(
+    scores: Callable[[Tensor], Tensor], points: Tensor, widths: Tensor, n_rows: int
+) -> Tensor:
+    """Mean gradient of each label's score on the line, of shape (k, d) ([1], Eq. 3)."""
+    total = torch.zeros((), device=points.device)
+    for part, weights in zip(points.split(n_rows), widths.split(n_rows)):
+        of_labels = scores(part.requires_grad_())
+        total = total + torch.stack([weights @ _gradient(s, part) for s in of_labels.unbind(1)])
+    return total
+
+
+def _gradient(scores: Tensor, points: Tensor) -> Tensor:
+    """Gradient of the score of each point."""
+    if scores.requires_grad:
+        (found,) = torch.autograd.grad(scores.sum(), points, retain_graph=True, allow_unused=True)
+        if found is not None:
+            return found
+    raise TypeError(
+        "explain_topk follows the gradient of scores, but encoder or head compute them without "
+        "torch's autograd; a head may define scores_at"
+    )
+
+
+def _best(
+    found: _Contributions, n_columns: int, name: Callable[[int, np.ndarray], list[str]], sample: int
+) -> tuple[np.ndarray, ...]:
+    """Names and values of the largest contributions, scores, baselines, and sums of all others."""
+    widest = np.count_nonzero(found.values, axis=1).max()
+    shape = len(found.values), min(n_columns, int(widest))
+    columns, values = np.full(shape, "", dtype=object), np.zeros(shape, found.values.dtype)
+    for row, of_label in enumerate(found.values):
+        largest = np.argsort(-np.abs(of_label), kind="stable")[:n_columns]
+        largest = largest[of_label[largest] != 0]
+        largest = largest[np.argsort(-of_label[largest], kind="stable")]
+        columns[row, : len(largest)] = name(sample, found.columns[largest])
+        values[row, : len(largest)] = of_label[largest]
+    others = found.values.sum(axis=1) - values.sum(axis=1)
+    return columns, values, found.scores, found.baselines, others
+
+
+def _joined(parts: Sequence[np.ndarray], filler: Any) -> np.ndarray:
+    """Stack arrays of shape (k, any width) of samples."""
+    width = max(part.shape[1] for part in parts)
+    beside = [[(0, 0), (0, width - part.shape[1])] for part in parts]
+    return np.stack([np.pad(*both, constant_values=filler) for both in zip(parts, beside)])
+
+
+def _warn_of(made: Explanation, n_steps: int) -> None:
+    """Warn if contributions do not add up to the scores."""
+    size = np.abs(made.contributions).sum(axis=2) + np.abs(made.others)
+    share = np.abs(made.errors) / np.maximum(size, 1.0)
+    if share.max(initial=0.0) > MAX_ERROR:
+        warnings.warn(
+            f"contributions miss up to {share.max():.0%} of what they add up to, because the "
+            f"scores change abruptly between an empty sample and the sample: raise "
+            f"n_steps={n_steps}",
+            UserWarning,
+            stacklevel=3,
+        )

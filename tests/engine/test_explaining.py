@@ -1,0 +1,326 @@
+"""`explain_topk` against definitions: linear models, autograd, finite differences, planted words.
+
+That contributions add up, for every classifier, is in `test_every_classifier.py`.
+"""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+from torch import nn
+
+from _factories import QUICK, make_learnable
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+    explain_topk,
+    predict_topk,
+)
+from sklearn_xlc.encoders import Encoder, InputLinear, TextEncoder
+from sklearn_xlc.metrics import topk_scorer
+
+#: One word of each text says its label; the other words are drawn for all labels alike.
+WORDS = {"cat": "meow", "dog": "woof", "cow": "moo"}
+
+
+def planted(n_samples=90, seed=0):
+    rng = np.random.default_rng(seed)
+    tags = [list(WORDS)[i % 3] for i in range(n_samples)]
+    fillers = [f"w{i}" for i in range(30)]
+    texts = [" ".join([WORDS[tag], *rng.choice(fillers, size=4, replace=False)]) for tag in tags]
+    return texts, tags
+
+
+TEXTS, TAGS = planted()
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return make_pipeline(TfidfVectorizer(), MultiHeadClassifier(**QUICK)).fit(TEXTS, TAGS)
+
+
+class Dense(nn.Module):
+    """Encoder of dense rows with a smooth layer."""
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer = nn.Linear(n_features, 8)
+
+    def forward(self, rows):
+        return torch.tanh(self.layer(rows))
+
+
+class Sparse(Encoder):
+    """Encoder of CSR rows alone, with the input layer of the package."""
+
+    accepts, n_outputs = ("csr",), 8
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer = InputLinear(n_features, 8)
+
+    def forward(self, rows):
+        return torch.tanh(self.layer(rows))
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_steps", [1, 5])
+def test_exact_without_a_network_between(n_steps):
+    X, Y = make_learnable(True)
+    X = X.toarray()
+    params = {**QUICK, "encoder": nn.Identity, "max_epochs": 5}
+    clf = MultiHeadClassifier("flat", **params).fit(X, Y)
+    labels = [4, 0, 9]
+    found = explain_topk(clf, X[:5], labels=labels, n_columns=60, n_steps=n_steps)
+    weight = clf.net_.module_.head.weight.detach().numpy()
+    for sample in range(5):
+        for rank, label in enumerate(labels):
+            expected = X[sample] * weight[label]
+            named = {f"x{i}": value for i, value in enumerate(expected) if value}
+            names, values = found.columns[sample, rank], found.contributions[sample, rank]
+            got = dict(zip(names[: len(named)], values))
+            assert got.keys() == named.keys()
+            np.testing.assert_allclose([got[name] for name in named], list(named.values()))
+    np.testing.assert_allclose(found.errors, 0, atol=1e-12)
+    np.testing.assert_allclose(found.scores, clf.decision_function(X[:5])[:, labels])
+
+
+@pytest.mark.parametrize("encoder", [None, Dense, Sparse])
+def test_integrated_gradients_by_finite_differences(encoder):
+    """The integral over the line, column by column, by scores of shifted samples alone."""
+    X, y = make_learnable(False)
+    form = sp.csr_matrix if encoder is Sparse else np.asarray
+    X = X.toarray()
+    params = {**QUICK, "encoder": encoder, "max_epochs": 10}
+    clf = MultiHeadClassifier("flat", **params).fit(form(X), y)
+    label, x = y[0], X[0]
+    found = explain_topk(clf, form(X[:1]), labels=[label], n_columns=5, n_steps=2000)
+    at = np.searchsorted(clf.classes_, label)
+    columns = [int(name[1:]) for name in found.columns[0, 0]]
+    edges = np.linspace(0, 1, 3001) ** 3
+    line = ((edges[1:] + edges[:-1]) / 2)[:, None] * x
+    for column, value in zip(columns, found.contributions[0, 0]):
+        step = np.zeros_like(x)
+        step[column] = 1e-5
+        ahead, behind = (clf.decision_function(form(line + s))[:, at] for s in (step, -step))
+        integral = np.diff(edges) @ ((ahead - behind) / 2e-5)
+        assert value == pytest.approx(x[column] * integral, rel=2e-3)
+
+
+def test_a_word_that_determines_the_label_comes_first(pipeline):
+    labels, words, contributions = found = explain_topk(pipeline, TEXTS[:9], k=1)
+    assert labels[:, 0].tolist() == TAGS[:9]
+    assert words[:, 0, 0].tolist() == [WORDS[tag] for tag in TAGS[:9]]
+    assert (contributions[:, 0, 0] > 0).all()
+    others = explain_topk(pipeline, TEXTS[:1], labels=["dog", "cow"])
+    assert others.labels.tolist() == [["dog", "cow"]]
+    lowest = [names[names != ""][-1] for names in others.columns[0]]
+    assert lowest == ["meow", "meow"]
+    assert (np.abs(found.errors) < 0.05).all()
+
+
+def test_the_largest_come_first_and_the_others_are_added_up(pipeline):
+    whole = explain_topk(pipeline, TEXTS[:4], k=3, n_columns=5)
+    part = explain_topk(pipeline, TEXTS[:4], k=3, n_columns=2)
+    assert (np.diff(whole.contributions) <= 0).all()
+    np.testing.assert_allclose(whole.others, 0, atol=1e-12)
+    largest = -np.sort(-np.abs(whole.contributions))[..., :2]
+    np.testing.assert_allclose(-np.sort(-np.abs(part.contributions)), largest)
+    np.testing.assert_allclose(
+        part.others, whole.contributions.sum(axis=2) - part.contributions.sum(axis=2), atol=1e-12
+    )
+
+
+def test_as_wide_as_the_widest_sample(pipeline):
+    found = explain_topk(pipeline, [TEXTS[0], "meow w3", "unknown"], k=2, n_columns=10**9)
+    assert found.columns.shape == found.contributions.shape == (3, 2, 5)
+    assert np.count_nonzero(found.contributions[:, 0], axis=1).tolist() == [5, 2, 0]
+    assert explain_topk(pipeline, ["unknown"], k=2).columns.shape == (1, 2, 0)
+
+
+def test_more_steps_are_closer(pipeline):
+    errors = [
+        np.abs(explain_topk(pipeline, TEXTS[:6], k=3, n_steps=n).errors).max() for n in (16, 1024)
+    ]
+    assert errors[1] < errors[0] / 10
+
+
+def test_too_few_steps_are_warned_of(pipeline):
+    with pytest.warns(UserWarning, match=r"miss up to \d+% of what .* raise n_steps=1"):
+        explain_topk(pipeline, TEXTS[:6], k=3, n_steps=1)
+
+
+def test_parts_of_the_line_give_the_same(pipeline):
+    whole = explain_topk(pipeline, TEXTS[:2], k=2)
+    row = pipeline[-1].net_.module_.head.bytes_per_row()
+    pipeline[-1].memory_limit, before = 10 * row, pipeline[-1].memory_limit
+    try:
+        parts = explain_topk(pipeline, TEXTS[:2], k=2)
+    finally:
+        pipeline[-1].memory_limit = before
+    np.testing.assert_allclose(parts.contributions, whole.contributions, rtol=1e-9, atol=1e-12)
+
+
+def test_an_empty_sample_has_no_contributions(pipeline):
+    found = explain_topk(pipeline, ["unknown words"], k=2)
+    np.testing.assert_array_equal(found.scores, found.baselines)
+    assert found.columns.size == found.contributions.size == len(found.to_frame()) == 0
+
+
+def test_it_leaves_the_model_and_torch_as_they_were(pipeline):
+    before = pipeline.decision_function(TEXTS)
+    gradients = [p.grad for p in pipeline[-1].net_.module_.parameters()]
+    with torch.no_grad():
+        explain_topk(pipeline, TEXTS[:2], k=2)
+        assert not torch.is_grad_enabled()
+    after = [p.grad for p in pipeline[-1].net_.module_.parameters()]
+    assert all(one is other for one, other in zip(after, gradients))
+    np.testing.assert_array_equal(pipeline.decision_function(TEXTS), before)
+
+
+# --- names, and what is wrapped around a classifier ---------------------------------------------
+
+
+def test_through_pipelines_searches_and_frozen_estimators(pipeline):
+    expected = explain_topk(pipeline, TEXTS[:2], k=2)
+    search = GridSearchCV(
+        pipeline, {"multiheadclassifier__max_epochs": [80]}, cv=KFold(2), scoring=topk_scorer("f1")
+    ).fit(TEXTS, TAGS)
+    wrapped = make_pipeline(FrozenEstimator(pipeline[:-1]), FrozenEstimator(pipeline[-1]))
+    for estimator in (search, wrapped, FrozenEstimator(pipeline)):
+        found = explain_topk(estimator, TEXTS[:2], k=2)
+        np.testing.assert_array_equal(found.columns, expected.columns)
+        np.testing.assert_array_equal(found.contributions, expected.contributions)
+    alone = explain_topk(pipeline[-1], pipeline[:-1].transform(TEXTS[:2]), k=2)
+    np.testing.assert_array_equal(alone.contributions, expected.contributions)
+    names = pipeline[0].get_feature_names_out()
+    assert names[int(alone.columns[0, 0, 0][1:])] == "meow"
+
+
+@pytest.mark.parametrize("before", [MaxAbsScaler(), "passthrough"])
+def test_nested_steps_pass_names_on(before):
+    inner = make_pipeline(before, MultiHeadClassifier(**QUICK))
+    model = make_pipeline(TfidfVectorizer(), inner).fit(TEXTS, TAGS)
+    assert explain_topk(model, TEXTS[:1], k=1).columns[0, 0, 0] == "meow"
+
+
+def test_names_of_unions_and_columns():
+    texts = pd.DataFrame({"title": TEXTS, "body": [text[::-1] for text in TEXTS]})
+    columns = [("title", TfidfVectorizer(), "title"), ("body", TfidfVectorizer(), "body")]
+    union = FeatureUnion([("a", TfidfVectorizer()), ("b", TfidfVectorizer(ngram_range=(2, 2)))])
+    for vectorizer, X, names in (
+        (ColumnTransformer(columns), texts, {"title__meow", "body__woem"}),
+        (union, TEXTS, {"a__meow", "b__meow w8"}),
+    ):
+        model = make_pipeline(vectorizer, MultiHeadClassifier(**QUICK)).fit(X, TAGS)
+        found = explain_topk(model, X[:1], k=1, n_columns=len(names))
+        assert set(found.columns[0, 0]) == names
+
+
+def test_names_of_frames_and_none_at_all():
+    X = pd.DataFrame(np.eye(3).repeat(5, axis=0), columns=["red", "green", "blue"])
+    y = np.arange(3).repeat(5)
+    clf = MultiHeadClassifier(**QUICK).fit(X, y)
+    assert explain_topk(clf, X[:1], k=1).columns[0, 0, 0] == "red"
+    hashed = make_pipeline(HashingVectorizer(n_features=64), MultiHeadClassifier(**QUICK))
+    names = explain_topk(hashed.fit(TEXTS, TAGS), TEXTS[:1], k=1).columns[0, 0]
+    assert names[0] == f"x{hashed[0].transform(['meow']).indices[0]}"
+
+
+def test_tokens_of_texts():
+    encoder = partial(TextEncoder, 2**12, hidden_layer_sizes=(16,), ngram_range=(1, 2))
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": encoder}).fit(TEXTS, TAGS)
+    found = explain_topk(clf, ["Meow w3 w4 w3"], k=1, n_columns=9)
+    assert found.columns[0, 0, 0] == "meow"
+    named = set(found.columns[0, 0]) - {""}
+    assert named == {"meow", "w3", "w4", "meow w3", "w3 w4", "w4 w3"}
+    one_row = MultiHeadClassifier(**{**QUICK, "encoder": partial(TextEncoder, 1)}).fit(TEXTS, TAGS)
+    assert explain_topk(one_row, ["a b a"], k=1).columns[0, 0, 0] == "a | b"
+
+
+def test_each_sample_of_a_bag_is_explained():
+    X = TfidfVectorizer().fit_transform(TEXTS)
+    Y = np.array([[tag == name for name in WORDS] for tag in TAGS]).astype(int)
+    groups = np.arange(90) // 2
+    bags = np.stack([Y[groups == group].max(axis=0) for group in range(45)])
+    few = {**QUICK, "max_epochs": 3}
+    for clf in (MIMLClassifier(**few), AggregatedLabelClassifier(MultiHeadClassifier(**few))):
+        clf.fit(X, bags, groups=groups)
+        found = explain_topk(clf, X[:4], k=1)
+        assert found.labels.shape == (4, 1)
+        np.testing.assert_array_equal(found.labels, predict_topk(clf, X[:4], k=1).labels)
+
+
+# --- what it refuses ----------------------------------------------------------------------------
+
+
+class Mapping(Encoder):
+    accepts, n_outputs = ("mapping",), 3
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, inputs):
+        return inputs["a"] * self.weight
+
+
+class Numbered(Dense):
+    """Encoder that counts, so that scores have no gradient."""
+
+    def forward(self, rows):
+        return super().forward(rows).detach() + 0 * self.layer.bias
+
+
+class Halves(Dense):
+    def collate(self, samples):
+        return torch.from_numpy(samples).to(self.layer.weight.dtype)[:, ::2]
+
+
+def test_what_has_no_columns_is_refused():
+    y, texts = np.arange(30) % 3, ["red pear", "apple"] * 15
+    X = np.eye(3)[y]
+    clf = MultiHeadClassifier(**{"max_epochs": 1, "encoder": Mapping}).fit({"a": X}, y)
+    with pytest.raises(TypeError, match="needs columns, but Mapping reads a mapping of arrays"):
+        explain_topk(clf, {"a": X}, k=1)
+    clf = MultiHeadClassifier(**{"max_epochs": 1, "encoder": Halves(2)}).fit(X, y)
+    with pytest.raises(TypeError, match="collate of Halves makes something else of them"):
+        explain_topk(clf, X, k=1)
+    clf = MultiHeadClassifier(**{"max_epochs": 1, "encoder": Numbered}).fit(X, y)
+    with pytest.raises(
+        TypeError, match="follows the gradient of scores, but encoder or head compute"
+    ):
+        explain_topk(clf, X, k=1)
+    with pytest.raises(TypeError, match="with a network.*; got LogisticRegression"):
+        explain_topk(LogisticRegression().fit(X, y), X, k=1)
+    with pytest.raises(TypeError, match="with a network.*; got LogisticRegression"):
+        explain_topk(make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, y), texts)
+
+
+@pytest.mark.parametrize(
+    "params, error, message",
+    [
+        ({"k": 0}, ValueError, "k == 0, must be >= 1"),
+        ({"k": 4}, ValueError, "k=4 must be at most the number of labels, 3"),
+        ({"labels": ["cat", "horse"]}, ValueError, r"entries of classes_, got \['horse'\]"),
+        ({"labels": []}, ValueError, "entries of classes_, got none"),
+        ({"n_columns": 0}, ValueError, "n_columns must be an integer >= 1, got 0"),
+        ({"n_steps": 1.5}, TypeError, "n_steps must be an integer >= 1, got 1.5"),
+    ],
+)
+def test_bad_parameters(pipeline, params, error, message):
+    with pytest.raises(error, match=message):
+        explain_topk(pipeline, TEXTS[:1], **{"k": 1, **params})
