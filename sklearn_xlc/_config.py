@@ -1,4 +1,4 @@
-"""Settings of the package, kept per thread as in scikit-learn, and versions of dependencies."""
+"""Settings of the package beside scikit-learn's, kept per thread, and versions of dependencies."""
 
 import contextlib
 import importlib.metadata
@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
+
+import sklearn
 
 _DEFAULTS = {"dense_limit": 2 * 2**30}
 _LOCAL = threading.local()
@@ -30,24 +32,28 @@ def _settings() -> dict[str, Any]:
 
 
 def get_config() -> dict[str, Any]:
-    """Return a copy of the current settings.
+    """Return a copy of the current settings, scikit-learn's among them.
 
     Returns
     -------
     dict
-        ``dense_limit``: bytes of the largest dense output and of what is held to compute it.
+        ``dense_limit``: bytes of the largest dense output and of what is held to compute it; and
+        the settings of :func:`sklearn.get_config`.
 
     Examples
     --------
     >>> import sklearn_xlc
-    >>> sklearn_xlc.get_config()
-    {'dense_limit': 2147483648}
+    >>> sklearn_xlc.get_config()["dense_limit"]
+    2147483648
     """
-    return dict(_settings())
+    return {**sklearn.get_config(), **_settings()}
 
 
-def set_config(*, dense_limit: int | None = None) -> None:
+def set_config(*, dense_limit: int | None = None, **of_sklearn: Any) -> None:
     """Change the settings of this thread.
+
+    Settings of scikit-learn are passed on to it, so that code which imports these functions
+    instead of scikit-learn's does the same.
 
     Parameters
     ----------
@@ -57,11 +63,15 @@ def set_config(*, dense_limit: int | None = None) -> None:
         computed (batches shrink to what is left, down to an eighth of the output); a larger one
         raises ``MemoryError`` before it is allocated. None leaves the limit unchanged. The initial
         limit is 2 GiB.
+    **of_sklearn : dict
+        Settings of :func:`sklearn.set_config`.
 
     Raises
     ------
     ValueError
         If `dense_limit` is not a positive integer.
+    TypeError
+        If there is no such setting.
 
     Examples
     --------
@@ -73,17 +83,21 @@ def set_config(*, dense_limit: int | None = None) -> None:
             raise ValueError(f"dense_limit must be a whole number of bytes, got {dense_limit!r}")
         if dense_limit < 1:
             raise ValueError(f"dense_limit must be at least 1 byte, got {dense_limit}")
+    sklearn.set_config(**of_sklearn)
+    if dense_limit is not None:
         _settings()["dense_limit"] = int(dense_limit)
 
 
 @contextlib.contextmanager
-def config_context(*, dense_limit: int | None = None) -> Iterator[None]:
+def config_context(*, dense_limit: int | None = None, **of_sklearn: Any) -> Iterator[None]:
     """Change settings within a ``with`` block.
 
     Parameters
     ----------
     dense_limit : int, default=None
         See :func:`set_config`.
+    **of_sklearn : dict
+        Settings of :func:`sklearn.config_context`.
 
     Yields
     ------
@@ -92,12 +106,12 @@ def config_context(*, dense_limit: int | None = None) -> Iterator[None]:
     Examples
     --------
     >>> import sklearn_xlc
-    >>> with sklearn_xlc.config_context(dense_limit=1000):
-    ...     sklearn_xlc.get_config()
-    {'dense_limit': 1000}
+    >>> with sklearn_xlc.config_context(dense_limit=1000, transform_output="pandas"):
+    ...     sklearn_xlc.get_config()["dense_limit"]
+    1000
     """
     before = get_config()
-    set_config(dense_limit=dense_limit)
+    set_config(dense_limit=dense_limit, **of_sklearn)
     try:
         yield
     finally:

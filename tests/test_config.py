@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import sklearn
 
 import sklearn_xlc
 from sklearn_xlc import config_context, get_config, set_config
@@ -17,9 +18,27 @@ def _restore():
 
 def test_set_and_get():
     set_config(dense_limit=123)
-    assert get_config() == {"dense_limit": 123}
+    assert get_config()["dense_limit"] == 123
     set_config()
-    assert get_config() == {"dense_limit": 123}
+    assert get_config()["dense_limit"] == 123
+
+
+def test_settings_of_sklearn_are_passed_on():
+    before = sklearn.get_config()
+    assert before.items() <= get_config().items()
+    with config_context(transform_output="pandas", dense_limit=5):
+        assert sklearn.get_config()["transform_output"] == "pandas"
+        assert get_config()["transform_output"] == "pandas"
+    assert sklearn.get_config() == before
+    set_config(assume_finite=True)
+    assert sklearn.get_config()["assume_finite"]
+
+
+def test_an_unknown_setting_changes_nothing():
+    before = get_config()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dense_limits'"):
+        set_config(dense_limit=5, dense_limits=6)
+    assert get_config() == before
 
 
 def test_the_copy_given_out_is_not_the_settings():
@@ -47,7 +66,7 @@ def test_settings_belong_to_their_thread():
         thread = threading.Thread(target=lambda: seen.append(get_config()))
         thread.start()
         thread.join()
-    assert seen == [{"dense_limit": 2 * 2**30}]
+    assert [settings["dense_limit"] for settings in seen] == [2 * 2**30]
     assert get_config() == before
 
 

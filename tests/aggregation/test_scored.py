@@ -54,8 +54,8 @@ def test_scores_that_are_no_numbers_are_refused():
 
 def test_blocks_of_labels_make_no_difference(monkeypatch):
     rng = np.random.default_rng(0)
-    membership = sp.random_array((200, 60), density=0.03, rng=rng).astype(bool).astype(int)
-    of_groups = sp.random_array((60, 40), density=0.2, rng=rng).astype(bool).astype(int)
+    membership = sp.random_array((200, 60), density=0.03, random_state=rng).astype(bool).astype(int)
+    of_groups = sp.random_array((60, 40), density=0.2, random_state=rng).astype(bool).astype(int)
     scores = sp.csr_array(membership @ of_groups, dtype=float)
     scores.data = rng.normal(size=scores.nnz)
     data = aggregation(membership, of_groups)

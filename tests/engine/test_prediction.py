@@ -196,7 +196,7 @@ def test_batches_shrink_to_the_memory_limit(monkeypatch, algorithm, multilabel):
 @pytest.mark.parametrize("params", [{}, {"n_members": 2}], ids=str)
 def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, multilabel):
     rng = np.random.default_rng(0)
-    X = sp.random(700, 30, 0.2, "csr", dtype=np.float32, rng=rng)
+    X = sp.random(700, 30, 0.2, "csr", dtype=np.float32, random_state=rng)
     y = rng.integers(0, 120, 700)
     Y = sp.csr_matrix((np.ones(700), (np.arange(700), y)), shape=(700, 120)) if multilabel else y
     clf = quick("flat", precision="float32", **params).fit(X, Y)

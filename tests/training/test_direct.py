@@ -17,8 +17,8 @@ from sklearn_xlc.training.direct import DirectStep
 
 
 def make_rows(dtype=np.float32, weights=False):
-    X = sp.random(70, 30, 0.2, "csr", dtype=dtype, rng=np.random.default_rng(0))
-    Y = sp.random(70, 40, 0.1, "csr", dtype=dtype, rng=np.random.default_rng(1))
+    X = sp.random(70, 30, 0.2, "csr", dtype=dtype, random_state=np.random.default_rng(0))
+    Y = sp.random(70, 40, 0.1, "csr", dtype=dtype, random_state=np.random.default_rng(1))
     Y.data[:] = 1
     X = sp.vstack([X[:-1], X[:1] * 0], "csr")  # a sample without an entry
     X.eliminate_zeros()
