@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test wheel docs papers clean
+.PHONY: demo test wheel oldest newest docs papers clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,14 @@ wheel: $(BIN)/.installed  ## build wheel and sdist, and use each from an environ
 	cd build/of-wheel && ../environment/bin/python ../../tests/smoke.py
 	build/environment/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
 	cd build/of-sdist && ../environment/bin/python ../../tests/smoke.py
+
+oldest: PINS = .ci/oldest.txt
+newest: PINS = constraints.txt
+oldest newest:  ## the tests with the oldest releases that pyproject.toml allows, and with the newest
+	$(PYTHON) -m venv --clear build/$@
+	build/$@/bin/python -m pip install --quiet --upgrade pip
+	build/$@/bin/python -m pip install --quiet -c $(PINS) -e ".[test]"
+	build/$@/bin/python -m pytest -q
 
 docs: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

@@ -10,7 +10,8 @@ from sklearn.utils._metadata_requests import _routing_enabled
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import _check_method_params, _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_method_params, validate_data
+from sklearn.utils.validation import _check_sample_weight as _weights_of_sklearn
 
 __all__ = [
     "N_JOBS",
@@ -26,6 +27,14 @@ __all__ = [
     "_routing_enabled",
     "validate_data",
 ]
+
+
+def _check_sample_weight(*args: Any, **kwargs: Any) -> np.ndarray:
+    """Check weights as scikit-learn does, whose older versions accept weights that are all zero."""
+    weight = _weights_of_sklearn(*args, **kwargs)
+    if len(weight) and not weight.any():
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    return weight
 
 
 class Interval(_Interval):

@@ -5,6 +5,7 @@
 
 import numpy as np
 import scipy.sparse as sp
+import sklearn
 import torch
 from sklearn.base import clone
 
@@ -16,6 +17,9 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+
+#: Version of scikit-learn, for what its older versions do not offer.
+SKLEARN = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
 
 # --- classifiers ------------------------------------------------------------------------------
 

@@ -313,7 +313,7 @@ def test_X(make, bad, message):
     "bad, message",
     [
         (X[0], "Expected 2D array, got 1D array"),
-        (X[None], "dim 3, while dim <= 2"),
+        (X[None], r"dim 3(, while dim|\. MultiHeadClassifier expected) <= 2"),
         (np.full((30, 4), "a"), "could not convert string to float"),
     ],
 )

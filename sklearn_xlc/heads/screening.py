@@ -191,8 +191,9 @@ class Screening:
             scales[part] = scale = (rows.abs().amax(1) / 127).clamp_(min=_TINY)
             units = rows / scale[:, None]
             numbers[part] = rounded = units.round()
-            norms.full[part] = rows.double().norm(dim=1)
-            norms.error[part] = scale.double() * units.sub_(rounded).double().norm(dim=1)
+            norms.full[part] = rows.double().norm(dim=1).numpy()
+            errors = scale.double() * units.sub_(rounded).double().norm(dim=1)
+            norms.error[part] = errors.numpy()
         self._weight = weight
         self._bias = torch.zeros(n_labels) if bias is None else bias
         self._norms, self._largest = norms, _Norms(norms.full.max(), norms.error.max())

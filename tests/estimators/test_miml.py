@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from _factories import QUICK
+from _factories import QUICK, SKLEARN
 from sklearn_xlc import EAGLETransformer, MIMLClassifier
 from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
@@ -388,7 +388,8 @@ def test_groups_are_routed_through_a_search(bags, routing):
     search.fit(X, Y[groups // 10], groups=groups)
     assert search.best_score_ > 0.6  # all labels of a bag that was not seen
     assert search.best_estimator_.predict(X, groups=groups).shape == (80, N_LABELS)
-    assert search.score(X, Y, groups=groups) > 0.9
+    if SKLEARN >= (1, 8):  # before, `score` of a search passed no metadata on
+        assert search.score(X, Y, groups=groups) > 0.9
     rows = search.best_estimator_[-1].predict_topk(search.best_estimator_[0].transform(X), 1)[0]
     assert np.mean(rows[:, 0] == y) > 0.9
 
