@@ -140,6 +140,45 @@ def test_text_grid_search(no_matplotlib):
 
 
 @pytest.mark.slow
+def test_halving_search():
+    search = run("plot_halving_search")["search"]
+    assert search.n_resources_ == [1, 3, 9]
+    assert search.n_candidates_ == [9, 3, 1]
+    results = search.cv_results_
+    best = [results["mean_test_score"][results["iter"] == i].max() for i in range(3)]
+    assert best[0] < best[1] - 0.02 < best[2] - 0.04
+
+
+@pytest.mark.slow
+def test_optuna_search(capsys):
+    pytest.importorskip("optuna")
+    shown = run("plot_optuna_search")
+    states = [trial.state.name for trial in shown["study"].trials]
+    assert 2 <= states.count("PRUNED") <= 9
+    assert states.count("PRUNED") + states.count("COMPLETE") == 12
+    pruned = [len(shown["curves"][i]) for i, state in enumerate(states) if state == "PRUNED"]
+    assert max(pruned) < 8  # epochs
+    assert "P@5 on the test part: 0.4" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # processes and sockets of dask
+def test_dask_search(capsys):
+    pytest.importorskip("distributed")
+    shown = run("plot_dask_search")
+    scores = [shown[name].cv_results_["mean_test_score"] for name in ("search", "here")]
+    np.testing.assert_array_equal(*scores)
+    assert "2 workers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name, module", [("optuna", "optuna"), ("dask", "dask.distributed")])
+def test_a_library_that_is_not_installed_is_named(monkeypatch, capsys, name, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    run(f"plot_{name}_search")
+    assert f"Install {name} to run this example" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_million_classes(no_matplotlib):
     shown = run("plot_million_classes")
     assert len(shown["classifier"].classes_) == 1_000_000
