@@ -47,6 +47,11 @@ class PersistenceMixin(DescribedStateMixin):
         if seal is not None:
             _check_seal(seal, state)
         saved = state.pop("_saved_module", None)
+        if saved is None and "n_parameters_" in state:
+            raise ValueError(
+                "the saved classifier is damaged: it is fitted, and its network is missing; load "
+                "another copy of the file"
+            )
         super().__setstate__(state)
         if saved is not None:
             self._code.classes = self.classes_
