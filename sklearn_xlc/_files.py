@@ -43,9 +43,7 @@ DTYPES = {
     "complex64": "C64",
 }
 #: Packages whose versions are stored, where loaded, by the names of their modules.
-_PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn"} | {
-    name: name for name in ("numpy", "torch")
-}
+_PACKAGES = {name: name for name in ("sklearn_xlc", "numpy", "torch")} | {"scikit-learn": "sklearn"}
 #: Packages of which another version is warned of: objects of these are in files, of NumPy arrays.
 _WARNED = ("sklearn_xlc", "scikit-learn", "torch")
 
@@ -297,8 +295,8 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.nda
         pass  # what `open` raises says more than what the library raises
     try:
         head, content = _read_container(name, kind)
-        document = json.loads(content.pop(_DOCUMENT).tobytes())
-        stored = dict(json.loads(head["versions"]))
+        document = _loads(content.pop(_DOCUMENT).tobytes())
+        stored = dict(_loads(head["versions"].encode()))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"cannot read {name}: {error}") from error
     warn_of_versions(name, stored)
@@ -312,12 +310,25 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
         with safe_open(name, framework="numpy", backend="pread") as file:
             head = dict(file.metadata() or {})
             content = file.get_tensors()
+        with open(name, "rb") as plain:  # the library takes one of two entries of a name
+            _loads(plain.read(int.from_bytes(plain.read(8), "little")))
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc ({error})") from error
     _check_format(head)
     _check_digest(head, content)
     _check_kind(head, kind)
     return head, content
+
+
+def _loads(text: bytes) -> Any:
+    """Value of JSON; ValueError where a key occurs twice, and readers could see two values."""
+    return json.loads(text.decode(), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(made := dict(pairs)) < len(pairs):
+        raise ValueError("it is damaged: it has a name twice")
+    return made
 
 
 def _check_digest(head: dict[str, str], content: dict[str, np.ndarray]) -> None:
@@ -396,15 +407,17 @@ def read_mapped(
         content: np.ndarray = np.memmap(file, np.uint8, mode="r")
     try:
         start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-        header = json.loads(content[8:start].tobytes())
+        header = _loads(content[8:start].tobytes())
         head = header.pop("__metadata__", {})
         _check_format(head)
         _check_kind(head, kind)
         arrays = {name: _part(content[start:], entry) for name, entry in header.items()}
+        if len(content) - start > max(entry["data_offsets"][1] for entry in header.values()):
+            raise ValueError("it is damaged: it is longer than its content")
         if verify:
             _check_digest(head, arrays)
-        document = json.loads(arrays.pop(_DOCUMENT).tobytes())
-        stored = dict(json.loads(head["versions"]))
+        document = _loads(arrays.pop(_DOCUMENT).tobytes())
+        stored = dict(_loads(head["versions"].encode()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"cannot read {name}: {error}") from error
     if verify:
@@ -414,11 +427,13 @@ def read_mapped(
 
 def _part(content: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
     """One array of a container, from the bytes behind the header."""
-    start, end = entry["data_offsets"]
+    (start, end), shape = entry["data_offsets"], entry["shape"]
     if not 0 <= start <= end <= len(content):
         raise ValueError("it is truncated")
+    if shape and min(shape) < 0:
+        raise ValueError(f"it is damaged: it has an array of shape {shape}")
     dtype = {of_file: name for name, of_file in DTYPES.items()}[entry["dtype"]]
-    return content[start:end].view(np.dtype(dtype).newbyteorder("<")).reshape(entry["shape"])
+    return content[start:end].view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
 
 
 def digest(document: Any, arrays: Mapping[str, np.ndarray]) -> str:

@@ -96,11 +96,15 @@ def rebuild(document: Any, arrays: dict[str, np.ndarray], trusted: Iterable[Any]
     """
     try:
         find = Finder(document["names"], trusted).find
-        return Reader(_KINDS, arrays, find).value(document["root"])
+        reader = Reader(_KINDS, arrays, find)
+        made = reader.value(document["root"])
     except (ValueError, MemoryError, Warning):
         raise
     except Exception as error:  # a wrong description fails anywhere
         raise ValueError(f"its description is not valid ({error!r})") from error
+    if reader.arrays:
+        raise ValueError(f"its description does not use the array {min(reader.arrays)!r}")
+    return made
 
 
 # --- containers -------------------------------------------------------------------------------
@@ -427,7 +431,9 @@ def _rebuild_object(reader: Reader, node: dict[str, Any]) -> Any:
 
 def _defaults(kind: type) -> dict[str, Any]:
     """Defaults of the parameters of an estimator."""
-    parameters = inspect.signature(kind).parameters
+    if kind.__init__ is object.__init__:  # type: ignore[misc]
+        return {}
+    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
     return {
         name: parameter.default
         for name, parameter in parameters.items()
