@@ -6,17 +6,29 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 import torch
 from joblib.externals.loky import get_reusable_executor
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import f1_score, make_scorer
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingRandomSearchCV,
+    KFold,
+    LearningCurveDisplay,
+    ValidationCurveDisplay,
+    cross_val_predict,
+    learning_curve,
+    validation_curve,
+)
 from sklearn.pipeline import Pipeline
 from skorch.callbacks import Callback
 
 from _factories import QUICK
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses, make_extreme_multilabel
+from sklearn_xlc.metrics import cross_val_topk, get_scorer
 
 
 def load_kinds():
@@ -109,4 +121,73 @@ def test_a_search_over_a_parameter_that_only_some_algorithms_read():
     clf = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=1, random_state=0)
     grid = {"algorithm": ["flat", "cascade"], "beam_width": [2, 5]}
     search = GridSearchCV(clf, grid, cv=2, error_score="raise", refit=False).fit(X, Y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def small_label_sets():
+    X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
+    Y = sp.csr_matrix(Y)
+    clf = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=4, random_state=0)
+    return clf, X, Y, [ids.tolist() for ids in np.split(Y.indices, Y.indptr[1:-1])]
+
+
+CURVE = {"scoring": get_scorer("precision_at_3"), "cv": 2, "error_score": "raise"}
+
+
+@pytest.mark.parametrize("form", ["sparse", "sets"])
+def test_curves_end_in_the_scores_of_cross_validation(form):
+    clf, X, Y, tags = small_label_sets()
+    y = Y if form == "sparse" else [{f"tag {i:02}" for i in ids} for ids in tags]
+    expected = cross_val_topk(clf, X, y, k=3, cv=2)
+    # Sets pass the check of y; sparse y would, too, but for what scikit-learn calls an array.
+    with sklearn.config_context(skip_parameter_validation=form == "sparse"):
+        sizes, _, of_sizes = learning_curve(clf, X, y, train_sizes=[0.3, 1.0], **CURVE)
+        _, of_epochs = validation_curve(
+            clf, X, y, param_name="max_epochs", param_range=[1, 4], **CURVE
+        )
+    assert sizes.tolist() == [18, 60]
+    np.testing.assert_array_equal(of_sizes[1], expected)
+    np.testing.assert_array_equal(of_epochs[1], expected)
+    assert of_sizes[0].tolist() != expected.tolist() != of_epochs[0].tolist()
+
+
+def test_displays_of_curves_name_the_score():
+    clf, X, Y, _ = small_label_sets()
+    epochs = {"param_name": "max_epochs", "param_range": [1, 2]}
+    with sklearn.config_context(skip_parameter_validation=True):
+        drawn = [
+            LearningCurveDisplay.from_estimator(clf, X, Y, train_sizes=[0.5, 1.0], **CURVE),
+            ValidationCurveDisplay.from_estimator(clf, X, Y, **epochs, **CURVE),
+        ]
+    for display in drawn:
+        assert display.ax_.get_ylabel() == "Precision at 3"
+        display.figure_.clear()
+
+
+def test_tags_as_sets_need_no_splitter():
+    clf, X, _, tags = small_label_sets()
+    grid = {"dropout": [0.0, 0.5]}
+    of_lists = GridSearchCV(clf, grid, **CURVE | {"cv": KFold(2)}).fit(X, tags)
+    of_sets = GridSearchCV(clf, grid, **CURVE).fit(X, list(map(set, tags)))
+    scores = [each.cv_results_["mean_test_score"] for each in (of_lists, of_sets)]
+    np.testing.assert_array_equal(*scores)
+    with pytest.raises(ValueError, match="legacy multi-label data representation"):
+        GridSearchCV(clf, grid, **CURVE).fit(X, tags)
+
+
+def test_halving_over_epochs():
+    clf, X, Y, _ = small_label_sets()
+    search = HalvingRandomSearchCV(
+        clf,
+        {"dropout": [0.0, 0.2, 0.4, 0.6]},
+        resource="max_epochs",
+        n_candidates=4,
+        factor=2,
+        max_resources=4,
+        min_resources=1,
+        random_state=0,
+        **CURVE,
+    ).fit(X, Y)
+    assert search.n_resources_ == [1, 2, 4]
+    assert search.best_estimator_.n_iter_ == 4
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

@@ -134,6 +134,8 @@ class TopKScorer:
         self.metric = metric
         self.k = k
         self.metric_params = metric_params
+        #: Such as "precision_at_5": scikit-learn labels its curves by it.
+        self.__name__ = f"{name_of(metric).removesuffix('_at_k')}_at_{k}"
         self.requests: dict[str, Any] = (
             {"groups": True} if has_parameter(self.metric, "groups") else {}
         )

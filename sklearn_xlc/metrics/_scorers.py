@@ -16,7 +16,6 @@ from sklearn_xlc.metrics._scorer import (
     TopKScorer,
     function_of,
     has_parameter,
-    name_of,
     rank,
     topk_scorer,
 )
@@ -112,7 +111,7 @@ def topk_scorers(
         own = {key: value for key, value in metric_params.items() if has_parameter(metric, key)}
         for k in ks:
             scorer = topk_scorer(metric, k, **own)
-            scorers[name_of(scorer.metric).removesuffix("_at_k") + f"_at_{scorer.k}"] = scorer
+            scorers[scorer.__name__] = scorer
             used |= set(own)
     if set(metric_params) - used:
         raise TypeError(f"no metric has the parameters {sorted(set(metric_params) - used)}")
