@@ -1,7 +1,7 @@
 """Encoders: modules that turn a batch of samples into features of shape (n_samples, n_outputs)."""
 
-from sklearn_xlc.encoders._base import Encoder, accepted_forms
+from sklearn_xlc.encoders._base import Encoder, accepted_forms, vectorizes
 from sklearn_xlc.encoders.mlp import InputLinear, MLPEncoder
 from sklearn_xlc.encoders.text import TextEncoder
 
-__all__ = ["Encoder", "InputLinear", "MLPEncoder", "TextEncoder", "accepted_forms"]
+__all__ = ["Encoder", "InputLinear", "MLPEncoder", "TextEncoder", "accepted_forms", "vectorizes"]

@@ -41,7 +41,17 @@ class Encoder(nn.Module):
     See Also
     --------
     MLPEncoder : Encoder of dense and CSR rows.
-    TextEncoder : Encoder of strings.
+    TextEncoder : Encoder of strings, by words.
+    TransformerEncoder : Encoder of strings, by a pretrained transformer.
+
+    Notes
+    -----
+    An encoder of strings or mappings whose `forward` reads
+    :class:`~sklearn_xlc.batches.SparseRows` may have a method ``vectorize(samples)`` that returns
+    CSR rows. Training then calls it once for all samples, in place of `collate` for every batch of
+    every epoch, and takes the values of "auto" for sparse rows. If there is a method
+    ``fit_vectorize(samples)``, it is called for the training samples of the first `fit`, or of the
+    first `partial_fit`; it may learn from them.
 
     Examples
     --------
@@ -133,11 +143,32 @@ def accepted_forms(encoder: Any) -> tuple[str, ...]:
     >>> accepted_forms(MLPEncoder)
     ('dense', 'csr')
     """
-    while isinstance(encoder, functools.partial):
-        encoder = encoder.func
-    accepts = getattr(encoder, "accepts", Encoder.accepts)
+    accepts = getattr(_maker(encoder), "accepts", Encoder.accepts)
     accepts = (accepts,) if isinstance(accepts, str) else tuple(accepts)
     unknown = [form for form in accepts if form not in FORMS]
     if unknown or not accepts:
         raise ValueError(f"encoder.accepts must name some of {list(FORMS)}, got {list(accepts)}")
     return accepts
+
+
+def vectorizes(encoder: Any) -> bool:
+    """Whether an encoder, or the encoders made by a class, turn samples into CSR rows themselves.
+
+    Parameters
+    ----------
+    encoder : Module, class, function or functools.partial
+        An encoder, or a function that makes one.
+
+    Returns
+    -------
+    bool
+        Whether it has a method ``vectorize``.
+    """
+    return hasattr(_maker(encoder), "vectorize")
+
+
+def _maker(encoder: Any) -> Any:
+    """What a `functools.partial` calls in the end."""
+    while isinstance(encoder, functools.partial):
+        encoder = encoder.func
+    return encoder

@@ -8,6 +8,8 @@ from zlib import crc32
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import unit_rows
@@ -27,15 +29,16 @@ class TextEncoder(MLPEncoder):
 
     The tokens of a text, and phrases of several tokens, are hashed to rows of a table; the weighted
     sum of these rows enters the first hidden layer. The weight of a token is
-    ``1 + log(occurrences)``, scaled so that the weights of a text have norm one. There is no
-    vocabulary: nothing is learnt from the texts before training, and `partial_fit` takes texts with
-    new words. Pass the class, or a `functools.partial` of it, as `encoder`; the classifier then
-    draws the weights with its `random_state`.
+    ``1 + log(occurrences)``, times its inverse document frequency, scaled so that the weights of a
+    text have norm one. There is no vocabulary: `partial_fit` takes texts with new words. Pass the
+    class, or a `functools.partial` of it, as `encoder`; the classifier then draws the weights with
+    its `random_state`, and trains by the values of "auto" that were searched for on sparse rows.
 
     Parameters
     ----------
     n_buckets : int, default=2**18
-        Number of rows of the table. Tokens that share a row are not distinguished.
+        Number of rows of the table. Tokens that share a row are not distinguished: take 2**20 for
+        pairs of words.
     hidden_layer_sizes : sequence of int, default=(256,)
         Widths of the hidden layers, at least one.
     dropout : float, default=0.5
@@ -45,6 +48,10 @@ class TextEncoder(MLPEncoder):
     tokenizer : callable, default=None
         Turns a text into a list of tokens (str). None: words in lower case. To save the classifier,
         use a function that can be pickled.
+    use_idf : bool, default=True
+        Whether rare tokens weigh more: by ``1 + log((1 + n) / (1 + df))``, where a token is in `df`
+        of the `n` texts of the first `fit` or `partial_fit`, as in
+        :class:`~sklearn.feature_extraction.text.TfidfTransformer`.
 
     Attributes
     ----------
@@ -52,6 +59,13 @@ class TextEncoder(MLPEncoder):
         ``("text",)``.
     n_outputs : int
         Number of features.
+    idf : Tensor of shape (n_buckets,)
+        Factors of the tokens; all one before `fit_vectorize`, and without `use_idf`.
+
+    See Also
+    --------
+    TransformerEncoder : A pretrained transformer, fine-tuned: slower by a factor of hundreds.
+    sklearn_xlc.SentenceVectorizer : Frozen sentence vectors.
 
     Examples
     --------
@@ -75,6 +89,7 @@ class TextEncoder(MLPEncoder):
         dropout: float = 0.5,
         ngram_range: tuple[int, int] = (1, 1),
         tokenizer: Callable[[str], Iterable[str]] | None = None,
+        use_idf: bool = True,
     ) -> None:
         check_integer(n_buckets, "n_buckets")
         low, high = (check_integer(n, "ngram_range") for n in ngram_range)
@@ -83,21 +98,46 @@ class TextEncoder(MLPEncoder):
                 f"ngram_range must be two numbers of tokens, the smaller first, got {ngram_range}"
             )
         super().__init__(n_buckets, hidden_layer_sizes, dropout)
-        self.n_buckets, self.ngram_range = n_buckets, ngram_range
+        self.n_buckets, self.ngram_range, self.use_idf = n_buckets, ngram_range, use_idf
         self.tokenizer = words if tokenizer is None else tokenizer
+        self.idf: Tensor
+        self.register_buffer("idf", torch.ones(n_buckets))
 
     def collate(self, samples: Sequence[str]) -> SparseRows:
         """CSR rows of hashed tokens, of shape (n_samples, n_buckets)."""
+        return SparseRows.from_csr(self.vectorize(samples))
+
+    def vectorize(self, samples: Sequence[str]) -> sp.csr_matrix:
+        """CSR rows of weights of hashed tokens, of shape (n_samples, n_buckets) and norm one."""
+        return self._weighted(self._counts(samples))
+
+    def fit_vectorize(self, samples: Sequence[str]) -> sp.csr_matrix:
+        """Learn how frequent tokens are; rows of the table that no token is hashed to become zero.
+
+        Training leaves these as they are, and they say nothing about the tokens of later texts.
+        """
+        counts = self._counts(samples)
+        frequency = torch.from_numpy(np.bincount(counts.indices, minlength=self.n_buckets))
+        with torch.no_grad():
+            self.input.weight[frequency == 0] = 0
+            if self.use_idf:
+                self.idf.copy_(1 + torch.log((1 + counts.shape[0]) / (1 + frequency)))
+        return self._weighted(counts)
+
+    def _weighted(self, counts: sp.csr_matrix) -> sp.csr_matrix:
+        counts.data = (1 + np.log(counts.data)) * self.idf.numpy(force=True)[counts.indices]
+        return unit_rows(counts).astype(str(self.input.weight.dtype).removeprefix("torch."))
+
+    def _counts(self, samples: Sequence[str]) -> sp.csr_matrix:
+        """How often each token and phrase occurs in each text."""
         rows = [self._buckets(text) for text in samples]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-        indices = np.fromiter((bucket for row in rows for bucket in row), np.int64, indptr[-1])
+        indices = np.fromiter((bucket for row in rows for bucket in row), np.int32, indptr[-1])
         counts = sp.csr_matrix(
             (np.ones(len(indices)), indices, indptr), shape=(len(rows), self.n_buckets)
         )
         counts.sum_duplicates()
-        counts.data = 1 + np.log(counts.data)
-        dtype = str(self.input.weight.dtype).removeprefix("torch.")
-        return SparseRows.from_csr(unit_rows(counts).astype(dtype))
+        return counts
 
     def tokens_of(self, text: str) -> dict[int, str]:
         """Tokens and phrases of a text by their row of the table; those that share one, joined."""

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import nn
 
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, head_lengths
-from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms
+from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, vectorizes
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training.devices import TORCH_DTYPES
@@ -92,7 +93,21 @@ def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
     collate = getattr(encoder, "collate", None)
     if getattr(collate, "__func__", None) is Encoder.collate:
         collate = None  # that of batches: they need not be cut one by one
+    if vectorizes(encoder) and sp.issparse(rows.X):  # see `vectorized`
+        collate, sparse = None, True
     return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)
+
+
+def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
+    """Samples as the rows of an encoder that is a vectorizer too, made once and not in every epoch.
+
+    In the `first` fit the encoder may learn from the samples.
+    """
+    if not vectorizes(encoder) or sp.issparse(rows.X):
+        return rows
+    vectorize = getattr(encoder, "fit_vectorize", None) if first else None
+    X = (vectorize or encoder.vectorize)(rows.samples())  # type: ignore[operator]
+    return replace(rows, X=X, sparse=True, collate=None)
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:

@@ -42,6 +42,7 @@ from sklearn_xlc.engine.building import (
     output_width,
     reads_sparse,
     user_encoder,
+    vectorized,
     zero_rows,
 )
 from sklearn_xlc.engine.class_weights import weigh_labels, weigh_samples
@@ -216,7 +217,7 @@ class BaseXLCClassifier(
             else:
                 module = self._start(data, train, rng, generators)
             self._check_decision(data.code, data.rows.Y, module.head)
-            train = self._for_training(train, module)
+            train = self._for_training(train, module, first=not going_on)
             if validation is not None:
                 validation = self._for_training(validation, module)
             net = self._make_net(module, train, validation, rng, generators)
@@ -277,7 +278,7 @@ class BaseXLCClassifier(
             module = copy.deepcopy(module) if borrowed else module
             weigh_labels(self.class_weight, module.head, data.rows, data.code)
             self._check_decision(data.code, data.rows.Y, module.head)
-            rows = self._for_training(data.rows, module)
+            rows = self._for_training(data.rows, module, first)
             net = self._make_net(module, rows, None, rng, generators, one_pass=True)
             if not (first or borrowed) and self.net_.optimizer_.state:
                 net.initialize()
@@ -435,9 +436,10 @@ class BaseXLCClassifier(
         self._sparse_inputs = reads_sparse(encoder, rows)
         return encoder
 
-    def _for_training(self, rows: Rows, module: EncoderHead) -> Rows:
+    def _for_training(self, rows: Rows, module: EncoderHead, first: bool = False) -> Rows:
         """Samples in the form from which batches are cut, with positions in place of labels."""
         inputs = inputs_for(module.encoder, rows, self._sparse_inputs)
+        inputs = vectorized(module.encoder, inputs, first)
         weight = rows.sample_weight
         if weight is not None:
             weight = mean_one(weight).astype(model_dtype(rows.X))

@@ -10,6 +10,7 @@ import numpy as np
 
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.codes import head_lengths
+from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.costs import WORTH, Cost, Task, cascade_cost, flat_cost
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.net import SMALL_DATA, TrainingMixin
@@ -46,8 +47,8 @@ class SearchedDefaults(TrainingMixin):
 
     @property
     def _is_searched(self) -> bool:
-        is_default = self.encoder is None and self._sparse_inputs
-        return is_default and self._has_searched_head(self._code)
+        is_sparse = self._sparse_inputs if self.encoder is None else vectorizes(self.encoder)
+        return is_sparse and self._has_searched_head(self._code)
 
     def _has_searched(self, n_samples: int) -> bool:
         """Whether the values that depend on so many samples were searched for."""

@@ -23,7 +23,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from sklearn_xlc.batches import Batch, SparseRows, generator_for
-from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.encoders.mlp import Dropout, InputLinear
 from sklearn_xlc.heads import FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
@@ -84,7 +84,8 @@ class DirectStep:
         or if a callback may read or change what a step leaves.
         """
         encoder, head = module.encoder, module.head
-        if type(encoder) is not MLPEncoder or type(head) is not FlatHead or head.n_members > 1:
+        is_mlp = type(encoder) in (MLPEncoder, TextEncoder)
+        if not is_mlp or type(head) is not FlatHead or head.n_members > 1:
             return None
         layers = [encoder.input, *encoder.layers, head.projection]
         is_default = (
