@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sklearn_xlc.estimators.miml import MIMLClassifier
     from sklearn_xlc.estimators.multi_head import MultiHeadClassifier
     from sklearn_xlc.estimators.neural_collapse import ETFNeuralCollapseClassifier
+    from sklearn_xlc.estimators.sentence_vectorizer import SentenceVectorizer
 
 __version__ = "0.1.0.dev0"
 
@@ -29,6 +30,7 @@ _LAZY = {
     "ETFNeuralCollapseClassifier": "sklearn_xlc.estimators.neural_collapse",
     "MIMLClassifier": "sklearn_xlc.estimators.miml",
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
+    "SentenceVectorizer": "sklearn_xlc.estimators.sentence_vectorizer",
     "compress": "sklearn_xlc.engine.files",
     "explain_topk": "sklearn_xlc.engine.explaining",
     "load": "sklearn_xlc.engine.files",
@@ -43,6 +45,7 @@ __all__ = [
     "ETFNeuralCollapseClassifier",
     "MIMLClassifier",
     "MultiHeadClassifier",
+    "SentenceVectorizer",
     "__version__",
     "compress",
     "config_context",

@@ -26,6 +26,7 @@ ESTIMATORS = [
     "ETFNeuralCollapseClassifier",
     "MIMLClassifier",
     "MultiHeadClassifier",
+    "SentenceVectorizer",
 ]
 
 #: Packages that load neither torch nor skorch.
@@ -89,6 +90,7 @@ def test_rooms_without_a_network_leave_torch_alone(loaded):
     for room in WITHOUT_TORCH:
         assert not {"torch", "skorch"} & set(loaded[room])
     assert {"torch", "skorch"} <= set(loaded["estimators"])  # when asked for
+    assert not {"transformers", "tokenizers", "wordllama"} & set(loaded["estimators"])
 
 
 def test_a_first_fit_leaves_the_compiler_of_torch_alone(loaded):

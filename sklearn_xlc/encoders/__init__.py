@@ -3,5 +3,14 @@
 from sklearn_xlc.encoders._base import Encoder, accepted_forms, vectorizes
 from sklearn_xlc.encoders.mlp import InputLinear, MLPEncoder
 from sklearn_xlc.encoders.text import TextEncoder
+from sklearn_xlc.encoders.transformer import TransformerEncoder
 
-__all__ = ["Encoder", "InputLinear", "MLPEncoder", "TextEncoder", "accepted_forms", "vectorizes"]
+__all__ = [
+    "Encoder",
+    "InputLinear",
+    "MLPEncoder",
+    "TextEncoder",
+    "TransformerEncoder",
+    "accepted_forms",
+    "vectorizes",
+]

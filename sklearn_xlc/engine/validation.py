@@ -103,7 +103,10 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     if reset:  # an earlier fit may have seen columns
         for name in ("n_features_in_", "feature_names_in_"):
             vars(estimator).pop(name, None)
-    samples = _check_text(X) if form == "text" else _check_mapping(estimator, X, reset)
+    return _some_samples(_check_text(X) if form == "text" else _check_mapping(estimator, X, reset))
+
+
+def _some_samples(samples: Any) -> Any:
     if not len(samples):
         raise ValueError("X has 0 samples; at least 1 is required")
     return samples
@@ -182,6 +185,20 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
     if is_text(X) or (is_empty and "text" in accepts):
         return "text"
     return "mapping" if "mapping" in accepts and hasattr(X, "columns") else "rows"
+
+
+def check_texts(X: Any) -> np.ndarray:
+    """Array of the strings in a list, Series or array.
+
+    Raises
+    ------
+    ValueError
+        If X is one string, or holds anything else than strings.
+    """
+    form = _form_of(X, ("text",))
+    if form != "text":
+        raise ValueError(f"X holds {_HELD[form]}; give one string per sample")
+    return _some_samples(_check_text(X))
 
 
 def _check_text(X: Any) -> np.ndarray:

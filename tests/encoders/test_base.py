@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from sklearn_xlc.encoders import Encoder, MLPEncoder, TextEncoder, accepted_forms
+from sklearn_xlc.encoders import Encoder, MLPEncoder, TextEncoder, accepted_forms, vectorizes
 
 
 def make_linear(n_features):
@@ -54,3 +54,18 @@ def test_defaults():
     assert encoder.parameter_groups() == encoder.row_parameters() == []
     assert not hasattr(encoder, "n_outputs")
     assert torch.equal(encoder.collate(np.eye(2)), torch.eye(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "encoder, expected",
+    [
+        (TextEncoder, True),
+        (partial(partial(TextEncoder, dropout=0.1), n_buckets=9), True),
+        (TextEncoder(9), True),
+        (MLPEncoder, False),
+        (make_linear, False),
+    ],
+    ids=str,
+)
+def test_vectorizes(encoder, expected):
+    assert vectorizes(encoder) == expected

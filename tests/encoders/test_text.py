@@ -10,10 +10,12 @@ import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
+from skorch.callbacks import Callback
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc.encoders import TextEncoder
@@ -66,6 +68,60 @@ def test_values_are_logarithms_of_counts_with_norm_one():
     assert not rows[1].any()
     assert rows[2].sum() == rows[2].max() == 1
     assert rows[0][rows[2].argmax()] == pytest.approx(expected[0])
+
+
+def test_rare_tokens_weigh_more_as_in_scikit_learn():
+    texts = ["to be or not to be", "to go", "", "be"]
+    encoder = TextEncoder(10_000, (4,))
+    rows = encoder.fit_vectorize(texts)
+    tfidf = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+").fit(texts)
+    at = [encoder._buckets(word)[0] for word in tfidf.get_feature_names_out()]
+    expected = tfidf.transform([*texts, "go where"]).toarray()
+    np.testing.assert_allclose(rows[:, at].toarray(), expected[:-1], rtol=1e-6)
+    new = encoder.vectorize(["go where"])
+    assert new.nnz == 2  # a new word weighs as much as can be
+    assert new[0, encoder._buckets("where")[0]] > new[0, at[1]] > 0
+    plain = TextEncoder(10_000, (4,), use_idf=False)
+    np.testing.assert_array_equal(plain.fit_vectorize(texts).data, plain.vectorize(texts).data)
+
+
+def test_rows_of_the_table_without_tokens_are_zero():
+    encoder = TextEncoder(1000, (4,))
+    assert encoder.input.weight.any(1).all()
+    seen = encoder.fit_vectorize(["to be", "be"]).indices
+    assert encoder.input.weight.any(1).nonzero()[:, 0].tolist() == sorted(set(seen))
+
+
+def test_texts_are_tokenized_once_a_fit():
+    calls = []
+
+    def tokenizer(text):
+        calls.append(text)
+        return text.split()
+
+    clf = quick(partial(SMALL, tokenizer=tokenizer), max_epochs=7).fit(TEXTS, KINDS)
+    assert sorted(calls) == sorted(TEXTS)
+    clf.set_params(warm_start=True, early_stopping=True).fit(TEXTS, KINDS)
+    assert len(calls) == 2 * len(TEXTS)
+    before = clf.net_.module_.encoder.idf.clone()
+    clf.partial_fit(["soft thick hair"] * 30, KINDS)
+    assert torch.equal(clf.net_.module_.encoder.idf, before)  # the network knows these weights
+
+
+@pytest.mark.parametrize("callbacks", [None, [Callback()]])
+def test_rows_of_texts_train_like_rows_of_numbers(callbacks):
+    """The values of "auto" are those of sparse rows, with the step without autograd and without."""
+    texts, Y = TEXTS * 40, np.array([[kind == "water", 1] for kind in KINDS * 40], dtype=int)
+    encoder = partial(SMALL, dropout=0.0)
+    clf = MultiHeadClassifier(encoder=encoder, max_epochs=2, callbacks=callbacks, random_state=0)
+    clf.fit(texts, Y)
+    rows = clf.net_.module_.encoder.vectorize(texts)
+    plain = MultiHeadClassifier(
+        hidden_layer_sizes=(8,), dropout=0.0, max_epochs=2, random_state=0
+    ).fit(rows, Y)
+    np.testing.assert_array_equal(clf.predict_proba(texts), plain.predict_proba(rows))
+    assert clf.t_ == plain.t_ == 10
+    assert clf.net_.optimizer_rule == "mixed"
 
 
 def test_tokens_are_hashed_alike_everywhere():

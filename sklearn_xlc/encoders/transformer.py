@@ -1,0 +1,246 @@
+"""Encoder of strings by a transformer of the Hugging Face library, fine-tuned or frozen."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc.encoders._base import Encoder
+
+#: Texts that pass through the transformer at once; texts of similar length go together.
+_AT_ONCE = 64
+
+
+class Tokens:
+    """Tokenizer that is saved as the JSON document it is made from.
+
+    Parameters
+    ----------
+    tokenizer : tokenizers.Tokenizer, or a tokenizer of transformers that is based on one
+        Tokenizer; it is not changed.
+    max_length : int
+        Largest number of tokens of a text; the rest of a longer text is not read.
+
+    Raises
+    ------
+    TypeError
+        If the tokenizer is neither of the two.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not hasattr(backend, "encode_batch") or not hasattr(backend, "to_str"):
+            raise TypeError(
+                "tokenizer must be a tokenizers.Tokenizer, or one of transformers that is based on "
+                f"it (AutoTokenizer), got {type(tokenizer).__name__}"
+            )
+        self.document, self.max_length = backend.to_str(), max_length
+        self._made: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_made": None}
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Numbers of the tokens of each text."""
+        if self._made is None:
+            from tokenizers import Tokenizer
+
+            made = Tokenizer.from_str(self.document)
+            made.no_padding()
+            made.enable_truncation(self.max_length)
+            self._made = made
+        return [encoding.ids for encoding in self._made.encode_batch(list(texts))]
+
+
+class TransformerEncoder(Encoder):
+    """Pretrained transformer that reads strings, and is fine-tuned with a learning rate of its own.
+
+    A text is cut into tokens, and the last hidden states of the tokens are pooled into its
+    features. The transformer starts from its pretrained weights and moves at `learning_rate`, the
+    head at the `learning_rate` of the classifier; both follow the classifier's schedule. Pass a
+    `functools.partial` of the class as `encoder` (then the transformer is read in `fit`), or an
+    instance, which is copied.
+
+    It needs the packages ``transformers`` and ``tokenizers``: ``pip install sklearn-xlc[text]``.
+
+    Parameters
+    ----------
+    model : str, path-like or transformers.PreTrainedModel
+        Transformer: a folder in the format of `save_pretrained`, a name that
+        ``transformers.AutoModel`` finds (which downloads unless ``HF_HUB_OFFLINE=1``), or a model,
+        which is copied, pretrained or not.
+    tokenizer : object, default=None
+        Tokenizer of transformers or of tokenizers. None: that of the folder or name `model`.
+    learning_rate : float, default=1e-4
+        Peak learning rate of the transformer. 0.0 freezes it.
+    weight_decay : float, default=0.01
+        Decoupled weight decay of the transformer's matrices; vectors do not decay.
+    max_length : int, default=128
+        Largest number of tokens of a text; the rest of a longer text is not read.
+    pooling : {"mean", "cls"}, default="mean"
+        Features of a text: the mean of its tokens, or the first token.
+
+    Attributes
+    ----------
+    accepts : tuple
+        ``("text",)``.
+    n_outputs : int
+        Number of features, the hidden size of the transformer.
+    model : transformers.PreTrainedModel
+        Transformer.
+
+    See Also
+    --------
+    TextEncoder : Sums of word vectors, trained from scratch in seconds.
+    sklearn_xlc.SentenceVectorizer : Vectors of a frozen model, computed once.
+
+    Notes
+    -----
+    Training takes a fraction of the time with ``precision="bfloat16"`` where the processor or GPU
+    multiplies such matrices. To load a file of :func:`sklearn_xlc.save`, trust the class of the
+    transformer: ``load(path, trusted=[transformers.BertModel])``; it is made again from its
+    configuration.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.encoders import TransformerEncoder
+    >>> encoder = partial(TransformerEncoder, "folder/of/all-MiniLM-L6-v2", max_length=64)
+    >>> clf = MultiHeadClassifier(
+    ...     encoder=encoder, batch_size=32, max_epochs=2, precision="bfloat16", random_state=0
+    ... )
+    >>> clf.fit(texts, tags)  # doctest: +SKIP
+    """
+
+    accepts = ("text",)
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 0.01,
+        max_length: int = 128,
+        pooling: str = "mean",
+    ) -> None:
+        super().__init__()
+        check_real(learning_rate, "learning_rate", 0)
+        check_real(weight_decay, "weight_decay", 0)
+        check_integer(max_length, "max_length")
+        if pooling not in ("mean", "cls"):
+            raise ValueError(f"pooling must be 'mean' or 'cls', got {pooling!r}")
+        self.model, tokenizer = _loaded(model, tokenizer)
+        config: Any = self.model.config
+        longest = getattr(config, "max_position_embeddings", None) or max_length
+        self.tokens = Tokens(tokenizer, min(max_length, longest))
+        self.padding = getattr(config, "pad_token_id", None) or 0
+        self.n_outputs = int(config.hidden_size)
+        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.pooling = pooling
+        # A layer on top that features do not pass through would never have a gradient.
+        top = getattr(self.model, "pooler", None)
+        for part in [self.model] if not learning_rate else [top] if top is not None else []:
+            part.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """Set the mode; a frozen transformer stays in that of predictions, without dropout."""
+        super().train(mode)
+        if not self.learning_rate:
+            self.model.eval()
+        return self
+
+    def collate(self, samples: Sequence[str]) -> dict[str, Tensor]:
+        """Token ids and attention mask of shape (n_samples, n_tokens), padded to the longest."""
+        ids = self.tokens.ids(samples)
+        sizes = np.array([len(row) for row in ids])
+        mask = np.arange(max(1, sizes.max())) < sizes[:, None]
+        tokens = np.full(mask.shape, self.padding, dtype=np.int64)
+        tokens[mask] = [token for row in ids for token in row]
+        mask[:, 0] = True  # a text without tokens is one of padding
+        return {"input_ids": torch.from_numpy(tokens), "attention_mask": torch.from_numpy(mask)}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Parameters of the transformer, with its learning rate; matrices decay."""
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        return [
+            {"params": params, "lr": self.learning_rate, "weight_decay": decay}
+            for is_matrix, decay in ((True, self.weight_decay), (False, 0.0))
+            if (params := [each for each in trained if (each.ndim > 1) == is_matrix])
+        ]
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Features of shape (n_samples, n_outputs)."""
+        # Attention to padding is lost time, and activations of a whole batch are large.
+        sizes = inputs["attention_mask"].sum(1)
+        order = sizes.argsort(stable=True)
+        longest = sizes[order][_AT_ONCE - 1 :: _AT_ONCE].tolist() + [int(sizes.max())]
+        parts = zip(order.split(_AT_ONCE), longest)
+        features = [
+            self._pooled(*(inputs[name][rows, :size] for name in ("input_ids", "attention_mask")))
+            for rows, size in parts
+        ]
+        return torch.cat(features)[order.argsort()]
+
+    def _pooled(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        states = self.model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        states = states.to(torch.promote_types(states.dtype, torch.float32))
+        if self.pooling == "cls":
+            return states[:, 0]
+        weight = mask.to(states.dtype)[:, :, None]
+        return (states * weight).sum(1) / weight.sum(1)
+
+
+def _loaded(model: Any, tokenizer: Any) -> tuple[nn.Module, Any]:
+    """Copy of a transformer, or the one of a folder or name, and its tokenizer."""
+    if isinstance(model, str | os.PathLike):
+        transformers = import_text("transformers")
+        if tokenizer is None:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        loaded = transformers.AutoModel.from_pretrained(model, dtype=torch.float32)
+    elif isinstance(model, nn.Module) and hasattr(model, "config"):
+        if tokenizer is None:
+            raise ValueError(
+                "tokenizer is None, but model is no folder or name; give its tokenizer"
+            )
+        loaded = copy.deepcopy(model)
+    else:
+        raise TypeError(
+            "model must be a folder, a name or a transformers.PreTrainedModel, got "
+            f"{type(model).__name__}"
+        )
+    if getattr(loaded.config, "is_encoder_decoder", False) and hasattr(loaded, "decoder"):
+        raise ValueError(
+            f"model {type(loaded).__name__} has a decoder; give its encoder: model.get_encoder()"
+        )
+    return loaded, tokenizer
+
+
+def import_text(name: str) -> Any:
+    """Import a package of the extra ``text``.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise missing(name) from error
+
+
+def missing(name: str) -> ImportError:
+    """Error for a package of the extra ``text`` that is not installed."""
+    return ImportError(
+        f"the package {name} is missing; install the extra text: pip install sklearn-xlc[text]"
+    )

@@ -1,0 +1,211 @@
+"""SentenceVectorizer: texts as vectors of a frozen model that was trained on other texts."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from safetensors.numpy import load_file
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.preprocessing import normalize
+
+from sklearn_xlc._compat import Interval, StrOptions, _fit_context
+from sklearn_xlc.encoders.transformer import TransformerEncoder, import_text, missing
+from sklearn_xlc.engine.validation import check_texts
+from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
+
+#: Texts whose tokens are looked up, or that pass through a transformer, in one block.
+_BLOCK = 1024
+#: Files of the package wordllama, which its own loader would download.
+_WORDLLAMA = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
+
+
+class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Turn texts into dense vectors by a frozen model, without network access.
+
+    Vectors of words that mean similar things are similar, whether or not the words occur in the
+    training texts: with few samples, or next to word counts (a
+    :class:`~sklearn.pipeline.FeatureUnion` with
+    :class:`~sklearn.feature_extraction.text.TfidfVectorizer`), this helps; alone it tells fewer
+    details than the words themselves. A text is turned into a vector once, not in every epoch.
+
+    It needs the packages of ``pip install sklearn-xlc[text]``.
+
+    Parameters
+    ----------
+    model : str or path-like, default="wordllama"
+        "wordllama": static vectors of 32 000 parts of words in 256 dimensions, from the package of
+        this name, averaged over a text; thousands of texts a second. Otherwise a transformer: a
+        folder in the format of `save_pretrained` (such as that of a sentence transformer), or a
+        name, see :class:`~sklearn_xlc.encoders.TransformerEncoder`.
+    max_length : int, default=128
+        Largest number of tokens of a text that a transformer reads; unused by "wordllama".
+    pooling : {"mean", "cls"}, default="mean"
+        Vector of a text: the mean of its tokens, or the first token; unused by "wordllama".
+    device : str or torch.device, default="auto"
+        Device of a transformer; "auto" is the GPU if there is one.
+
+    Attributes
+    ----------
+    n_features_out_ : int
+        Number of dimensions.
+
+    See Also
+    --------
+    sklearn_xlc.encoders.TransformerEncoder : A transformer that is fine-tuned.
+    sklearn_xlc.encoders.TextEncoder : Vectors of words, trained from scratch.
+
+    Notes
+    -----
+    Vectors have norm one; with "wordllama" that of a text without tokens is zero. Saved estimators
+    hold the parameters alone: the model must be where it was. Transformers run in half precision
+    where the processor or GPU multiplies such matrices several times faster.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_xlc import MultiHeadClassifier, SentenceVectorizer
+    >>> model = make_pipeline(SentenceVectorizer(), MultiHeadClassifier(random_state=0))
+    >>> model.fit(texts, tags)  # doctest: +SKIP
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "model": [str, os.PathLike],
+        "max_length": [Interval(Integral, 1, None, closed="left")],
+        "pooling": [StrOptions({"mean", "cls"})],
+        "device": [str, torch.device],
+    }
+
+    def __init__(
+        self,
+        model: Any = "wordllama",
+        *,
+        max_length: int = 128,
+        pooling: str = "mean",
+        device: Any = "auto",
+    ) -> None:
+        self.model = model
+        self.max_length = max_length
+        self.pooling = pooling
+        self.device = device
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> SentenceVectorizer:
+        """Check texts and load the model; nothing is learnt.
+
+        Parameters
+        ----------
+        X : list, Series or array of str of shape (n_samples,)
+            Texts.
+        y : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ImportError
+            If a package of the extra ``text`` is missing.
+        ValueError
+            If X holds something other than strings.
+        """
+        check_texts(X)
+        self.n_features_out_ = self._vectors([""]).shape[1]
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Turn texts into vectors.
+
+        Parameters
+        ----------
+        X : list, Series or array of str of shape (n_samples,)
+            Texts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out_)
+            Vectors of norm one, float32.
+
+        Raises
+        ------
+        ValueError
+            If X holds something other than strings.
+        """
+        texts = check_texts(X)
+        blocks = [texts[i : i + _BLOCK].tolist() for i in range(0, len(texts), _BLOCK)]
+        return np.concatenate([self._vectors(block) for block in blocks])
+
+    def _vectors(self, texts: list[str]) -> np.ndarray:
+        if self.model == "wordllama":
+            return normalize(_wordllama()(texts))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a GPU that cannot be used: as a classifier warns
+            device = str(resolve_device(self.device))
+        model = os.fspath(self.model)
+        return normalize(_transformer(model, self.max_length, self.pooling, device)(texts))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.requires_fit = False
+        return tags
+
+
+# Models are loaded once a process, and belong to no estimator: clones and files stay small.
+
+
+@functools.cache
+def _wordllama() -> Callable[[list[str]], np.ndarray]:
+    """Function that averages the static vectors of the package wordllama over texts."""
+    from_str = import_text("tokenizers").Tokenizer.from_str
+    found = importlib.util.find_spec("wordllama")  # imported, it would set up logging
+    if found is None or found.origin is None:
+        raise missing("wordllama")
+    weights, tokenizer = (Path(found.origin).parent / name for name in _WORDLLAMA)
+    (table,) = load_file(weights).values()
+    table, tokens = table.astype(np.float32), from_str(tokenizer.read_text(encoding="utf-8"))
+    tokens.no_padding()
+    tokens.no_truncation()
+
+    def vectors(texts: list[str]) -> np.ndarray:
+        encoded = tokens.encode_batch(texts, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encoded]
+        sizes = np.array([len(row) for row in ids])
+        indices = np.fromiter((token for row in ids for token in row), np.int32, sizes.sum())
+        weights = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        return sp.csr_matrix((weights, indices, indptr), (len(ids), len(table))) @ table
+
+    return vectors
+
+
+@functools.lru_cache(maxsize=2)
+def _transformer(
+    model: str, max_length: int, pooling: str, device: str
+) -> Callable[[list[str]], np.ndarray]:
+    """Function that turns texts into features of a frozen transformer."""
+    frozen = TransformerEncoder(model, learning_rate=0.0, max_length=max_length, pooling=pooling)
+    frozen.to(device).eval()
+    kind, half = torch.device(device).type, multiplies_bfloat16(device)
+
+    def vectors(texts: list[str]) -> np.ndarray:
+        inputs = {name: part.to(device) for name, part in frozen.collate(texts).items()}
+        with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=half):
+            return frozen(inputs).float().cpu().numpy()
+
+    return vectors
