@@ -18,6 +18,7 @@ from sklearn_xlc import (
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    SentenceVectorizer,
     config_context,
 )
 from sklearn_xlc.aggregation import aggregation
@@ -257,6 +258,7 @@ def test_parameters_of_the_algorithm_in_use_are_not_warned_of():
         (DFTSigmoidClassifier, "max_active n_slack"),
         (ETFNeuralCollapseClassifier, "feature_dim feature_decay"),
         (MIMLClassifier, "temperature n_concepts"),
+        (SentenceVectorizer, "max_length"),
         (
             EAGLETransformer,
             "n_iter step_size temperature sharing n_components shrinkage top_k memory_limit n_jobs "

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import nn
 
@@ -93,7 +92,7 @@ def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
     collate = getattr(encoder, "collate", None)
     if getattr(collate, "__func__", None) is Encoder.collate:
         collate = None  # that of batches: they need not be cut one by one
-    if vectorizes(encoder) and sp.issparse(rows.X):  # see `vectorized`
+    if vectorizes(encoder) and rows.sparse and rows.collate is None:  # by `vectorized`
         collate, sparse = None, True
     return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)
 
@@ -103,7 +102,7 @@ def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
 
     In the `first` fit the encoder may learn from the samples.
     """
-    if not vectorizes(encoder) or sp.issparse(rows.X):
+    if not vectorizes(encoder) or rows.X.dtype != object:
         return rows
     vectorize = getattr(encoder, "fit_vectorize", None) if first else None
     X = (vectorize or encoder.vectorize)(rows.samples())  # type: ignore[operator]

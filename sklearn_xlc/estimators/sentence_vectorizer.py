@@ -112,6 +112,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Returns
         -------
         self : object
+            The vectorizer.
 
         Raises
         ------

@@ -242,10 +242,12 @@ def test_names_of_frames_and_none_at_all():
 
 def test_tokens_of_texts():
     encoder = partial(TextEncoder, 2**12, hidden_layer_sizes=(16,), ngram_range=(1, 2))
-    clf = MultiHeadClassifier(**{**QUICK, "encoder": encoder}).fit(TEXTS, TAGS)
-    found = explain_topk(clf, ["Meow w3 w4 w3"], k=1, n_columns=9)
+    text = "Meow w3 w4 w3"
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": encoder})
+    clf.fit([*TEXTS, text], [*TAGS, TAGS[0]])
+    found = explain_topk(clf, [text + " unseen"], k=1, n_columns=9)
     assert found.columns[0, 0, 0] == "meow"
-    named = set(found.columns[0, 0]) - {""}
+    named = set(found.columns[0, 0]) - {""}  # words never seen have raised nothing
     assert named == {"meow", "w3", "w4", "meow w3", "w3 w4", "w4 w3"}
     one_row = MultiHeadClassifier(**{**QUICK, "encoder": partial(TextEncoder, 1)}).fit(TEXTS, TAGS)
     assert explain_topk(one_row, ["a b a"], k=1).columns[0, 0, 0] == "a | b"
