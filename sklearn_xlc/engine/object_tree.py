@@ -23,13 +23,9 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from sklearn_xlc._files import DTYPES, Streamed
+from sklearn_xlc.engine import pretrained
 from sklearn_xlc.engine.names import Finder, is_known, name_of
 from sklearn_xlc.engine.packing import PackedWeight
-from sklearn_xlc.engine.pretrained import (
-    describe_transformer,
-    is_transformer,
-    rebuild_transformer,
-)
 from sklearn_xlc.engine.tree_walk import PLAIN, Kind, Reader, Writer
 
 #: What every module has, in addition to the attributes of its class, and its type.
@@ -330,8 +326,8 @@ def _describe_module(writer: Writer, value: nn.Module, where: str) -> dict[str, 
         raise TypeError(
             f"cannot save {where}: hooks are code; remove them (they are in {hooks[0]})"
         )
-    if is_transformer(type(value)):
-        return describe_transformer(writer, value, where)
+    if pretrained.is_transformer(type(value)):
+        return pretrained.describe(writer, value, where)
     own = {key: item for key, item in inside.items() if key not in _OF_EVERY_MODULE}
     named = {key: inside[key] for key in ("_parameters", "_buffers", "_modules")}
     return {
@@ -357,7 +353,7 @@ def _describe_parts(writer: Writer, parts: dict[str, Any], where: str) -> dict[s
 
 def _rebuild_module(reader: Reader, node: dict[str, Any]) -> nn.Module:
     if "config" in node:
-        return rebuild_transformer(reader, node)
+        return pretrained.rebuild(reader, node)
     kind = reader.find(node["class"])
     made = reader.made(node, kind.__new__(kind))
     nn.Module.__init__(made)

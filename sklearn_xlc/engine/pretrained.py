@@ -20,7 +20,7 @@ def is_transformer(kind: type) -> bool:
     return hasattr(getattr(kind, "config_class", None), "from_dict")
 
 
-def describe_transformer(writer: Writer, value: Any, where: str) -> dict[str, Any]:
+def describe(writer: Writer, value: Any, where: str) -> dict[str, Any]:
     """Class, configuration and tensors of a transformer."""
     tensors = {
         key: writer.node(tensor, f"{where}.{key}")
@@ -35,7 +35,7 @@ def describe_transformer(writer: Writer, value: Any, where: str) -> dict[str, An
     }
 
 
-def rebuild_transformer(reader: Reader, node: dict[str, Any]) -> nn.Module:
+def rebuild(reader: Reader, node: dict[str, Any]) -> nn.Module:
     """Make a transformer from its description.
 
     Its class must be trusted: what a configuration makes it do is not known here.
