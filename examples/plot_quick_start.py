@@ -71,6 +71,19 @@ for name, ranking in rankings.items():
     print(f"{name:22}" + "".join(f"{value:7.3f}" for value in row))
 
 # %%
+# Rare labels
+# -----------
+# Most labels are rare. How many of the true ones are found, in groups of labels from the rarest to
+# the most frequent? (This needs matplotlib, and is left out without.)
+
+from sklearn_xlc.plotting import LabelFrequencyDisplay
+
+try:
+    LabelFrequencyDisplay.from_estimator(model, texts_test, Y_test, Y_train)
+except ImportError as error:
+    print(f"\nNo figure: {error}")
+
+# %%
 # What does it say?
 # -----------------
 # Here are the first three definitions of the test part. The scores of a multi-label classifier are

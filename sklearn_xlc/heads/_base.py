@@ -217,6 +217,17 @@ class Head(nn.Module, ABC):
         """
         return self.scores(features).gather(1, positions)
 
+    def label_vectors(self) -> Tensor:
+        """Vector of each label, (n_labels, d): labels with similar ones have similar scores.
+
+        The base class has those of a head with a method `classifier`.
+        """
+        classifier = getattr(type(self), "classifier", None)
+        if classifier is None:
+            raise TypeError(f"{type(self).__name__} has no vector for each label")
+        vectors: Tensor = classifier(self, next(self.parameters()))
+        return vectors
+
     def probabilities(self, scores: Tensor) -> Tensor:
         """Probabilities of all labels from their scores, if `link` is not None."""
         if self.link is None:

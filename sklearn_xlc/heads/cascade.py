@@ -435,6 +435,10 @@ class CascadeHead(Head):
         nodes, path = self._leaves(features, max(self.n_nodes))
         return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])
 
+    def label_vectors(self) -> Tensor:
+        leaves = self.tables[-1].view(-1, self.embedding_dim + 1)
+        return leaves[: self.n_labels, :-1]
+
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         ids, place_values = positions.reshape(-1), self.code.place_values.tolist()
         rows = torch.arange(len(features), device=ids.device).repeat_interleave(positions.shape[1])

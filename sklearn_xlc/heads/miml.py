@@ -175,6 +175,9 @@ class MIMLHead(Head):
         chunks = self._chunks(features)
         return torch.cat([self._bag_logits(features, chunk) for chunk in chunks], dim=1)
 
+    def label_vectors(self) -> Tensor:
+        return self.weight.flatten(1)
+
     # --- instances ------------------------------------------------------------------------
 
     def instance_logits(self, bags: Bags, chunk: slice) -> Tensor:

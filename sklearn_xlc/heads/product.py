@@ -294,6 +294,13 @@ class ProductHead(DigitHead):
             products, mass = products + mixing[:, :, None], mass + mixing[:, :, None]
         return products.logsumexp(1) - mass.logsumexp(1)
 
+    def label_vectors(self) -> Tensor:
+        columns = torch.as_tensor(self.code.encode(np.arange(self.n_labels)))
+        rows = self._columns(columns).to(self.linear.weight.device)
+        groups = self.linear.weight[: self.n_groups * sum(self.code.lengths)].chunk(self.n_groups)
+        # The score of a label adds up those of its digits.
+        return torch.cat([group[rows].sum(1) for group in groups], dim=1)
+
     def _log_mass(self, heads: list[Tensor]) -> Tensor:
         """Log probability that the digits of softmaxes belong to a label that exists."""
         edge, terms = torch.zeros_like(heads[0][..., 0]), []

@@ -253,6 +253,9 @@ class SamplingHead(Head):
     def scores(self, features: Tensor) -> Tensor:
         return self._test_logits(features, *self._test_weight())
 
+    def label_vectors(self) -> Tensor:
+        return self._test_weight()[0]
+
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
         weight, scale = self._test_weight()
         weight = weight[positions]

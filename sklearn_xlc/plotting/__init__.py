@@ -2,12 +2,18 @@
 
 from sklearn_xlc.plotting._argmaxability import ArgmaxabilityDisplay
 from sklearn_xlc.plotting._head_accuracy import HeadAccuracyDisplay
+from sklearn_xlc.plotting._label_frequency import LabelFrequencyDisplay
+from sklearn_xlc.plotting._label_map import LabelMapDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay
 from sklearn_xlc.plotting._reliability import ReliabilityDisplay
+from sklearn_xlc.plotting._storage import StorageDisplay
 
 __all__ = [
     "ArgmaxabilityDisplay",
     "HeadAccuracyDisplay",
+    "LabelFrequencyDisplay",
+    "LabelMapDisplay",
     "NeuralCollapseDisplay",
     "ReliabilityDisplay",
+    "StorageDisplay",
 ]

@@ -207,3 +207,12 @@ def test_path_exponent_one_is_the_product_of_all_sigmoids():
     first, second = (level.sigmoid() for level in node_logits(head, features))
     product = first.repeat_interleave(3, dim=1)[:, :N_LABELS] * second
     torch.testing.assert_close(head.scores(features).sigmoid(), product)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_vectors_of_labels_meet_the_last_query(lengths):
+    head, features, _ = make(True, lengths)
+    query = features @ head.queries[-1].weight.T + head.queries[-1].bias
+    biases = head.tables[-1].view(-1, head.embedding_dim + 1)[:N_LABELS, -1]
+    logits = query @ head.label_vectors().T + biases
+    torch.testing.assert_close(logits, node_logits(head, features)[-1][:, :N_LABELS])

@@ -113,3 +113,15 @@ def test_prior_is_what_zero_features_predict_for_independent_digits():
     head.set_prior(frequency)
     scores = head.scores(torch.zeros(1, N_FEATURES, dtype=torch.float64))[0]
     torch.testing.assert_close(scores.exp(), frequency)
+
+
+@pytest.mark.parametrize(("n_labels", "n_heads"), CASES)
+def test_vectors_of_labels_add_up_the_weights_of_their_digits(n_labels, n_heads):
+    head, features = make(n_labels, n_heads)
+    two, _ = make(n_labels, n_heads, n_groups=2)
+    scores = features @ head.linear.weight.T
+    parts = scores.split(head.code.lengths, dim=1)
+    digits = torch.tensor(head.code.encode(range(n_labels)))
+    expected = sum(part[:, digits[:, h]] for h, part in enumerate(parts))
+    torch.testing.assert_close(features @ head.label_vectors().T, expected)
+    assert two.label_vectors().shape == (n_labels, 2 * N_FEATURES)

@@ -173,3 +173,8 @@ def test_topk_is_the_order_of_the_scores_of_existing_labels(loss):
     best, ids = head.topk(features, N_LABELS)
     torch.testing.assert_close(best, scores.sort(dim=1, descending=True).values)
     torch.testing.assert_close(scores.gather(1, ids), best)
+
+
+def test_vectors_of_labels_give_the_scores():
+    head, features = make()
+    torch.testing.assert_close(features @ head.label_vectors().T, head.scores(features))

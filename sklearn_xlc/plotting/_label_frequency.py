@@ -1,0 +1,312 @@
+"""Plot of how well rare and frequent labels are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._tags import named_sets
+from sklearn_xlc.metrics._scorer import _true_labels, rank, unwrapped
+from sklearn_xlc.metrics._validation import Ranking, check_ranking
+from sklearn_xlc.plotting._axes import new_axes
+
+#: What is divided by what, in the label of the axis.
+METRICS = {
+    "recall": "recall@{k}: share of true labels found",
+    "precision": "precision@{k}: share of predictions that are true",
+}
+
+
+class LabelFrequencyDisplay:
+    """Plot of recall or precision at k of labels, grouped by how frequent they are in training.
+
+    The labels are cut into groups of about equal size, by default deciles, from the rarest to the
+    most frequent; labels of equal frequency are in one group. A classifier that is right about
+    frequent labels only is good on average and useless for most of them. The grey bars show which
+    share of the true labels is in a group, the dashed line what naming the k most frequent labels
+    for every sample would give.
+
+    Parameters
+    ----------
+    ranges : sequence of (int, int)
+        Least and largest number of training samples of the labels in each group.
+    values : array-like of shape (n_groups,)
+        Recall or precision in each group; NaN where it is not defined.
+    baseline : array-like of shape (n_groups,)
+        The same, of naming the most frequent labels.
+    shares : array-like of shape (n_groups,)
+        Share of the true labels that is in each group.
+    total : float
+        Recall or precision of all labels together.
+    k : int, default=5
+        Number of predictions for each sample.
+    metric : {"recall", "precision"}, default="recall"
+        What `values` are.
+    name : str, default=None
+        Name of the classifier in the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        Line of the classifier in the last plot.
+    baseline_ : matplotlib Line2D or None
+        Line of the most frequent labels in the last plot.
+    bars_ : matplotlib BarContainer or None
+        Shares of the groups in the last plot.
+    ax_ : matplotlib Axes
+        Axes of the last plot.
+    figure_ : matplotlib Figure
+        Figure of the last plot.
+
+    See Also
+    --------
+    sklearn_xlc.metrics.psp_at_k : One number that counts rare labels more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.plotting import LabelFrequencyDisplay
+    >>> Y_train = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [1, 1, 0]])
+    >>> Y_test = np.array([[1, 0, 1], [0, 1, 0]])
+    >>> ranking = np.array([[0], [1]])  # one prediction for each sample
+    >>> display = LabelFrequencyDisplay.from_predictions(Y_test, ranking, Y_train, k=1)
+    >>> display.ranges, display.values.tolist()
+    ([(1, 1), (2, 2), (4, 4)], [0.0, 1.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        ranges: Any,
+        values: Any,
+        baseline: Any,
+        shares: Any,
+        total: float,
+        k: int = 5,
+        metric: str = "recall",
+        name: str | None = None,
+    ) -> None:
+        self.ranges, self.values, self.baseline, self.shares = ranges, values, baseline, shares
+        self.total, self.k, self.metric, self.name = total, k, metric, name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        y_train: Any,
+        *,
+        k: int = 5,
+        metric: str = "recall",
+        n_groups: int = 10,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> LabelFrequencyDisplay:
+        """Draw how well a fitted classifier finds rare and frequent labels.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted classifier, also within a pipeline or a search.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples that were not used in `fit`.
+        y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
+                (n_samples,), or sequence of label sets
+            True labels, in the form that `fit` saw.
+        y_train : {array-like, sparse matrix, dataframe} of shape (n_train, n_labels) or \
+                (n_train,), or sequence of label sets
+            Labels of the training samples, whose frequencies make the groups.
+        k : int, default=5
+            Number of predictions for each sample.
+        metric : {"recall", "precision"}, default="recall"
+            Share of the true labels that are predicted, or of the predictions that are true.
+        n_groups : int, default=10
+            Number of groups; fewer if many labels are equally frequent.
+        name : str, default=None
+            Name of the classifier in the legend. None: its class.
+        ax : matplotlib Axes, default=None
+            Axes to draw on, also those of another display. None: a new figure.
+        **kwargs : dict
+            Keyword arguments of :meth:`plot`.
+
+        Returns
+        -------
+        LabelFrequencyDisplay
+            Drawn display.
+        """
+        y_true, ids, _ = rank(estimator, X, y, check_integer(k, "k"))
+        found = unwrapped(estimator)[0]
+        classes, known, _ = _true_labels(found, y_train)
+        n_labels = None
+        counts = _counts(known)
+        if classes is not None:  # ids above those of the classes are labels not seen in `fit`
+            counts = counts[: len(classes)]
+            n_labels = 1 + max(int(np.max(y_true)), len(classes)) if np.ndim(y_true) == 1 else None
+        ranking = check_ranking(y_true, ids, k, n_labels=n_labels)
+        name = type(found).__name__ if name is None else name
+        return cls._of(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        y_train: Any,
+        *,
+        k: int = 5,
+        metric: str = "recall",
+        n_groups: int = 10,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> LabelFrequencyDisplay:
+        """Draw how well predictions find rare and frequent labels.
+
+        Parameters
+        ----------
+        y_true, y_pred : array-like or sparse matrix of shape (n_samples, n_labels), or others
+            True labels, and scores or ranked labels, as in
+            :func:`~sklearn_xlc.metrics.recall_at_k`.
+        y_train : {array-like, sparse matrix, dataframe} of shape (n_train, n_labels), or \
+                sequence of label sets
+            Labels of the training samples, in the form of `y_true`.
+        k : int, default=5
+            Number of predictions for each sample.
+        metric : {"recall", "precision"}, default="recall"
+            Share of the true labels that are predicted, or of the predictions that are true.
+        n_groups : int, default=10
+            Number of groups; fewer if many labels are equally frequent.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes, default=None
+            Axes to draw on, also those of another display. None: a new figure.
+        **kwargs : dict
+            Keyword arguments of :meth:`plot`.
+
+        Returns
+        -------
+        LabelFrequencyDisplay
+            Drawn display.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument has an invalid type, shape or value.
+        """
+        ranking = check_ranking(y_true, y_pred, k, n_labels=_n_classes(y_true, y_pred, y_train))
+        sets = named_sets(y_train, name="y_train")
+        if (sets is None) != (ranking.classes is None):
+            raise ValueError("y_train must have the form of y_true: tags, or an indicator")
+        counts = _counts(y_train if sets is None else sets.indicator)
+        if sets is not None and ranking.classes is not None:
+            of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
+            counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
+        return cls._of(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+
+    @classmethod
+    def _of(
+        cls, ranking: Ranking, counts: np.ndarray, metric: str, n_groups: int, name: str | None
+    ) -> LabelFrequencyDisplay:
+        if metric not in METRICS:
+            raise ValueError(f"metric must be one of {list(METRICS)}, got {metric!r}")
+        n_groups, n_labels = check_integer(n_groups, "n_groups"), ranking.true.shape[1]
+        # Ids above those of training are labels that it has not seen.
+        counts = np.pad(counts, (0, max(0, n_labels - len(counts))))
+        groups, ranges = _groups(counts, n_groups)
+        true = np.bincount(groups[ranking.true.indices], minlength=len(ranges))
+        most = np.argsort(-counts, kind="stable")[: ranking.k]
+        of_most = np.bincount(ranking.true.indices, minlength=len(counts))[most]
+        n_samples = ranking.true.shape[0]
+        hits = np.bincount(groups[ranking.top[ranking.hits]], minlength=len(ranges))
+        by_chance = np.bincount(groups[most], weights=of_most, minlength=len(ranges))
+        of, of_baseline = true, true
+        if metric == "precision":
+            of = np.bincount(groups[ranking.top[ranking.top >= 0]], minlength=len(ranges))
+            of_baseline = n_samples * np.bincount(groups[most], minlength=len(ranges))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values, baseline = hits / of, by_chance / of_baseline
+            total = float(np.float64(hits.sum()) / of.sum())
+        shares = true / max(1, true.sum())
+        return cls(ranges, values, baseline, shares, total, ranking.k, metric, name)
+
+    def plot(
+        self, ax: Any = None, *, baseline: bool = True, **kwargs: Any
+    ) -> LabelFrequencyDisplay:
+        """Draw a line over the groups, from the rarest labels to the most frequent.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None: a new figure.
+        baseline : bool, default=True
+            Whether to draw the most frequent labels and the bars, too; False for a second
+            classifier on the same axes.
+        **kwargs : dict
+            Keyword arguments of matplotlib's ``plot``.
+
+        Returns
+        -------
+        LabelFrequencyDisplay
+            The display itself.
+        """
+        ax, at = new_axes(ax), np.arange(len(self.ranges))
+        together = f"all labels: {self.total:.2f}"
+        label = f"{self.name} ({together})" if self.name else together
+        self.baseline_ = self.bars_ = None
+        if baseline:
+            self.bars_ = ax.bar(
+                at, self.shares, color="0.85", width=0.8, label="share of all true labels"
+            )
+            style = {"color": "0.35", "linestyle": "--", "marker": "s", "markersize": 4}
+            (self.baseline_,) = ax.plot(at, self.baseline, label="most frequent labels", **style)
+        n_drawn = sum(line.get_linestyle() == "-" for line in ax.lines)
+        colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by the colour-blind
+        style = {"color": colours[n_drawn % 4], "marker": "o^Dv"[n_drawn % 4], "markersize": 5}
+        (self.line_,) = ax.plot(at, self.values, **{**style, "label": label, **kwargs})
+        ticks = [
+            f"{low}" if low == high else f"{low}\N{EN DASH}{high}" for low, high in self.ranges
+        ]
+        ax.set_xticks(at, ticks, rotation=30, ha="right", rotation_mode="anchor", fontsize="small")
+        ax.set(
+            xlabel="training samples with the label, in groups of labels",
+            ylabel=METRICS[self.metric].format(k=self.k),
+            ylim=(-0.02, 1.3),  # with room for the legend
+            yticks=np.linspace(0, 1, 6),
+        )
+        ax.legend(fontsize="small", loc="upper left", ncols=2)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _counts(Y: Any) -> np.ndarray:
+    """Number of samples with each label, from an indicator or from ids of classes."""
+    if sp.issparse(Y) or np.ndim(Y) == 2:
+        return np.asarray((sp.csr_array(Y) != 0).sum(axis=0)).ravel()
+    return np.bincount(np.asarray(Y))
+
+
+def _n_classes(y_true: Any, *others: Any) -> int | None:
+    """Number of classes, if labels are ids of classes, one for each sample."""
+    if sp.issparse(y_true) or named_sets(y_true) is not None or np.ndim(y_true) != 1:
+        return None
+    arrays = [np.asarray(given) for given in (y_true, *others) if not sp.issparse(given)]
+    return 1 + max(int(array.max(initial=0)) for array in arrays if array.dtype.kind in "iu")
+
+
+def _groups(counts: np.ndarray, n_groups: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """Group of each label, rarest first, and the range of counts of each group.
+
+    Labels without a training sample are a group of their own.
+    """
+    seen = counts[counts > 0]
+    places = np.arange(1, n_groups) / n_groups
+    cuts = np.quantile(seen, places, method="inverted_cdf") if len(seen) else []
+    # Whole numbers: labels of equal frequency fall on one side of a cut.
+    edges = np.unique([0, *cuts])
+    found, groups = np.unique(np.searchsorted(edges, counts), return_inverse=True)
+    members = [counts[groups == group] for group in range(len(found))]
+    return groups, [(int(of_group.min()), int(of_group.max())) for of_group in members]
