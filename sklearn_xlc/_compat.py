@@ -1,7 +1,10 @@
 """The one place that imports what scikit-learn does not promise to keep."""
 
+import importlib
 import math
+import os
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ __all__ = [
     "RANDOM_STATE",
     "HasMethods",
     "Interval",
+    "LinksToDocs",
     "Options",
     "StrOptions",
     "_check_method_params",
@@ -35,6 +39,36 @@ def _check_sample_weight(*args: Any, **kwargs: Any) -> np.ndarray:
     if len(weight) and not weight.any():
         raise ValueError("Sample weights must contain at least one non-zero number.")
     return weight
+
+
+#: Variable of the environment with the address of the documentation, where it is published.
+DOCS = "SKLEARN_XLC_DOCS"
+
+
+class LinksToDocs:
+    """Base of estimators whose HTML representation links to their page in the documentation.
+
+    The pages are those of the address in `DOCS`, otherwise of a site built in this checkout.
+    Without either, and for classes without a page, there is no link.
+    """
+
+    _doc_link_module = "sklearn_xlc"
+    _doc_link_template = "{link}"
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        built = Path(__file__).parents[1] / "docs" / "_build" / "html"
+        site = os.environ.get(DOCS) or (built.as_uri() if built.is_dir() else "")
+        page = _public_name(type(self))
+        return {"link": f"{site.rstrip('/')}/generated/{page}.html" if site and page else ""}
+
+
+def _public_name(cls: type) -> str:
+    """Name under which a class of the package is offered; empty if it is not."""
+    top, room, *_ = cls.__module__.split(".")
+    for name in (top, f"{top}.{room}"):
+        if cls.__name__ in getattr(importlib.import_module(name), "__all__", ()):
+            return f"{name}.{cls.__name__}"
+    return ""
 
 
 class Interval(_Interval):

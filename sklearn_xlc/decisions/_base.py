@@ -10,13 +10,14 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from sklearn_xlc._checks import check_indicator
+from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._ranking import rank_rows
 
 #: Share of the training samples that have no more labels than a set may have by default.
 USUAL = 0.99
 
 
-class Decision(BaseEstimator, ABC):
+class Decision(LinksToDocs, BaseEstimator, ABC):
     """Base class of decisions, which turn scores or features of samples into label sets.
 
     A classifier fits its decision after it has trained the network, and calls :meth:`decode` for

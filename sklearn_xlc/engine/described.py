@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from sklearn_xlc._compat import LinksToDocs
 from sklearn_xlc._files import Streamed, versions, warn_of_versions
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.names import is_known
@@ -76,7 +77,7 @@ class Described:
         self.__init__(parts)  # type: ignore[misc]
 
 
-class DescribedStateMixin:
+class DescribedStateMixin(LinksToDocs):
     """State of an estimator that pickle, skops and `save` each store in their way."""
 
     def _full_state(self) -> dict[str, Any]:
