@@ -49,9 +49,9 @@ class BagPredictionMixin(PredictionMixin):
     _takes_counts = True
 
     def _validate_predict(self, X: Any) -> Rows:
+        X, groups = X if isinstance(X, Grouped) else (X, None)
         if isinstance(X, Rows):
             return X
-        X, groups = X if isinstance(X, Grouped) else (X, None)
         X = super()._validate_predict(X)
         bags = check_groups(groups, X.shape[0], allow_empty=False)
         return Rows(bags.gather(X), bags=bags.indptr)

@@ -56,6 +56,7 @@ from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.engine.validation import TrainingData, model_dtype, validate_X
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.callbacks import copy_of
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
 from sklearn_xlc.training.foreign import is_ours
 
@@ -171,6 +172,11 @@ class BaseXLCClassifier(
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseXLCClassifier:
         """Fit encoder and head.
 
+        An interrupt by the user (Ctrl-C) ends the training after the current step, with a warning;
+        the model has the weights of that step. A second one is raised, and so is one before the
+        first step, after the last, or within a search or an ensemble: the classifier is then as it
+        was before.
+
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
@@ -199,6 +205,11 @@ class BaseXLCClassifier(
             If a checkpoint cannot be written. Earlier ones are then kept, too.
         MemoryError
             If weights, gradients and optimiser would not fit into the memory that is left.
+
+        Warns
+        -----
+        UserWarning
+            If the user has interrupted the training.
         """
         with unchanged_on_error(self), usual_modes(training=True):
             going_on = self.warm_start and hasattr(self, "net_")
@@ -221,9 +232,10 @@ class BaseXLCClassifier(
             if validation is not None:
                 validation = self._for_training(validation, module)
             net = self._make_net(module, train, validation, rng, generators)
-            net.checkpoints = checkpoints
+            net.checkpoints, net.classifier = checkpoints, self._scored_by(net)
             net.fit(train)
             self._finish(net)
+            self._warn_of_interrupt(net)
             self._fit_decision(train, validation, first=True)
         return self
 
@@ -283,6 +295,7 @@ class BaseXLCClassifier(
             if not (first or borrowed) and self.net_.optimizer_.state:
                 net.initialize()
                 net.optimizer_ = self.net_.optimizer_
+            net.classifier = self._scored_by(net)
             net.partial_fit(rows)
             self._finish(net, keep_optimizer=True)
             self._fit_decision(rows, None, first=first)
@@ -380,7 +393,7 @@ class BaseXLCClassifier(
         """Build encoder and head, and set the fitted attributes."""
         rows, code = data.rows, data.code
         self._code, self.classes_ = code, code.classes
-        self.loss_curve_, self.n_iter_, self.t_ = [], 0, 0
+        self.history_, self.loss_curve_, self.n_iter_, self.t_ = [], [], 0, 0
         self._typical_size = int(np.diff(rows.Y.indptr).max(initial=1))
         with as_global(generators):  # one thread at a time, as briefly as can be
             encoder = self._build_encoder(rows)
@@ -444,6 +457,17 @@ class BaseXLCClassifier(
         if weight is not None:
             weight = mean_one(weight).astype(model_dtype(rows.X))
         return replace(inputs, Y=self._code.to_positions(rows.Y), sample_weight=weight)
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone; callbacks are copied as `fit` does, since an open file or a lock has no copy."""
+        if not isinstance(self.callbacks, list | tuple):
+            return super().__sklearn_clone__()
+        bare: BaseXLCClassifier = object.__new__(type(self))
+        bare.__dict__ = {**vars(self), "callbacks": None}
+        cloned = super(BaseXLCClassifier, bare).__sklearn_clone__()
+        memo: dict[int, Any] = {}
+        cloned.callbacks = type(self.callbacks)(copy_of(each, memo) for each in self.callbacks)
+        return cloned
 
     @property
     def label_order_(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,29 @@ import scipy
 import sklearn
 import torch
 from sklearn.utils import check_random_state
-from skorch.callbacks import EarlyStopping, ProgressBar
+from skorch.callbacks import (
+    Callback,
+    EarlyStopping,
+    EpochScoring,
+    LRScheduler,
+    PrintLog,
+    ProgressBar,
+)
 from torch import nn
 
 import sklearn_xlc
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.randomness import Generators, with_device
+from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
 from sklearn_xlc.engine.validation import SMALL_DATA, TrainingData, model_dtype
+from sklearn_xlc.heads import PointwiseLoss
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
 from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints, module_state
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.encoding import identity
 from sklearn_xlc.training.finite import check_weights
+from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 #: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
 #: in do not depend on them. (Of the random state its numbers count, of warm_start the weights.)
@@ -61,6 +72,10 @@ class TrainingMixin:
     _sparse_inputs: bool
     net_: XLCNet
     _bfloat16: bool
+    _labels_of: Any
+    _code: LabelCode
+    classes_: np.ndarray
+    history_: list[dict[str, Any]]
     loss_curve_: list[float]
     n_iter_: int
     t_: int
@@ -204,19 +219,26 @@ class TrainingMixin:
         batch_size = min(self._batch_size(n_samples), max(1, n_samples))
         rate, head_rate = self._rates(rows)
         callbacks = copied(self.callbacks)
+        if validation is None and not one_pass:
+            _warn_of_scores(callbacks)
+        n_steps = n_batches(n_samples, batch_size)
+        verbose = bool(self.verbose) or _has(callbacks, PrintLog)  # which prints for such nets only
+        if self.verbose:
+            callbacks.extend(self._shown(callbacks, module.head, n_steps))
         if not one_pass:
-            callbacks.append(CosineSchedule(max_epochs * n_batches(n_samples, batch_size)))
+            if not _has(callbacks, LRScheduler):
+                callbacks.append(CosineSchedule(max_epochs * n_steps))
             if self.early_stopping:
                 callbacks.append(EarlyStopping(patience=self.n_iter_no_change, load_best=True))
             if self.average_weights:
                 callbacks.append(WeightAveraging(self.average_weights, max_epochs))
-        if self.verbose:
-            callbacks.append(ProgressBar())
         return XLCNet(
             module,
             rng=np.random.default_rng(rng.randint(2**31 - 1)),
             generators=with_device(generators, torch.device(device)),
-            validation=validation if self.early_stopping else None,
+            validation=validation,
+            with_valid_loss=self.early_stopping,
+            keeps_interrupted=not one_pass,
             precision="bfloat16" if self._bfloat16 else "float32",
             optimizer_rule=self._rule(n_samples),
             optimizer__weight_decay=self.weight_decay,
@@ -230,18 +252,87 @@ class TrainingMixin:
             device=device,
             callbacks=callbacks,
             callbacks__print_log=None,
-            verbose=0,
+            verbose=int(verbose),
         )
+
+    def _shown(self, callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
+        """Callbacks for `verbose`, unless the user's do the same."""
+        shown: list[Callback] = []
+        if shows_bars() and not _has(callbacks, ProgressBar):
+            shown.append(EpochBar(n_steps, postfix_keys=["train_loss"]))
+        if not _has(callbacks, PrintLog):
+            is_sum = head.multilabel and any(isinstance(p, PointwiseLoss) for p in head.modules())
+            shown.append(EpochLines(head.n_labels if is_sum else 1))
+        return shown
+
+    def _warn_of_interrupt(self, net: XLCNet) -> None:
+        if net.interrupted_:
+            warnings.warn(
+                f"Training interrupted by user in epoch {len(net.history)} of {net.max_epochs}: "
+                "the model has the weights of its last step; fit with warm_start=True trains it "
+                "further",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _scored_by(self, net: XLCNet) -> Any:
+        """Copy of the classifier that predicts with a net in training, for scores of callbacks."""
+        view = object.__new__(type(self))
+        view.__dict__ = {**vars(self), "net_": net}
+        if self._code.multilabel:
+            view.classes_ = np.arange(len(self.classes_))  # columns of the indicator
+        return view
+
+    def _given_labels(self, rows: Rows) -> Any:
+        """Labels of samples as scorers read them: classes, or a CSR indicator."""
+        Y = self._labels_of(rows)
+        return Y if self._code.multilabel else self.classes_[Y.indices]
 
     def _finish(self, net: XLCNet, keep_optimizer: bool = False) -> None:
         if not keep_optimizer:
             check_weights(net.module_)
-        losses = [float(row["train_loss"]) for row in net.history]
-        self.loss_curve_ = [*self.loss_curve_, *losses]
+        rows, earlier = list(net.history), getattr(self, "history_", [])  # old files have none
+        numbers = [{**_numbers(row), "epoch": self.n_iter_ + i} for i, row in enumerate(rows, 1)]
+        self.history_ = [*earlier, *numbers]
+        self.loss_curve_ = [*self.loss_curve_, *(row["train_loss"] for row in numbers)]
         self._weights_borrowed = False
-        self.n_iter_ += len(losses)
-        self.t_ += sum(row["train_batch_count"] for row in net.history)
+        self.n_iter_ += len(rows)
+        self.t_ += sum(row["train_batch_count"] for row in rows)
+        for group in net.optimizer_.param_groups:  # schedules of the user leave the last rate
+            group["lr"] = group["peak_lr"]
         if not (keep_optimizer or self.warm_start):
             net.optimizer_.state.clear()
         net.validation, net.checkpoints, net.generators = None, None, ()
+        net.classifier = None
         self.net_ = net
+
+
+def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
+    """Whether there is a callback of this class: an instance or the class, perhaps with a name."""
+    found = (entry[-1] if isinstance(entry, tuple) else entry for entry in callbacks)
+    return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
+
+
+def _warn_of_scores(callbacks: list[Any]) -> None:
+    """Warn of scores of held-out samples where there are none, which skorch leaves out silently."""
+    for entry in callbacks:
+        callback = entry[-1] if isinstance(entry, tuple) else entry
+        if isinstance(callback, EpochScoring) and not callback.on_train:
+            warnings.warn(
+                "EpochScoring has no held-out samples to score: set early_stopping=True, which "
+                "holds some out, or on_train=True",
+                UserWarning,
+                stacklevel=6,
+            )
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """Losses and scores in a row of a history: what is equal for equal fits, unlike times."""
+    return {
+        name: int(value) if isinstance(value, Integral) else float(value)
+        for name, value in row.items()
+        if isinstance(value, Real)
+        and not isinstance(value, bool)
+        and name != "dur"
+        and not name.endswith("_batch_count")
+    }

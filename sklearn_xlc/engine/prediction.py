@@ -75,7 +75,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
-        return validate_X(self, X, reset=False)
+        return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
     def _rows_at_once(self, row_bytes: int) -> int:
         """Samples in a batch whose temporaries fit into `memory_limit`, but at least one."""

@@ -159,7 +159,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         and at most 1000 samples in the first call, it has the type of X: weighted samples then
         equal repeated ones to rounding. `transform` gives the type of X.
     callbacks : list of skorch callbacks, default=None
-        Callbacks of the training loop. They are copied, never changed.
+        Callbacks of the training loop. They are copied, never changed; an open file is shared.
     device : str or torch.device, default="auto"
         Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
         saved model is loaded.
@@ -173,7 +173,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Continue from the fitted network, with its label embeddings, in the next :meth:`fit`,
         instead of starting from a new network.
     verbose : int, default=0
-        1 shows a progress bar.
+        1 prints a line for each epoch; in a terminal or notebook a bar shows its steps.
     checkpoint : str or path-like, default=None
         Folder of checkpoints: :meth:`fit` writes the state of the training there after epochs, and
         the same `fit`, started again after a kill, goes on from it and ends in the same bytes.
@@ -200,6 +200,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Number of epochs trained.
     loss_curve_ : list of float
         Training loss of each epoch.
+    history_ : list of dict
+        Numbers of each epoch: losses, learning rate and scores, as far as they were measured.
     n_parameters_ : int
         Number of trainable parameters.
     net_ : skorch.NeuralNet
@@ -468,9 +470,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
 
     def _unread(self, code: LabelCode) -> dict[str, str]:
-        if self.attention is None:
-            return {"temperature": "with attention=None"}
-        return {}
+        return {"temperature": "with attention=None"} if self.attention is None else {}
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size != "auto":

@@ -7,6 +7,7 @@ from sklearn_xlc.plotting._label_map import LabelMapDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay
 from sklearn_xlc.plotting._reliability import ReliabilityDisplay
 from sklearn_xlc.plotting._storage import StorageDisplay
+from sklearn_xlc.plotting._training_curve import TrainingCurveDisplay
 
 __all__ = [
     "ArgmaxabilityDisplay",
@@ -16,4 +17,5 @@ __all__ = [
     "NeuralCollapseDisplay",
     "ReliabilityDisplay",
     "StorageDisplay",
+    "TrainingCurveDisplay",
 ]

@@ -74,7 +74,7 @@ class NeuralCollapseDisplay:
         Parameters
         ----------
         estimator : fitted classifier
-            Classifier with a history in ``net_``. Saved classifiers have no history.
+            Fitted classifier, also one that was saved and loaded.
         **kwargs : dict
             Parameters of :meth:`plot`.
 
@@ -88,11 +88,11 @@ class NeuralCollapseDisplay:
         ValueError
             If no measures were recorded.
         """
-        rows = [row for row in estimator.net_.history if "nc1" in row]
+        rows = [row for row in getattr(estimator, "history_", []) if "nc1" in row]
         if not rows:
             raise ValueError(
                 "estimator has no recorded collapse: fit it with callbacks=[CollapseMonitor(X, y)] "
-                "(sklearn_xlc.training); the record is not saved with the model"
+                "(sklearn_xlc.training)"
             )
         names = [name for name in rows[0] if name in MEASURES or name[:4] in OF_SETS]
         display = cls({name: [row[name] for row in rows] for name in names})

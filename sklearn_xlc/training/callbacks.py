@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from typing import Any
@@ -20,6 +21,8 @@ from sklearn_xlc.training.devices import numpy_dtype
 
 def copied(callbacks: Any) -> list[Any]:
     """Return deep copies of the user's callbacks.
+
+    A part that cannot be copied, such as the writer of a log, is shared with the copy.
 
     Parameters
     ----------
@@ -43,7 +46,29 @@ def copied(callbacks: Any) -> list[Any]:
             raise TypeError(
                 f"callbacks must hold skorch callbacks or (name, callback) pairs, got {entry!r}"
             )
-    return copy.deepcopy(list(callbacks or []))
+    memo: dict[int, Any] = {}  # one for all: callbacks may hold each other
+    return [copy_of(entry, memo) for entry in callbacks or []]
+
+
+def copy_of(entry: Any, memo: dict[int, Any]) -> Any:
+    """Deep copy of an entry of `callbacks`; parts without one, such as locks, are shared."""
+    if isinstance(entry, tuple):
+        return (*entry[:-1], copy_of(entry[-1], memo)) if entry else entry
+    try:
+        return _deep_copy(entry, memo)
+    except Exception:
+        own = copy.copy(entry)
+        for name, value in vars(entry).items():
+            with contextlib.suppress(Exception):
+                setattr(own, name, _deep_copy(value, memo))
+        return own
+
+
+def _deep_copy(value: Any, memo: dict[int, Any]) -> Any:
+    trial = dict(memo)  # a copy that fails leaves parts of objects there
+    copied = copy.deepcopy(value, trial)
+    memo.update(trial)
+    return copied
 
 
 class CosineSchedule(Callback):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from skorch import NeuralNet
 from skorch.callbacks import EarlyStopping
+from skorch.utils import TeeGenerator
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -23,9 +24,12 @@ from sklearn_xlc.training.direct import DirectStep
 from sklearn_xlc.training.errors import failure_of
 from sklearn_xlc.training.finite import Statistic, check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
+from sklearn_xlc.training.gradients import CollectedGradients, reads_gradients
 from sklearn_xlc.training.heap import memory_kept
+from sklearn_xlc.training.interrupts import Interrupts
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
+from sklearn_xlc.training.scoring import Samples, ScoredNet
 
 
 class EncoderHead(nn.Module):
@@ -54,7 +58,7 @@ class EncoderHead(nn.Module):
             return self.encoder(inputs)
 
 
-class XLCNet(NeuralNet):
+class XLCNet(ScoredNet, NeuralNet):
     """Net of skorch that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
 
     A classifier builds a net in `fit` and keeps it as ``net_``. skorch provides the training loop,
@@ -72,7 +76,13 @@ class XLCNet(NeuralNet):
         generator (see :func:`~sklearn_xlc.training.foreign.may_draw`) run with these in its place,
         one thread at a time. Empty: torch's global generators.
     validation : Rows, default=None
-        Samples held out for ``valid_loss``.
+        Samples held out, for scores of callbacks.
+    with_valid_loss : bool, default=True
+        Whether ``valid_loss`` of the held-out samples is computed after each epoch.
+    keeps_interrupted : bool, default=False
+        Whether an interrupt by the user, or of a callback, ends the training after the current step
+        and leaves a usable net (:class:`~sklearn_xlc.training.interrupts.Interrupts`); otherwise it
+        is raised.
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of the encoder; "bfloat16" runs it under autocast. The head has a precision of its
         own.
@@ -99,6 +109,8 @@ class XLCNet(NeuralNet):
         Optimiser; its groups store their peak rates as ``peak_lr``.
     history : skorch.history.History
         One row per epoch, with ``train_loss`` and, given `validation`, ``valid_loss``.
+    interrupted_ : bool
+        Whether an interrupt has ended the training.
 
     Examples
     --------
@@ -119,6 +131,8 @@ class XLCNet(NeuralNet):
     _callbacks_may_draw = False
     _statistics: Sequence[Statistic] = ()
     _direct: DirectStep | None = None
+    _reads_gradients = False
+    _interrupts: Any = None
     _n_met = 0
 
     def __init__(
@@ -128,6 +142,8 @@ class XLCNet(NeuralNet):
         rng: np.random.Generator,
         generators: Generators = (),
         validation: Rows | None = None,
+        with_valid_loss: bool = True,
+        keeps_interrupted: bool = False,
         precision: str = "float32",
         optimizer_rule: str = "adam",
         row_momentum: bool = True,
@@ -136,11 +152,17 @@ class XLCNet(NeuralNet):
         **kwargs: Any,
     ) -> None:
         self.rng, self.generators, self.validation = rng, generators, validation
+        self.with_valid_loss, self.keeps_interrupted = with_valid_loss, keeps_interrupted
         self.precision, self.optimizer_rule = precision, optimizer_rule
         self.row_momentum, self.head_lr = row_momentum, head_lr
         self.checkpoints = checkpoints
         super().__init__(
-            module, criterion=nn.Identity, train_split=None, iterator_train=None, **kwargs
+            module,
+            criterion=nn.Identity,
+            train_split=None,
+            iterator_train=None,
+            use_caching=False,  # steps do not compute the scores that callbacks could reuse
+            **kwargs,
         )
 
     # --- what skorch asks for -------------------------------------------------------------
@@ -162,25 +184,59 @@ class XLCNet(NeuralNet):
         return self
 
     def partial_fit(self, X: Rows, y: Any = None, classes: Any = None, **fit_params: Any) -> XLCNet:
-        """Train; unlike in skorch, an interrupt by the user is raised."""
+        """Train; unlike in skorch, an interrupt by the user is raised, or noted."""
         if not self.initialized_:
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
+        self._reads_gradients = any(map(reads_gradients, [self, *dict(self.callbacks_).values()]))
         self._statistics = running_statistics(self.module_)
         self.notify("on_train_begin", X=X, y=y)
-        try:
-            self.fit_loop(X, y, **fit_params)
-        except KeyboardInterrupt:
-            if not self._stopped_early():
-                raise
-        finally:
-            self._direct = None
-        self._save_checkpoint(finished=True)
+        complete = self._run(X, y, **fit_params)
+        if complete:
+            self._save_checkpoint(finished=True)
         self.notify("on_train_end", X=X, y=y)
         return self
 
+    def _run(self, X: Rows, y: Any, **fit_params: Any) -> bool:
+        """Run the loop; whether no interrupt has ended it."""
+        self._interrupts = Interrupts(can_stop=self._has_stepped)
+        try:
+            with self._interrupts if self.keeps_interrupted else contextlib.nullcontext():
+                self.fit_loop(X, y, **fit_params)
+        except KeyboardInterrupt:
+            if self._stopped_early():
+                return True
+            if not self.keeps_interrupted or self._interrupts.raised or not self._has_stepped():
+                raise
+            self._end_early()
+            return False
+        finally:
+            self.interrupted_ = self._interrupts.asked
+            self._direct = self._interrupts = None
+        return True
+
+    def _has_stepped(self) -> bool:
+        """Whether a step has been taken, here or before the checkpoint."""
+        batches = self.history[0]["batches"] if self.history else []
+        return bool(batches) and "train_loss" in batches[0]
+
+    def _end_early(self) -> None:
+        """Make the history that of a training which ends within an epoch."""
+        self._interrupts.asked = True  # also where a callback has raised the interrupt
+        row = self.history[-1]
+        steps = [batch for batch in row["batches"] if "train_loss" in batch]
+        if not steps:
+            self.history.pop()
+        elif "train_loss" not in row:
+            sizes = [batch["train_batch_size"] for batch in steps]
+            losses = [batch["train_loss"] for batch in steps]
+            row["train_loss"] = float(np.average(losses, weights=sizes))
+            row["train_batch_count"] = len(steps)
+
     def _stopped_early(self) -> bool:
         """Whether the last interrupt was raised by skorch to stop early."""
+        if self._interrupts.asked or self._interrupts.raised:
+            return False
         rules = [callback for _, callback in self.callbacks_ if isinstance(callback, EarlyStopping)]
         return any(rule.misses_ == rule.patience for rule in rules)
 
@@ -194,11 +250,16 @@ class XLCNet(NeuralNet):
         finished = self.checkpoints is not None and self.checkpoints.resume(self)
         with memory_kept():  # also between epochs, which allocate the same
             while not finished and len(self.history) < self.max_epochs:
+                self._stop_if_asked()
                 with drawing_from(self.generators):
                     super().fit_loop(X, y, epochs=1, **kwargs)
                 if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
                     self._save_checkpoint()
         return self
+
+    def _stop_if_asked(self) -> None:
+        if self._interrupts is not None and self._interrupts.asked:
+            raise KeyboardInterrupt
 
     def _save_checkpoint(self, finished: bool = False) -> None:
         if self.checkpoints is not None:
@@ -217,6 +278,8 @@ class XLCNet(NeuralNet):
             self._direct = self._direct_step()
         if iterator is not None and may_draw(self.module_):
             iterator, step_fn = self._batches_alone(iterator), self._alone()(step_fn)
+        if iterator is not None and self._interrupts is not None:
+            iterator = self._batches_until_asked(iterator)
         super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
 
     def _direct_step(self) -> DirectStep | None:
@@ -225,6 +288,11 @@ class XLCNet(NeuralNet):
         if not is_usual or not self.generators or self._statistics:
             return None
         return DirectStep.of(self.module_, self.optimizer_, [c for _, c in self.callbacks_])
+
+    def _batches_until_asked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self._stop_if_asked()
+            yield batch
 
     def _batches_alone(self, iterator: BatchIterator) -> Iterator[Batch]:
         batches = iter(iterator)
@@ -240,11 +308,15 @@ class XLCNet(NeuralNet):
         return as_global(self.generators)
 
     def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:
-        return X, self.validation
+        held = None if self.validation is None else Samples(self.validation, self.classifier)
+        return Samples(X, self.classifier), held
 
-    def get_iterator(self, dataset: Rows, training: bool = False) -> BatchIterator:
+    def get_iterator(self, dataset: Any, training: bool = False) -> BatchIterator | None:
+        if not (training or self.with_valid_loss):
+            return None
         rng = self.rng if training else None
-        return BatchIterator(dataset, self.batch_size, rng, torch.device(self.device))
+        rows = dataset.X if isinstance(dataset, Samples) else dataset
+        return BatchIterator(rows, self.batch_size, rng, torch.device(self.device))
 
     def _set_training(self, training: bool = True) -> None:
         # Setting the mode of every part at every step takes longer than looking at it.
@@ -270,17 +342,17 @@ class XLCNet(NeuralNet):
     def _take_step(self, batch: Batch) -> Tensor:
         if self._direct is not None and isinstance(batch.inputs, SparseRows):
             return self._direct.take(batch)
-        loss = self._loss(batch, self.optimizer_.update)
+        gradients = CollectedGradients(self.module_) if self._reads_gradients else None
+        update = self.optimizer_.update if gradients is None else gradients.collect
+        loss = self._loss(batch, update)
         if loss.requires_grad:  # not where the encoder is frozen and the head has updated itself
             parts = (type(part).__name__ for part in (self.module_.encoder, self.module_.head))
             with failure_of("the gradient of the encoder {} or the head {}".format(*parts)):
                 loss.backward()
-        self.notify(
-            "on_grad_computed",
-            named_parameters=self.module_.named_parameters(),
-            batch=batch,
-            training=True,
-        )
+        if gradients is not None:
+            named = TeeGenerator(gradients.named_parameters())  # for each callback from the start
+            self.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
+            gradients.apply(self.optimizer_)
         check_finite(loss.detach().cpu())
         self.optimizer_.step()
         return loss

@@ -43,13 +43,12 @@ def scrambled(X):
     return sp.csr_array((data[order], columns[order], indptr), shape=X.shape)
 
 
-def interrupt(error):
-    class Interrupt(Callback):
-        def on_batch_end(self, net, training=False, **kwargs):
-            if training and len(net.history) == 2:
-                raise error
+class Break(Callback):
+    """Fail in the second epoch."""
 
-    return Interrupt()
+    def on_batch_end(self, net, training=False, **kwargs):
+        if training and len(net.history) == 2:
+            raise RuntimeError("broken")
 
 
 # --- formats ----------------------------------------------------------------------------------
@@ -324,25 +323,16 @@ def test_skorch_early_stopping_may_be_a_callback():
     assert clf.predict(make_X()).shape == (60,)
 
 
-@pytest.mark.parametrize("verbose", [0, 1])
-def test_verbose_shows_a_progress_bar(verbose, capsys):
-    quick(verbose=verbose, early_stopping=True).fit(make_X(), make_y(False))
-    captured = capsys.readouterr()
-    assert ("it/s]" in captured.err) is bool(verbose)
-    assert captured.out == ""
-
-
 # --- failing ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("broken")])
-def test_an_interrupted_fit_changes_nothing(error, warm_start):
+def test_a_fit_that_fails_changes_nothing(warm_start):
     X, y = make_X(0.5), make_y(False)
     clf = quick(warm_start=warm_start).fit(X, y)
     before, state = clf.decision_function(X), set(vars(clf))
-    clf.set_params(callbacks=[interrupt(error)])
-    with pytest.raises(type(error)):
+    clf.set_params(callbacks=[Break()])
+    with pytest.raises(RuntimeError, match="broken"):
         clf.fit(X[::2], y[::2])
     assert set(vars(clf)) == state
     assert clf.n_iter_ == 4
@@ -350,9 +340,9 @@ def test_an_interrupted_fit_changes_nothing(error, warm_start):
     np.testing.assert_array_equal(clf.classes_, np.arange(N_LABELS))
 
 
-def test_an_interrupted_first_fit_leaves_nothing_fitted():
-    clf = quick(callbacks=[interrupt(KeyboardInterrupt())])
-    with pytest.raises(KeyboardInterrupt):
+def test_a_first_fit_that_fails_leaves_nothing_fitted():
+    clf = quick(callbacks=[Break()])
+    with pytest.raises(RuntimeError, match="broken"):
         clf.fit(make_X(), make_y(False))
     assert vars(clf) == clf.get_params(deep=False)
 

@@ -1,0 +1,142 @@
+"""Plot of the course of a training: losses, and scores of held-out samples."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from sklearn_xlc.plotting._axes import new_axes
+
+#: Losses in a history, and their names in a legend.
+LOSSES = {"train_loss": "training loss", "valid_loss": "held-out loss"}
+_PRECISION = re.compile(r"valid_precision_at_(\d+)")
+
+
+class TrainingCurveDisplay:
+    """Plot of losses and scores over the epochs of one fit.
+
+    Losses are read on the left axis, which is logarithmic, scores on the right one. It shows how
+    the weights came about; how precision grows with the number of samples is shown by
+    :class:`sklearn.model_selection.LearningCurveDisplay`.
+
+    Parameters
+    ----------
+    history : list of dict
+        Numbers of each epoch, such as ``history_`` of a fitted classifier.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the losses.
+    scores_ax_ : matplotlib Axes or None
+        Axes of the scores; None without scores.
+    figure_ : matplotlib Figure
+        Figure of the last plot.
+
+    See Also
+    --------
+    sklearn.model_selection.LearningCurveDisplay : Scores by the number of training samples.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.plotting import TrainingCurveDisplay
+    >>> history = [{"epoch": 1, "train_loss": 3.0}, {"epoch": 2, "train_loss": 1.5}]
+    >>> TrainingCurveDisplay(history).plot().ax_.get_ylabel()
+    'loss of a sample'
+    """
+
+    def __init__(self, history: list[dict[str, Any]]) -> None:
+        self.history = history
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, scores: Any = None, ax: Any = None
+    ) -> TrainingCurveDisplay:
+        """Draw the training of a fitted classifier, also one that was saved and loaded.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            Classifier with a ``history_``, or a :class:`~sklearn.pipeline.Pipeline` that ends in
+            one.
+        scores : list of str, default=None
+            Scores to draw, as in :meth:`plot`.
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None: a new figure.
+
+        Returns
+        -------
+        TrainingCurveDisplay
+            Drawn display.
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no history.
+        """
+        estimator = estimator[-1] if hasattr(estimator, "steps") else estimator
+        history = getattr(estimator, "history_", None)
+        if not history:
+            raise ValueError(
+                f"{type(estimator).__name__} has no history_: pass a classifier of this package "
+                "that has been fitted"
+            )
+        return cls(history).plot(scores=scores, ax=ax)
+
+    def plot(self, *, scores: Any = None, ax: Any = None) -> TrainingCurveDisplay:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        scores : list of str, default=None
+            Names of scores in the history, such as those of :class:`skorch.callbacks.EpochScoring`.
+            None: the precision of held-out samples that ``verbose=1`` records; an empty list: none.
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None: a new figure.
+
+        Returns
+        -------
+        TrainingCurveDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If the history is empty or has no score of that name.
+        """
+        known = sorted({name for row in self.history for name in row})
+        if "train_loss" not in known:
+            raise ValueError("there are no curves to draw: history is empty")
+        if scores is None:
+            scores = [name for name in known if _PRECISION.fullmatch(name)]
+        for name in scores:
+            if name not in known:
+                raise ValueError(f"there is no {name!r} in the history, which has {known}")
+        ax = new_axes(ax)
+        for number, name in enumerate(name for name in LOSSES if name in known):
+            self._draw(ax, name, LOSSES[name], color=f"C{number}")
+        ax.set(xlabel="epoch", ylabel="loss of a sample", yscale="log")
+        ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        self.ax_, self.figure_, self.scores_ax_ = ax, ax.figure, None
+        if scores:
+            self.scores_ax_ = ax.twinx()
+            self.scores_ax_.set(ylabel="score of held-out samples")
+            for number, name in enumerate(scores, 2):
+                self._draw(self.scores_ax_, name, _title(name), color=f"C{number}", linestyle="--")
+        lines = [*ax.lines, *(self.scores_ax_.lines if self.scores_ax_ else ())]
+        labels = [line.get_label() for line in lines]
+        ax.legend(lines, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(lines))
+        return self
+
+    def _draw(self, ax: Any, name: str, label: str, **style: Any) -> None:
+        values = [row.get(name, np.nan) for row in self.history]
+        epochs = np.arange(1, len(values) + 1)
+        every = max(1, len(values) // 15)  # a single epoch is a point
+        ax.plot(epochs, values, label=label, marker="o", markersize=3.5, markevery=every, **style)
+
+
+def _title(name: str) -> str:
+    found = _PRECISION.fullmatch(name)
+    return f"P@{found[1]}" if found else name

@@ -1,0 +1,103 @@
+"""Scores of a net in training: its samples as callbacks see them, and its predictions."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import scipy.sparse as sp
+from skorch.dataset import Dataset
+
+from sklearn_xlc.batches import Rows
+
+
+class Samples(Dataset):
+    """Samples of a fit with the labels that scorers read.
+
+    Parameters
+    ----------
+    rows : Rows
+        Samples, with positions in place of labels.
+    classifier : classifier or None
+        Classifier that is being trained, as :class:`ScoredNet` has it. None: labels stay positions.
+    """
+
+    def __init__(self, rows: Rows, classifier: Any = None) -> None:
+        self.X, self._classifier = rows, classifier
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @cached_property
+    def labels(self) -> Any:
+        """Class labels, or an indicator in CSR whose columns are labels."""
+        return self.X.Y if self._classifier is None else self._classifier._given_labels(self.X)
+
+    @property
+    def y(self) -> Any:
+        """The labels, in a form that skorch passes on to scorers."""
+        return Indicator(self.labels) if sp.issparse(self.labels) else self.labels
+
+
+class Indicator(sp.csr_matrix):
+    """Indicator that ``skorch.utils.to_numpy`` takes for a frame, and hands on as CSR.
+
+    It refuses other sparse matrices; a dense one might not fit into memory.
+    """
+
+    iloc = None
+
+    @property
+    def values(self) -> sp.csr_matrix:
+        """The indicator as scorers get it."""
+        return sp.csr_matrix(self)
+
+
+class ScoredNet:
+    """What a scorer asks of an estimator, answered by the classifier that is being trained.
+
+    Label sets are ranked, not decided on: decisions are fitted when training has ended.
+    """
+
+    #: The classifier, with this net as its ``net_``, while callbacks may ask for scores.
+    classifier: Any = None
+
+    def _in_training(self) -> Any:
+        if self.classifier is None:
+            raise AttributeError(
+                f"{type(self).__name__} predicts only within the fit of a classifier, for scores "
+                "of callbacks; call the methods of the classifier"
+            )
+        return self.classifier
+
+    @property
+    def classes_(self) -> Any:
+        """Class labels; numbers of columns with an indicator."""
+        return self._in_training().classes_
+
+    def predict_topk(self, X: Any, k: int = 5, proba: bool = False) -> Any:
+        """Best labels and their scores."""
+        return self._in_training().predict_topk(X, k, proba=proba)
+
+    def predict(self, X: Any) -> Any:
+        """Class labels."""
+        classifier = self._in_training()
+        if classifier._code.multilabel:
+            raise ValueError(
+                "label sets are decided on when training has ended: score callbacks by a metric "
+                "of ranked labels, such as sklearn_xlc.metrics.get_scorer('precision_at_5')"
+            )
+        return classifier.predict(X)
+
+    def decision_function(self, X: Any) -> Any:
+        """Scores of all labels."""
+        return self._in_training().decision_function(X)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of all labels."""
+        return self._in_training().predict_proba(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Precision at 1, or the accuracy of class labels."""
+        classifier = self._in_training()
+        return classifier._score_of(X, classifier._truth(y), None)
