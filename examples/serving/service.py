@@ -1,0 +1,220 @@
+"""Single requests answered in batches, by a model that follows its file.
+
+Nothing here knows of HTTP: `app.py` does.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+#: Best labels and their probabilities, of all samples: as many of each as were asked for.
+Answers = tuple[Sequence[Sequence[Any]], Sequence[Sequence[float]]]
+_LOG = logging.getLogger("uvicorn.error")
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+class Model(NamedTuple):
+    """What answers, and what it calls itself."""
+
+    answer: Callable[[list, int], Answers]
+    version: str
+
+
+def read_model(path: str | os.PathLike[str]) -> Model:
+    """Map a file of ``sklearn_xlc.save`` into memory: workers share the weights that are exact."""
+    from safetensors import safe_open
+
+    import sklearn_xlc
+
+    estimator = sklearn_xlc.load(path, mmap=True)
+    with safe_open(path, framework="numpy") as file:
+        version = file.metadata()["digest"][:12]
+    n_columns = getattr(estimator, "n_features_in_", None)  # None: it takes text
+
+    def answer(samples: list, k: int) -> Answers:
+        X = as_input(samples, n_columns)
+        labels, probabilities = sklearn_xlc.predict_topk(estimator, X, k, proba=True)
+        return labels.tolist(), probabilities.tolist()
+
+    return Model(answer, version)
+
+
+def as_input(samples: list, n_columns: int | None) -> Any:
+    """X of samples: texts, lists of numbers, or pairs (columns, values) of sparse rows."""
+    kinds = {type(sample) for sample in samples}
+    if len(kinds) > 1:
+        raise ValueError("all samples must be of one kind")
+    if kinds == {str}:
+        return samples
+    if n_columns is None:
+        raise ValueError("this model takes texts")
+    if kinds == {list}:
+        return np.asarray(samples, dtype=np.float32)
+    sizes = [len(columns) for columns, _ in samples]
+    if sizes != [len(values) for _, values in samples]:
+        raise ValueError("a sparse row has as many values as columns")
+    columns = np.concatenate([np.asarray(columns, dtype=np.int64) for columns, _ in samples])
+    values = np.concatenate([np.asarray(values, dtype=np.float32) for _, values in samples])
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_columns:
+        raise ValueError(f"columns of a sparse row must be from 0 to {n_columns - 1}")
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return sp.csr_matrix((values, columns, starts), shape=(len(samples), n_columns))
+
+
+class ModelFile:
+    """The model of a file; the file may be replaced at any time.
+
+    A new file that cannot be read changes nothing, but `error` says so.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], read: Callable[[Any], Model] = read_model
+    ) -> None:
+        self.path, self.read = path, read
+        self._seen = self._state()
+        self.model = read(path)
+        self.loaded = time.time()
+        self.error: str | None = None
+
+    def refresh(self) -> bool | None:
+        """Read the file again if it has changed; return whether that worked, None if it has not."""
+        try:
+            state = self._state()
+        except OSError as error:
+            self.error = str(error)
+            return None
+        if state == self._seen:
+            return None
+        self._seen = state
+        try:
+            # One assignment: a prediction sees the old model or the new one.
+            self.model = self.read(self.path)
+        except Exception as error:  # whatever is wrong with the file, the old model is not
+            self.error = str(error)
+            _LOG.error("the old model stays: %s", error)
+            return False
+        self.loaded, self.error = time.time(), None
+        return True
+
+    def _state(self) -> tuple[int, ...]:
+        found = os.stat(self.path)
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+class Busy(Exception):
+    """So many requests wait that another one is refused."""
+
+
+class _Request(NamedTuple):
+    samples: list
+    k: int
+    answers: asyncio.Future
+
+
+class Batcher:
+    """Predictions of many small requests at a time, in one thread.
+
+    While the model is busy, requests wait; when it is free, it gets all of them. So a lone request
+    waits for nobody, and batches grow with the load.
+
+    Parameters
+    ----------
+    predict : callable
+        ``predict(samples, k)`` returns the labels and probabilities of a list of samples.
+    max_rows : int, default=256
+        Samples of a batch, unless a single request has more.
+    max_wait : float, default=0.0
+        Seconds that a batch with less than `max_rows` samples waits for more.
+    max_waiting : int, default=1024
+        Requests that wait, before others are refused by :class:`Busy`.
+    """
+
+    def __init__(
+        self,
+        predict: Callable[[list, int], Answers],
+        max_rows: int = 256,
+        max_wait: float = 0.0,
+        max_waiting: int = 1024,
+    ) -> None:
+        self.predict, self.max_rows, self.max_wait = predict, max_rows, max_wait
+        self._waiting: asyncio.Queue[_Request] = asyncio.Queue(max_waiting)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
+
+    async def ask(self, samples: list, k: int) -> Answers:
+        """Labels and probabilities of samples, when their turn has come."""
+        request = _Request(samples, k, asyncio.get_running_loop().create_future())
+        try:
+            self._waiting.put_nowait(request)
+        except asyncio.QueueFull:
+            raise Busy(f"{self._waiting.qsize()} requests wait already") from None
+        return await request.answers
+
+    async def run(self) -> None:
+        """Answer requests until cancelled."""
+        held = None
+        try:
+            while True:
+                batch, held = await self._collect(held)
+                await self._answer(batch)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _collect(self, first: _Request | None) -> tuple[list[_Request], _Request | None]:
+        """A batch, and the request that was too large for it."""
+        batch = [first or await self._waiting.get()]
+        n_rows = len(batch[0].samples)
+        end = time.monotonic() + self.max_wait
+        while n_rows < self.max_rows:
+            try:
+                async with asyncio.timeout(max(0.0, end - time.monotonic())):
+                    request = await self._waiting.get()
+            except TimeoutError:
+                break
+            n_rows += len(request.samples)
+            if n_rows > self.max_rows:
+                return batch, request
+            batch.append(request)
+        return batch, None
+
+    async def _answer(self, batch: list[_Request]) -> None:
+        batch = [request for request in batch if not request.answers.done()]  # nobody listens
+        if not batch:
+            return
+        samples = [sample for request in batch for sample in request.samples]
+        k = max(request.k for request in batch)
+        loop = asyncio.get_running_loop()
+        try:
+            labels, scores = await loop.run_in_executor(self._thread, self.predict, samples, k)
+        except Exception as error:
+            if len(batch) == 1:
+                _settle(batch[0], error=error)
+            else:  # only the one that is to blame fails
+                for request in batch:
+                    await self._answer([request])
+            return
+        start = 0
+        for request in batch:
+            rows = slice(start, start := start + len(request.samples))
+            of_request = [[row[: request.k] for row in part[rows]] for part in (labels, scores)]
+            _settle(request, (of_request[0], of_request[1]))
+
+
+def _settle(request: _Request, answers: Any = None, error: Exception | None = None) -> None:
+    if request.answers.done():
+        return
+    if error is None:
+        request.answers.set_result(answers)
+    else:
+        request.answers.set_exception(error)

@@ -1,0 +1,329 @@
+"""The service of `examples/serving`: batches, a model that is replaced, health and metrics."""
+
+import asyncio
+import importlib
+import os
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+from _factories import make_learnable, quick
+from sklearn_xlc import MultiHeadClassifier, load, predict_topk, save
+
+FOLDER = Path(__file__).parents[1] / "examples" / "serving"
+TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
+TAGS = [["water"], ["animal", "dog"], ["water", "river"]] * 8
+OTHER = [[f"{tag}!" for tag in tags] for tags in TAGS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder_on_path():
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture
+def service():
+    return importlib.import_module("service")
+
+
+@pytest.fixture
+def app():
+    for name in ("fastapi", "httpx", "prometheus_client"):
+        pytest.importorskip(name)
+    return importlib.import_module("app")
+
+
+@pytest.fixture
+def client(app, path):
+    from fastapi.testclient import TestClient
+
+    with TestClient(app.create_app(path)) as client:
+        yield client
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.xlc"
+
+
+@pytest.fixture
+def text_model(path):
+    network = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=2, random_state=0)
+    model = make_pipeline(TfidfVectorizer(), network).fit(TEXTS, TAGS)
+    save(model, path, storage="float32")
+    return model
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+class Lengths:
+    """Ranks numbers by their distance from the length of a text; remembers what it was given."""
+
+    def __init__(self):
+        self.seen = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def __call__(self, samples, k):
+        self.may_answer.wait(timeout=30)
+        self.seen.append(samples)
+        if "bad" in samples:
+            raise ValueError("a bad text")
+        labels = [[len(sample) + rank for rank in range(k)] for sample in samples]
+        return labels, [[1.0] * k for _ in samples]
+
+
+def answer_all(service, predict, requests, **params):
+    """Answers of a batcher, or its errors, to requests that all come at once."""
+
+    async def ask_all():
+        batcher = service.Batcher(predict, **params)
+        task = asyncio.create_task(batcher.run())
+        asked = [asyncio.create_task(batcher.ask(*request)) for request in requests]
+        await asyncio.sleep(0.05)
+        predict.may_answer.set()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        task.cancel()
+        return answers
+
+    return asyncio.run(ask_all())
+
+
+def test_requests_that_wait_are_one_batch_and_each_gets_its_own(service):
+    predict = Lengths()
+    predict.may_answer.clear()
+    requests = [(["x" * n] * (1 + n % 3), 1 + n % 4) for n in range(40)]
+    answers = answer_all(service, predict, requests)
+    for (samples, k), (labels, scores) in zip(requests, answers):
+        assert labels == [[len(samples[0]) + rank for rank in range(k)]] * len(samples)
+        assert scores == [[1.0] * k] * len(samples)
+    assert len(predict.seen) <= 2
+    assert sum(map(len, predict.seen)) == sum(len(samples) for samples, _ in requests)
+
+
+def test_a_batch_has_a_largest_size_but_a_request_is_never_cut(service):
+    predict = Lengths()
+    sizes = [3, 3, 3, 20, 1, 7, 1]
+    answer_all(service, predict, [(["x"] * size, 1) for size in sizes], max_rows=8)
+    assert [len(samples) for samples in predict.seen] == [6, 3, 20, 8, 1]
+
+
+def test_a_batch_may_wait_for_more(service):
+    async def ask_two(max_wait):
+        predict = Lengths()
+        batcher = service.Batcher(predict, max_rows=2, max_wait=max_wait)
+        task = asyncio.create_task(batcher.run())
+        first = asyncio.create_task(batcher.ask(["a"], 1))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(first, batcher.ask(["bb"], 1))
+        task.cancel()
+        return predict.seen
+
+    assert asyncio.run(ask_two(0.0)) == [["a"], ["bb"]]
+    assert asyncio.run(ask_two(30.0)) == [["a", "bb"]]
+
+
+def test_only_the_request_that_is_to_blame_fails(service):
+    answers = answer_all(service, Lengths(), [(["a"], 1), (["bad"], 1), (["ccc"], 1)])
+    assert answers[0] == ([[1]], [[1.0]])
+    assert isinstance(answers[1], ValueError)
+    assert answers[2] == ([[3]], [[1.0]])
+
+
+def test_too_many_requests_are_refused(service):
+    predict = Lengths()
+    predict.may_answer.clear()
+    answers = answer_all(service, predict, [(["a"], 1)] * 9, max_waiting=5)
+    refused = [isinstance(answer, service.Busy) for answer in answers]
+    assert refused == [False] * 5 + [True] * 4
+
+
+def test_nothing_is_predicted_for_whoever_has_gone(service):
+    async def leave():
+        predict = Lengths()
+        batcher = service.Batcher(predict)
+        asked = asyncio.create_task(batcher.ask(["gone"], 1))
+        await asyncio.sleep(0)
+        asked.cancel()
+        task = asyncio.create_task(batcher.run())
+        answer = await batcher.ask(["here"], 1)
+        task.cancel()
+        return predict.seen, answer
+
+    assert asyncio.run(leave()) == ([["here"]], ([[4]], [[1.0]]))
+
+
+# --- the model of a file -----------------------------------------------------------------------
+
+
+def test_samples_of_every_kind(service):
+    X = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, -1.0]], dtype=np.float32)
+    assert service.as_input(["a", "b"], None) == ["a", "b"]
+    np.testing.assert_array_equal(service.as_input(X.tolist(), 3), X)
+    sparse = service.as_input([([1], [2.0]), ([2, 0], [-1.0, 1.0])], 3)
+    np.testing.assert_array_equal(sparse.toarray(), X)
+    assert service.as_input([([], [])], 3).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "samples, match",
+    [
+        (["a", [1.0]], "of one kind"),
+        ([[1.0], [1.0, 2.0]], "inhomogeneous"),
+        ([([3], [1.0])], "from 0 to 2"),
+        ([([-1], [1.0])], "from 0 to 2"),
+        ([([1, 2], [1.0]), ([1], [1.0, 2.0])], "as many values as columns"),
+    ],
+)
+def test_samples_that_are_none_are_refused(service, samples, match):
+    with pytest.raises(ValueError, match=match):
+        service.as_input(samples, 3)
+
+
+def test_sparse_rows_for_a_model_of_texts_are_refused(service):
+    with pytest.raises(ValueError, match="takes texts"):
+        service.as_input([([1], [1.0])], None)
+
+
+def test_a_new_file_is_read_and_a_broken_one_is_not(service, path, text_model):
+    file = service.ModelFile(path)
+    first = file.model
+    assert file.refresh() is None
+    save(clone(text_model).fit(TEXTS, OTHER), path)
+    assert file.refresh() is True
+    second = file.model
+    assert second.version != first.version
+    broken = path.with_name("broken")
+    broken.write_bytes(path.read_bytes()[:-1])
+    os.replace(broken, path)
+    assert file.refresh() is False
+    assert file.model is second
+    assert "truncated" in file.error
+    assert file.refresh() is None  # it is not read again and again
+    path.unlink()
+    assert file.refresh() is None
+    assert "No such file" in file.error
+    assert file.model.answer(["salt water"], 1)[0] == [["water!"]]
+    save(text_model, path, storage="float32")
+    assert file.refresh() is True
+    assert file.error is None
+    assert file.model.version == first.version
+
+
+# --- over HTTP ---------------------------------------------------------------------------------
+
+
+def ask(client, samples, k=3):
+    response = client.post("/predict", json={"samples": samples, "k": k})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_texts_are_answered_as_by_the_model(text_model, client):
+    expected = predict_topk(text_model, TEXTS[:3], k=3, proba=True)
+    found = ask(client, TEXTS[:3])
+    assert found["labels"] == expected.labels.tolist()
+    np.testing.assert_allclose(found["probabilities"], expected.scores, rtol=1e-5)
+
+
+def test_rows_of_numbers_are_answered_as_by_the_model(app, path):
+    from fastapi.testclient import TestClient
+
+    X, y = make_learnable(True)
+    save(quick("flat", max_epochs=2).fit(X, y), path)
+    expected = predict_topk(load(path), X[:4], k=3, proba=True)
+    dense = X[:4].toarray() if hasattr(X, "toarray") else X[:4]
+    columns = [np.flatnonzero(row).tolist() for row in dense]
+    sparse = [
+        {"columns": names, "values": row[names].tolist()} for names, row in zip(columns, dense)
+    ]
+    with TestClient(app.create_app(path)) as client:
+        for samples in (dense.tolist(), sparse):
+            found = ask(client, samples)
+            assert found["labels"] == expected.labels.tolist()
+            np.testing.assert_allclose(found["probabilities"], expected.scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"samples": [], "k": 1},
+        {"samples": ["a"], "k": 0},
+        {"samples": ["a"], "k": 5},  # there are four labels
+        {"samples": ["a", 3]},
+        {"samples": [[1.0]]},
+        {"samples": [{"columns": [0], "values": [1.0]}]},
+        {},
+    ],
+)
+def test_what_cannot_be_answered_is_refused(text_model, client, body):
+    assert client.post("/predict", json=body).status_code == 422
+    assert ask(client, ["salt water"], k=1)["labels"] == [["water"]]
+
+
+def test_a_service_without_room_says_so(text_model, app, client, monkeypatch):
+    async def busy(batcher, samples, k):
+        raise app.Busy("1024 requests wait already")
+
+    monkeypatch.setattr(app.Batcher, "ask", busy)
+    response = client.post("/predict", json={"samples": ["a"]})
+    assert response.status_code == 503
+    assert response.headers["Retry-After"] == "1"
+
+
+def test_a_replaced_model_answers_and_a_broken_one_shows_in_health(
+    text_model, app, path, monkeypatch
+):
+    from fastapi.testclient import TestClient
+
+    monkeypatch.setenv("XLC_WATCH_SECONDS", "0.01")
+
+    def wait_for(client, wanted):
+        for _ in range(1000):
+            health = client.get("/health").json()
+            if wanted(health):
+                return health
+        raise AssertionError(health)
+
+    with TestClient(app.create_app(path)) as client:
+        first = client.get("/health").json()
+        assert (first["status"], first["error"]) == ("ok", None)
+        save(text_model.fit(TEXTS, OTHER), path)
+        wait_for(client, lambda health: health["model"] != first["model"])
+        assert ask(client, ["salt water"], k=1)["labels"] == [["water!"]]
+        broken = path.with_name("broken")
+        broken.write_bytes(b"no model")
+        os.replace(broken, path)
+        health = wait_for(client, lambda health: health["status"] != "ok")
+        assert health["status"] == "old model"
+        assert "model.xlc" in health["error"]
+        assert ask(client, ["salt water"], k=1)["labels"] == [["water!"]]
+
+
+def test_metrics_count(text_model, client):
+    def value(name):
+        lines = client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+    names = ("xlc_requests_total", 'xlc_requests_total{status="422"}', "xlc_batch_rows_sum")
+    names += ("xlc_request_seconds_count",)
+    before = [value(name) for name in names]
+    ask(client, TEXTS[:3])
+    client.post("/predict", json={"samples": []})
+    client.get("/health")
+    assert [value(name) - old for name, old in zip(names, before)] == [2, 1, 3, 2]
+    assert value('xlc_model_loads_total{result="read"}') >= 1
+
+
+def test_a_model_that_cannot_be_read_does_not_start(app, tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        app.create_app(tmp_path / "none.xlc")
