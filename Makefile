@@ -30,11 +30,11 @@ wheel: $(BIN)/.installed  ## build wheel and sdist, and use each from an environ
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(PYTHON) -m venv build/environment
-	build/environment/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	build/environment/bin/python -m pip install --quiet -c constraints.txt "$$(echo dist/*.whl)[serving]"
 	mkdir build/of-wheel build/of-sdist
-	cd build/of-wheel && ../environment/bin/python ../../tests/smoke.py
+	cd build/of-wheel && ../environment/bin/python ../../tests/half_hour.py
 	build/environment/bin/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
-	cd build/of-sdist && ../environment/bin/python ../../tests/smoke.py
+	cd build/of-sdist && ../environment/bin/python ../../tests/half_hour.py
 
 oldest: PINS = .ci/oldest.txt
 newest: PINS = constraints.txt

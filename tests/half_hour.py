@@ -5,7 +5,7 @@ parts between the marks are the code of `docs/tutorial.md`. With `--p99 10` the 
 answer in a hundred over HTTP takes longer than 10 milliseconds.
 """
 
-# ruff: noqa: I001, E402 - the parts of the tutorial import what they use
+# ruff: noqa: E402 - the parts of the tutorial import what they use
 
 import argparse
 import os

@@ -1,11 +1,18 @@
 """The service of `examples/serving`: batches, a model that is replaced, health and metrics."""
 
 import asyncio
+import contextlib
+import gc
 import importlib
+import json
 import os
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -27,6 +34,7 @@ def folder_on_path():
     sys.path.insert(0, str(FOLDER))
     yield
     sys.path.remove(str(FOLDER))
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -34,32 +42,76 @@ def service():
     return importlib.import_module("service")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def app():
-    for name in ("fastapi", "httpx", "prometheus_client"):
+    for name in ("fastapi", "prometheus_client", "uvicorn"):
         pytest.importorskip(name)
     return importlib.import_module("app")
 
 
+class Client:
+    """Sends requests to a server of this process."""
+
+    def __init__(self, port):
+        self.url = f"http://127.0.0.1:{port}"
+
+    def get(self, path):
+        with urlopen(self.url + path, timeout=30) as answer:
+            return answer.read().decode()
+
+    def health(self):
+        return json.loads(self.get("/health"))
+
+    def post(self, body):
+        """Status, body and headers of an answer."""
+        headers = {"Content-Type": "application/json"}
+        request = Request(self.url + "/predict", json.dumps(body).encode(), headers)
+        try:
+            with urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer), answer.headers
+        except HTTPError as error:
+            return error.code, json.load(error), error.headers
+
+    def ask(self, samples, k=3):
+        status, answer, _ = self.post({"samples": samples, "k": k})
+        assert status == 200, answer
+        return answer
+
+
+@contextlib.contextmanager
+def running(app):
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield Client(server.servers[0].sockets[0].getsockname()[1])
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def text_model():
+    network = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=2, random_state=0)
+    return make_pipeline(TfidfVectorizer(), network).fit(TEXTS, TAGS)
+
+
 @pytest.fixture
-def client(app, path):
-    from fastapi.testclient import TestClient
-
-    with TestClient(app.create_app(path)) as client:
-        yield client
-
-
-@pytest.fixture
-def path(tmp_path):
+def path(tmp_path, text_model):
+    """File of the model, which a test may replace."""
+    save(text_model, tmp_path / "model.xlc", storage="float32")
     return tmp_path / "model.xlc"
 
 
-@pytest.fixture
-def text_model(path):
-    network = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=2, random_state=0)
-    model = make_pipeline(TfidfVectorizer(), network).fit(TEXTS, TAGS)
-    save(model, path, storage="float32")
-    return model
+@pytest.fixture(scope="module")
+def client(app, text_model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.xlc"
+    save(text_model, path, storage="float32")
+    with running(app.create_app(path)) as client:
+        yield client
 
 
 # --- batches -----------------------------------------------------------------------------------
@@ -219,25 +271,34 @@ def test_a_new_file_is_read_and_a_broken_one_is_not(service, path, text_model):
     assert file.model.version == first.version
 
 
+def test_a_model_that_was_replaced_is_freed(service, path, text_model, monkeypatch):
+    loaded = []
+
+    def load_noting(*args, **params):
+        estimator = load(*args, **params)
+        loaded.append(weakref.ref(estimator))
+        return estimator
+
+    monkeypatch.setattr("sklearn_xlc.load", load_noting)
+    file = service.ModelFile(path)
+    service.tidy()
+    save(clone(text_model).fit(TEXTS, OTHER), path)
+    assert file.refresh() is True
+    service.tidy()
+    assert [found() is None for found in loaded] == [True, False]
+
+
 # --- over HTTP ---------------------------------------------------------------------------------
-
-
-def ask(client, samples, k=3):
-    response = client.post("/predict", json={"samples": samples, "k": k})
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def test_texts_are_answered_as_by_the_model(text_model, client):
     expected = predict_topk(text_model, TEXTS[:3], k=3, proba=True)
-    found = ask(client, TEXTS[:3])
+    found = client.ask(TEXTS[:3])
     assert found["labels"] == expected.labels.tolist()
     np.testing.assert_allclose(found["probabilities"], expected.scores, rtol=1e-5)
 
 
 def test_rows_of_numbers_are_answered_as_by_the_model(app, path):
-    from fastapi.testclient import TestClient
-
     X, y = make_learnable(True)
     save(quick("flat", max_epochs=2).fit(X, y), path)
     expected = predict_topk(load(path), X[:4], k=3, proba=True)
@@ -246,9 +307,9 @@ def test_rows_of_numbers_are_answered_as_by_the_model(app, path):
     sparse = [
         {"columns": names, "values": row[names].tolist()} for names, row in zip(columns, dense)
     ]
-    with TestClient(app.create_app(path)) as client:
+    with running(app.create_app(path)) as client:
         for samples in (dense.tolist(), sparse):
-            found = ask(client, samples)
+            found = client.ask(samples)
             assert found["labels"] == expected.labels.tolist()
             np.testing.assert_allclose(found["probabilities"], expected.scores, rtol=1e-4)
 
@@ -265,61 +326,58 @@ def test_rows_of_numbers_are_answered_as_by_the_model(app, path):
         {},
     ],
 )
-def test_what_cannot_be_answered_is_refused(text_model, client, body):
-    assert client.post("/predict", json=body).status_code == 422
-    assert ask(client, ["salt water"], k=1)["labels"] == [["water"]]
+def test_what_cannot_be_answered_is_refused(client, body):
+    assert client.post(body)[0] == 422
+    assert client.ask(["salt water"], k=1)["labels"] == [["water"]]
 
 
-def test_a_service_without_room_says_so(text_model, app, client, monkeypatch):
+def test_a_service_without_room_says_so(app, client, monkeypatch):
     async def busy(batcher, samples, k):
         raise app.Busy("1024 requests wait already")
 
     monkeypatch.setattr(app.Batcher, "ask", busy)
-    response = client.post("/predict", json={"samples": ["a"]})
-    assert response.status_code == 503
-    assert response.headers["Retry-After"] == "1"
+    status, _, headers = client.post({"samples": ["a"]})
+    assert (status, headers["Retry-After"]) == (503, "1")
 
 
 def test_a_replaced_model_answers_and_a_broken_one_shows_in_health(
     text_model, app, path, monkeypatch
 ):
-    from fastapi.testclient import TestClient
-
     monkeypatch.setenv("XLC_WATCH_SECONDS", "0.01")
 
     def wait_for(client, wanted):
         for _ in range(1000):
-            health = client.get("/health").json()
+            health = client.health()
             if wanted(health):
                 return health
         raise AssertionError(health)
 
-    with TestClient(app.create_app(path)) as client:
-        first = client.get("/health").json()
+    with running(app.create_app(path)) as client:
+        first = client.health()
         assert (first["status"], first["error"]) == ("ok", None)
-        save(text_model.fit(TEXTS, OTHER), path)
+        save(clone(text_model).fit(TEXTS, OTHER), path)
         wait_for(client, lambda health: health["model"] != first["model"])
-        assert ask(client, ["salt water"], k=1)["labels"] == [["water!"]]
+        assert client.ask(["salt water"], k=1)["labels"] == [["water!"]]
         broken = path.with_name("broken")
         broken.write_bytes(b"no model")
         os.replace(broken, path)
         health = wait_for(client, lambda health: health["status"] != "ok")
         assert health["status"] == "old model"
         assert "model.xlc" in health["error"]
-        assert ask(client, ["salt water"], k=1)["labels"] == [["water!"]]
+        assert client.ask(["salt water"], k=1)["labels"] == [["water!"]]
 
 
-def test_metrics_count(text_model, client):
+def test_metrics_count(client):
     def value(name):
-        lines = client.get("/metrics").text.splitlines()
+        lines = client.get("/metrics").splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
     names = ("xlc_requests_total", 'xlc_requests_total{status="422"}', "xlc_batch_rows_sum")
     names += ("xlc_request_seconds_count",)
     before = [value(name) for name in names]
-    ask(client, TEXTS[:3])
-    client.post("/predict", json={"samples": []})
-    client.get("/health")
+    client.ask(TEXTS[:3])
+    client.post({"samples": []})
+    client.health()
     assert [value(name) - old for name, old in zip(names, before)] == [2, 1, 3, 2]
     assert value('xlc_model_loads_total{result="read"}') >= 1
 

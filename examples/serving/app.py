@@ -2,7 +2,7 @@
 
     XLC_MODEL=model.xlc uvicorn app:create_app --factory --app-dir examples/serving
 
-`README.md` beside this file has the variables and the requests.
+`docs/serving.md` has the variables and the requests.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import prometheus_client
 from fastapi import FastAPI, HTTPException, Response
 from prometheus_client import Counter, Histogram, multiprocess
 from pydantic import BaseModel, Field
-from service import Batcher, Busy, Model, ModelFile, read_model
+from service import Batcher, Busy, Model, ModelFile, read_model, tidy
 
 REQUESTS = Counter("xlc_requests", "Requests for predictions.", ["status"])
 SECONDS = Histogram(
@@ -154,11 +154,15 @@ def _lifespan(file: ModelFile, batcher: Batcher) -> Callable[[FastAPI], Any]:
             worked = await asyncio.to_thread(file.refresh)
             if worked is not None:
                 LOADS.labels("read" if worked else "refused").inc()
+            if worked:
+                await asyncio.sleep(interval)  # the last answers of the old model are out
+                tidy()
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> Any:
         tasks = [asyncio.create_task(work()) for work in (batcher.run, watch)]
         LOADS.labels("read").inc()
+        tidy()
         yield
         for task in tasks:
             task.cancel()
