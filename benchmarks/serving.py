@@ -112,6 +112,11 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
+    def wait_for(self, line, times):
+        """Wait until a line has been logged so many times."""
+        while os.pread(self.log.fileno(), 2**20, 0).count(line.encode()) < times:
+            time.sleep(0.2)
+
     def cpu_seconds(self):
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -261,22 +266,31 @@ def save_large(path, n_labels):
     return X, 4 * model.n_parameters_
 
 
-def memory_of_workers(server):
-    """Sum over the workers of a server, in MiB: resident, proportional and private memory."""
-    sums = dict.fromkeys(("Rss", "Pss", "Private"), 0)
+def workers_of(server, n_workers):
+    """Processes that answer: the one that was started, or its children."""
+    if n_workers == 1:
+        return [server.process.pid]
+    parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            lines = (folder / "smaps_rollup").read_text().splitlines()[1:]
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            # multiprocessing starts a child that keeps its books, too.
+            if b"spawn_main" in (folder / "cmdline").read_bytes():
+                parents[int(folder.name)] = int(fields[1])
         except OSError:  # it has ended
             continue
-        if parent != server.process.pid:
-            continue
-        found = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-        sums["Rss"] += found["Rss"]
-        sums["Pss"] += found["Pss"]
-        sums["Private"] += found["Private_Clean"] + found["Private_Dirty"]
-    return {name: value / 1024 for name, value in sums.items()}
+    return [process for process, parent in parents.items() if parent == server.process.pid]
+
+
+def memory_of(processes):
+    """Resident, proportional and private MiB of each process."""
+    found = []
+    for process in processes:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
+        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+        private = sizes["Private_Clean"] + sizes["Private_Dirty"]
+        found.append((sizes["Rss"], sizes["Pss"], private))
+    return np.array(found).reshape(-1, 3)
 
 
 def measure_memory(options):
@@ -291,12 +305,12 @@ def measure_memory(options):
                 port = free_port()
                 command = [sys.executable, "-m", "uvicorn", f"serving:create_{way}", "--factory"]
                 command += ["--app-dir", Path(__file__).parent, "--workers", n_workers]
-                command += ["--port", port, "--log-level", "warning"]
+                command += ["--port", port, "--no-access-log"]
                 with Server(command, port, **{_FOLDER: folder}) as server:
-                    time.sleep(3 * n_workers)  # until all of them have read the file
-                    load(server, messages, 64, 3.0)
-                    found = memory_of_workers(server)
-                cells = " | ".join(f"{value:.0f}" for value in found.values())
+                    server.wait_for("Application startup complete", n_workers)
+                    load(server, messages, 64, 5.0)
+                    found = memory_of(workers_of(server, n_workers)).sum(axis=0)
+                cells = " | ".join(f"{value:.0f}" for value in found)
                 print(f"| {n_workers} | {way} | {cells} |", flush=True)
 
 

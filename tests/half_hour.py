@@ -85,6 +85,17 @@ assert "artifact.n.01" in best.labels[1]
 assert (np.diff(best.scores) <= 0).all()
 assert ((best.scores > 0) & (best.scores <= 1)).all()
 
+# [explain]
+from sklearn_xlc import explain_topk
+
+why = explain_topk(model, new_texts, k=1, n_columns=3)
+why  # which words raised the best tag, and by how much
+# [end]
+assert why.labels[:, 0].tolist() == best.labels[:, 0].tolist()
+assert all(set(words[0]) <= set(text.split()) for words, text in zip(why.columns, new_texts))
+assert (why.contributions[:, :, 0] > 0).all()
+assert (abs(why.errors) < 0.05 * abs(why.contributions).sum(axis=2)).all()
+
 # [save]
 from sklearn_xlc import load, save
 
@@ -162,5 +173,6 @@ finally:
 middle, late = 1e3 * np.quantile(seconds, [0.5, 0.99])
 print(f"sklearn_xlc {sklearn_xlc.__version__}: P@1 {search.best_score_:.3f}")
 print(best)
+print(why)
 print(f"over HTTP, one text: median {middle:.1f} ms, 99th percentile {late:.1f} ms")
 assert late < options.p99, f"the 99th percentile is {late:.1f} ms, more than {options.p99:g}"
