@@ -142,13 +142,18 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
                     self.baselines[sample, rank],
                     self.others[sample, rank],
                 )
-                score, baseline, others = (f"<td>{value:.2f}</td>" for value in numbers)
+                score, baseline, others = (
+                    f"<td>{round(float(value), 2) + 0.0:.2f}</td>" for value in numbers
+                )
                 named = f'<td style="text-align:left"><b>{html.escape(str(label))}</b></td>'
-                words = f'<td style="text-align:left;line-height:1.9">{words}</td>'
+                words = f'<td style="text-align:left;line-height:1.9;min-width:16em">{words}</td>'
                 rows.append(f"<tr>{of_sample}{named}{score}{baseline}{words}{others}</tr>")
         rows += [f'<tr><td colspan="6">{line}</td></tr>' for line in self._more()]
         heads = ("sample", "label", "score", "baseline", "contributions", "others")
-        first = "".join(f"<th>{head}</th>" for head in heads)
+        sides = ("right", "left", "right", "right", "left", "right")
+        first = "".join(
+            f'<th style="text-align:{side}">{head}</th>' for side, head in zip(sides, heads)
+        )
         return f"<table><tr>{first}</tr>{''.join(rows)}</table>"
 
 
@@ -159,4 +164,5 @@ def _coloured(name: str, value: float, scale: float) -> str:
         f"background:rgba({colour},{0.08 + 0.47 * abs(value) / scale:.2f});"
         "border-radius:3px;padding:1px 4px;white-space:nowrap"
     )
-    return f'<span style="{style}">{html.escape(name)}&nbsp;<small>{value:+.2f}</small></span>'
+    number = f'<span style="font-size:85%">{value:+.2f}</span>'
+    return f'<span style="{style}">{html.escape(name)}&nbsp;{number}</span>'

@@ -165,13 +165,15 @@ class LabelMapDisplay:
         LabelMapDisplay
             The display itself.
         """
-        ax, points = new_axes(ax), np.asarray(self.points)
+        ax, points, order = new_axes(ax), np.asarray(self.points), slice(None)
         style: dict[str, Any] = {"s": 12, "color": "#0072B2", "alpha": 0.6, "linewidths": 0}
         if self.counts is not None:
-            size = np.log10(1 + np.asarray(self.counts, dtype=float))
+            # The first labels are drawn last, over the others; arrays in `kwargs` have their order.
+            order = slice(None) if {"s", "c"} & kwargs.keys() else slice(None, None, -1)
+            size = np.log10(1 + np.asarray(self.counts, dtype=float))[order]
             style = {"s": 6 + 14 * size, "c": size, "cmap": "viridis", "alpha": 0.8}
             style["linewidths"] = 0
-        self.scatter_ = ax.scatter(*points.T, **{**style, **kwargs})
+        self.scatter_ = ax.scatter(*points[order].T, **{**style, **kwargs})
         first, second = (f"{100 * share:.0f}% of the variance" for share in self.variance)
         ax.set(xlabel=first, ylabel=second, xticks=[], yticks=[])
         ax.margins(0.08)

@@ -99,6 +99,20 @@ def test_the_most_frequent_are_drawn():
     assert sum(display.variance) == pytest.approx(1)  # three points lie in a plane
 
 
+def test_frequent_labels_lie_over_rare_ones_and_own_styles_count():
+    vectors, counts = np.random.default_rng(0).normal(size=(9, 4)), np.arange(9) + 1
+    display = LabelMapDisplay.from_vectors(vectors, counts=counts)
+    np.testing.assert_array_equal(display.scatter_.get_offsets()[-1], display.points[0])
+    assert display.scatter_.get_sizes().argmax() == 8
+    own = LabelMapDisplay(display.points, display.variance, counts=display.counts)
+    own.plot(c=np.arange(9), s=np.arange(9))
+    np.testing.assert_array_equal(own.scatter_.get_offsets(), display.points)
+    np.testing.assert_array_equal(own.scatter_.get_array(), np.arange(9))
+    assert len(own.figure_.axes) == 1  # no scale of counts for colours of something else
+    plain = LabelMapDisplay.from_vectors(vectors, color="k")
+    assert plain.scatter_.get_facecolor()[0, :3].tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     "params, message",
     [
