@@ -1,7 +1,8 @@
 """Extreme label classification for scikit-learn: thousands to millions of classes or labels.
 
 Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators,
-`save`, `load`, `compress`, `predict_topk` and `explain_topk` come when they are first asked for.
+`save`, `load`, `compress`, `to_onnx`, `predict_topk` and `explain_topk` come when they are first
+asked for.
 """
 
 import importlib
@@ -12,6 +13,7 @@ from sklearn_xlc._config import config_context, get_config, set_config, show_ver
 if TYPE_CHECKING:
     from sklearn_xlc.engine.explaining import explain_topk
     from sklearn_xlc.engine.files import compress, load, save
+    from sklearn_xlc.engine.onnx_export import to_onnx
     from sklearn_xlc.engine.topk import predict_topk
     from sklearn_xlc.estimators.aggregated_label import AggregatedLabelClassifier
     from sklearn_xlc.estimators.dft_sigmoid import DFTSigmoidClassifier
@@ -36,6 +38,7 @@ _LAZY = {
     "load": "sklearn_xlc.engine.files",
     "predict_topk": "sklearn_xlc.engine.topk",
     "save": "sklearn_xlc.engine.files",
+    "to_onnx": "sklearn_xlc.engine.onnx_export",
 }
 
 __all__ = [
@@ -56,6 +59,7 @@ __all__ = [
     "save",
     "set_config",
     "show_versions",
+    "to_onnx",
 ]
 
 

@@ -123,7 +123,7 @@ def write(
     content: dict[str, np.ndarray | Streamed]
     content = {_DOCUMENT: np.frombuffer(_encode(document), np.uint8)}
     content |= {name: _storable(name, array) for name, array in arrays.items()}
-    with _replacing(os.fsdecode(path)) as file:
+    with replacing(os.fsdecode(path)) as file:
         _write_container(file, head, content)
 
 
@@ -197,7 +197,7 @@ def _header(header: dict[str, Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
+def replacing(path: str) -> Iterator[BinaryIO]:
     """Open a file of a temporary name, which takes the place of `path` at the end."""
     try:
         target = os.path.realpath(path)
