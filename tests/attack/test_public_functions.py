@@ -5,6 +5,7 @@ import os
 import tempfile
 import warnings
 from functools import cache, partial
+from importlib.util import find_spec
 
 import joblib
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn_xlc import (
     geometry,
     groups,
     metrics,
+    to_onnx,
 )
 from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.groups import check_groups
@@ -130,6 +132,10 @@ def explained(X, k, labels, n_columns, n_steps):
         warnings.simplefilter("ignore", UserWarning)
         params = {"labels": labels, "n_columns": n_columns, "n_steps": n_steps}
         return explain_topk(fitted(), X, k, **params)
+
+
+def exported(k, inputs):
+    return to_onnx(fitted(), k=k, inputs=inputs)
 
 
 def small(**params):
@@ -402,6 +408,11 @@ VALID = {
     "Nearest": lambda name, rng: decision_of(name, rng, max_labels=[None, 2][rng.integers(2)]),
     "Seen": lambda name, rng: decision_of(name, rng),
 }
+if find_spec("onnx"):
+    VALID["to_onnx"] = lambda name, rng: (
+        exported,
+        {"k": 2, "inputs": ["dense", "csr"][rng.integers(2)]},
+    )
 #: Public names that are tried elsewhere, that take no argument, or whose arguments are made by
 #: another function of the same room and documented so.
 ELSEWHERE = {

@@ -18,7 +18,7 @@ from _factories import EVERY, N_LABELS, make_groups, make_learnable, quick
 from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier, to_onnx
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import TextEncoder
-from sklearn_xlc.engine import onnx_export
+from sklearn_xlc.engine import onnx_graph
 from sklearn_xlc.heads import FlatHead
 
 QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 5, "learning_rate": 0.02, "random_state": 0}
@@ -121,17 +121,6 @@ def test_probabilities_near_one_and_zero_keep_their_digits(shift):
         head.first.bias += shift
         head.tables[0].view(-1, head.code.lengths[1], head.embedding_dim + 1)[..., -1] += shift
     assert_same(clf, X)
-
-
-def test_layers_and_activations_of_all_kinds():
-    X, y = make_learnable(False, dtype=np.float32)
-    layers = [nn.Linear(60, 12), nn.Tanh(), nn.LayerNorm(12, elementwise_affine=False)]
-    layers += [nn.Linear(12, 8, bias=False), nn.LeakyReLU(0.1), nn.Dropout(0.2), nn.Identity()]
-    clf = MultiHeadClassifier("flat", encoder=nn.Sequential(*layers), **QUICK)
-    assert_same(clf.fit(X.toarray(), y), X.toarray())
-    for sizes, n_members in (((8, 6), 1), ((8, 6), 3)):
-        params = {**QUICK, "hidden_layer_sizes": sizes, "n_members": n_members}
-        assert_same(MultiHeadClassifier("flat", **params).fit(X, y), X)
 
 
 # --- labels and estimators --------------------------------------------------------------------
@@ -251,7 +240,7 @@ def test_what_onnx_cannot_hold_is_refused(monkeypatch, tmp_path):
     dense = MultiHeadClassifier(encoder=nn.Linear(60, 8), **QUICK).fit(X.toarray(), y)
     with pytest.raises(TypeError, match="inputs='csr' needs the package's own encoder"):
         to_onnx(dense, inputs="csr")
-    monkeypatch.setattr(onnx_export, "LIMIT", 1000)
+    monkeypatch.setattr(onnx_graph, "LIMIT", 1000)
     with pytest.raises(ValueError, match="2 GiB that ONNX allows"):
         to_onnx(clf, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
