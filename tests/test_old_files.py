@@ -66,16 +66,16 @@ def test_a_mapped_file_predicts_what_it_did(name):
     assert_answers(loaded(path, mmap=True), path)
 
 
-@pytest.mark.parametrize("name", ["flat-label-sets", "format-2-int8", "cascade", "miml"])
-def test_an_old_model_is_saved_again_and_trained_on(name, tmp_path):
-    path = FILES[0].with_name(f"{name}.xlc")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_old_model_is_saved_again_and_trained_on(path, tmp_path):
     estimator = loaded(path)
     save(estimator, tmp_path / "again", storage="float32")
     assert_answers(load(tmp_path / "again"), path)
-    X = np.asarray(json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["X"])
-    y = np.eye(5, 6, dtype=int) if name != "cascade" else np.arange(5)
-    estimator.partial_fit(X, y)
-    assert estimator.predict(X).shape == y.shape
+    if hasattr(estimator, "partial_fit"):
+        X = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["X"]
+        before = estimator.predict(X)
+        estimator.partial_fit(X, before)
+        assert len(estimator.predict(X)) == len(before)
 
 
 def test_files_are_those_of_their_formats():
