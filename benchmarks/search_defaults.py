@@ -1,12 +1,13 @@
-"""Change one default of `MultiHeadClassifier` at a time, on multi-label data sets or their classes.
+"""Change one default of a classifier at a time, on multi-label data sets or their classes.
 
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --classes
+    python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --classifier etf --sets
 
 Prints P@1/3/5 and CPU seconds of the fit for the defaults and for each change, and writes them to
 ``search_defaults.md`` in the folder of results. With ``--classes`` the rarest label of a sample is
-its class, and P@k the share of samples whose class is among the best k. Every fit runs in a process
-of its own.
+its class, and P@k the share of samples whose class is among the best k. With ``--sets`` example-F1
+and subset accuracy of the predicted label sets follow P@5. Every fit runs in a process of its own.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from _measure import Clock, add_device, device, fresh_process, load_part, rarest_labels
 
 from sklearn_xlc.metrics import precision_at_k
@@ -49,15 +51,25 @@ CHANGES = {
     "product": {"algorithm": "product"},
     "beam 5": {"beam_width": 5},
     "values of other data": {"searched": False},
+    "values of other data, dropout .8": {"searched": False, "dropout": 0.1},
     "three members": {"n_members": 3},
+}
+#: Classes and parameters.
+CLASSIFIERS = {
+    "multihead": ("MultiHeadClassifier", {}),
+    "product": ("MultiHeadClassifier", {"algorithm": "product"}),
+    "etf": ("ETFNeuralCollapseClassifier", {}),
 }
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--classifier", choices=CLASSIFIERS, default="multihead")
     parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
     parser.add_argument("--classes", action="store_true", help="one class a sample")
+    parser.add_argument("--samples", type=int, default=0, help="train on so many; default: all")
+    parser.add_argument("--sets", action="store_true", help="measure label sets, too")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a fit may take")
@@ -66,11 +78,13 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def classifier(change, seed):
+def classifier(kind, change, seed):
     """Classifier with one change; factors apply to what "auto" stands for on the data."""
-    from sklearn_xlc import MultiHeadClassifier
+    import sklearn_xlc
 
-    class Changed(MultiHeadClassifier):
+    name, params = CLASSIFIERS[kind]
+
+    class Changed(getattr(sklearn_xlc, name)):
         def _max_epochs(self, n_samples):
             return max(1, round(super()._max_epochs(n_samples) * change.get("epochs", 1.0)))
 
@@ -92,13 +106,16 @@ def classifier(change, seed):
             return change.get("searched", True) and super()._is_searched
 
     ours = {"searched", "epochs", "dropout", "rates", "momentum", "slope"}
-    params = {name: value for name, value in change.items() if name not in ours}
+    params = params | {name: value for name, value in change.items() if name not in ours}
     return Changed(random_state=seed, device=device(), **params)
 
 
-def load(folder, is_classes):
-    """X and Y of training and test samples."""
+def load(folder, is_classes, n_samples):
+    """X and Y of training samples, of which `n_samples` are drawn (0: all), and test samples."""
     parts = [load_part(folder, part) for part in ("trn", "tst")]
+    if n_samples:
+        chosen = np.random.default_rng(0).permutation(parts[0][0].shape[0])[:n_samples]
+        parts[0] = [matrix[np.sort(chosen)] for matrix in parts[0]]
     if is_classes:
         counts = np.bincount(parts[0][1].indices, minlength=parts[0][1].shape[1])
         for number, (X, Y) in enumerate(parts):
@@ -114,14 +131,26 @@ def precision(Y, best, k):
     return precision_at_k(Y, best, k=k)
 
 
-def measure_one(folder, name, seed, is_classes, scratch):
+def quality_of_sets(truth, predicted):
+    """Example-F1 and subset accuracy; F1 is zero where there is no label."""
+    truth, predicted = (sp.csr_matrix(Y) > 0 for Y in (truth, predicted))
+    right, *sizes = (
+        np.asarray(Y.sum(axis=1)).ravel() for Y in (truth.multiply(predicted), truth, predicted)
+    )
+    f1 = 2 * right / np.maximum(1, sum(sizes))
+    return float(f1.mean()), float(np.mean((right == sizes[0]) & (right == sizes[1])))
+
+
+def measure_one(folder, kind, name, seed, is_classes, n_samples, sets, scratch):
     """Fit and score in this process, and leave a report."""
-    (X, Y), (X_test, Y_test) = load(folder, is_classes)
-    model = classifier(CHANGES[name], seed)
+    (X, Y), (X_test, Y_test) = load(folder, is_classes, n_samples)
+    model = classifier(kind, CHANGES[name], seed)
     with Clock() as spent:
         model.fit(X, Y)
     labels, _ = model.predict_topk(X_test, k=5)
     scores = [100 * precision(Y_test, labels, k) for k in (1, 3, 5)]
+    if sets:
+        scores += [100 * value for value in quality_of_sets(Y_test, model.predict(X_test))]
     report = {"status": "ok", "precision": scores, "cpu_s": spent.cpu}
     Path(scratch, "report.json").write_text(json.dumps(report))
 
@@ -133,7 +162,8 @@ def cell(reports):
         return wrong[0]
     means = [statistics.mean(values) for values in zip(*(r["precision"] for r in reports))]
     seconds = statistics.mean(report["cpu_s"] for report in reports)
-    return "/".join(f"{mean:.1f}" for mean in means) + f", {seconds:.1f}"
+    quality = ["/".join(f"{mean:.1f}" for mean in part) for part in (means[:3], means[3:]) if part]
+    return ", ".join([*quality, f"{seconds:.1f}"])
 
 
 def main():
@@ -148,7 +178,8 @@ def main():
             reports = []
             for seed in options.seeds:
                 with tempfile.TemporaryDirectory(prefix="xlc-search-") as scratch:
-                    arguments = [__file__, "--one", folder, name, seed, int(options.classes)]
+                    arguments = [__file__, "--one", folder, options.classifier, name, seed]
+                    arguments += [int(options.classes), options.samples, int(options.sets)]
                     arguments.append(scratch)
                     reports.append(
                         fresh_process(
@@ -163,7 +194,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        folder, name, seed, is_classes, scratch = sys.argv[2:]
-        measure_one(Path(folder), name, int(seed), bool(int(is_classes)), scratch)
+        folder, kind, name, *numbers, scratch = sys.argv[2:]
+        measure_one(Path(folder), kind, name, *map(int, numbers), scratch)
     else:
         main()

@@ -33,11 +33,13 @@ FITS = {
     "eurlex57k": (4, 0.2, 256),
     None: (4, 0.5, 256),
 }
+#: Training of two heads as it was when the others were searched for.
+BEFORE = {"optimizer": "adam", "learning_rate": 2e-3}
 HEADS = {
     "flat": (MultiHeadClassifier, {"algorithm": "flat"}),
     "cascade": (MultiHeadClassifier, {"algorithm": "cascade"}),
     "Fourier": (DFTSigmoidClassifier, {}),
-    "ETF": (ETFNeuralCollapseClassifier, {}),
+    "ETF": (ETFNeuralCollapseClassifier, BEFORE),
     "product": (MultiHeadClassifier, {"algorithm": "product"}),
 }
 

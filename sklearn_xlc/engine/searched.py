@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_xlc._compat import StrOptions
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.codes import head_lengths
 from sklearn_xlc.encoders import vectorizes
@@ -26,6 +27,12 @@ LARGE_DATA = 50_000
 LONG = 70
 #: Non-zeros of X from which wider networks rank better, twice as wide ones with four times as many.
 MANY_ENTRIES = 2_500_000
+
+
+def with_auto(constraints: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Constraints of parameters, with "auto" for those that have no such value elsewhere."""
+    own = ("hidden_layer_sizes", "learning_rate")
+    return {**constraints, **{name: [*constraints[name], StrOptions({"auto"})] for name in own}}
 
 
 class SearchedDefaults(TrainingMixin):

@@ -15,13 +15,11 @@ from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.searched import WIDEST, SearchedDefaults
+from sklearn_xlc.engine.searched import WIDEST, SearchedDefaults, with_auto
 from sklearn_xlc.engine.verifying import VerifyingMixin
 from sklearn_xlc.geometry import ArgmaxabilityReport
 from sklearn_xlc.heads import FlatHead, FourierHead, Head, Loss
 from sklearn_xlc.heads.losses import LOSSES
-
-_CONSTRAINTS = BaseXLCClassifier._parameter_constraints
 
 
 class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
@@ -110,8 +108,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (MultiHeadClassifier, DFTSigmoidClassifier),
-        otherwise "adam".
+        "mixed" where defaults were searched for (see Notes), otherwise "adam".
     momentum : float, default=0.0
         Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
         gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
@@ -249,14 +246,12 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
     _sizes = ("hidden_layer_sizes", "n_slack")
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **_CONSTRAINTS,
+        **with_auto(BaseXLCClassifier._parameter_constraints),
         "max_active": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_slack": [Interval(Integral, 0, None, closed="left")],
         "output": [StrOptions({"dft", "bottleneck"})],
         "init": [StrOptions({"frequencies", "random"})],
         "loss": [StrOptions({"auto", *LOSSES}), Loss],
-        "hidden_layer_sizes": [*_CONSTRAINTS["hidden_layer_sizes"], StrOptions({"auto"})],
-        "learning_rate": [*_CONSTRAINTS["learning_rate"], StrOptions({"auto"})],
     }
 
     def __init__(

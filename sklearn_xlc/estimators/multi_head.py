@@ -12,10 +12,9 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.codes._head_lengths import MAX_HEADS
 from sklearn_xlc.engine.algorithms import MULTI_CLASS_ONLY, NamedAlgorithms
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
+from sklearn_xlc.engine.searched import with_auto
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.heads.losses import LOSSES
-
-_CONSTRAINTS = BaseXLCClassifier._parameter_constraints
 
 
 class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
@@ -164,8 +163,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (MultiHeadClassifier, DFTSigmoidClassifier),
-        otherwise "adam".
+        "mixed" where defaults were searched for (see Notes), otherwise "adam".
     momentum : float, default=0.0
         Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
         gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
@@ -306,7 +304,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **_CONSTRAINTS,
+        **with_auto(BaseXLCClassifier._parameter_constraints),
         "algorithm": [StrOptions({"auto", "product", "cascade", "sampling", "flat"})],
         "n_heads": [Interval(Integral, 1, MAX_HEADS, closed="both")],
         "head_lengths": [None, "array-like"],
@@ -322,8 +320,6 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         "shared_heads": ["boolean"],
         "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
         "rank": [None, Interval(Integral, 1, None, closed="left")],
-        "hidden_layer_sizes": [*_CONSTRAINTS["hidden_layer_sizes"], StrOptions({"auto"})],
-        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "margin": [Interval(Real, 0, np.pi, closed="left")],
         "scale": [Interval(Real, 0, None, closed="neither")],
         "correction": ["boolean"],

@@ -16,12 +16,13 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.decisions import Decision, Divergence
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.searched import SearchedDefaults, with_auto
 from sklearn_xlc.heads import ETFHead, Head, Loss, PickAllLabels
 from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.metrics import neural_collapse
 
 
-class ETFNeuralCollapseClassifier(BaseXLCClassifier):
+class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
     """Classifier that predicts label sets without thresholds (multi-label neural collapse).
 
     One softmax over all labels is trained on every label of a sample (pick-all-labels loss). As
@@ -93,11 +94,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
           which have no features of their own.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
           labels; otherwise every label with a probability above one half.
-    hidden_layer_sizes : sequence of int, default=(1024,)
-        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    hidden_layer_sizes : sequence of int or "auto", default="auto"
+        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
+        where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7).
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
-        to 1000 samples; beyond, 0.8 if X is mostly zeros and 0.2 otherwise.
+        to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
+        samples there are) where defaults were searched for, and 0.7 otherwise.
     encoder : torch.nn.Module or callable, default=None
         Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
         or function that builds one: it is called with `n_features_in_`, or with nothing where X
@@ -109,24 +112,27 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
         unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
         third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (MultiHeadClassifier, DFTSigmoidClassifier),
-        otherwise "adam".
+        "mixed" where defaults were searched for (see Notes), otherwise "adam".
     momentum : float, default=0.0
         Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
         gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
         memory as the weights.
     nesterov : bool, default=False
         Whether `momentum` is Nesterov's.
-    learning_rate : float, default=0.002
+    learning_rate : float or "auto", default="auto"
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
-        half cosine.
+        half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
+        (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.002 for the
+        head, more with batches of 512; otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
-        Samples per step. "auto": all samples up to 1000; 256 beyond.
+        Samples per step. "auto": all samples up to 1000; 256 beyond, and 512 from 50 000 on where
+        defaults were searched for.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
-        more until there are 300 steps.
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10 at
+        5000 and 4 at 50 000 samples where defaults were searched for, otherwise 10, or more until
+        there are 300 steps.
     early_stopping : bool, default=False
         Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
@@ -139,10 +145,12 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         exponential moving average ("ema"). Training then holds a second copy of the model. None: do
         not average.
     precision : {"auto", "float32", "bfloat16"}, default="auto"
-        "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums keep float32. The model is float32 whatever the type of X; but with "auto",
-        and at most 1000 samples in the first call, it has the type of X: weighted samples then
-        equal repeated ones to rounding. `transform` gives the type of X.
+        "bfloat16" runs the matrix products of encoder and head at half precision while training;
+        weights and sums keep float32. "auto": "bfloat16" where defaults were searched for and the
+        processor multiplies such matrices several times faster (AVX-512, AMX, recent GPUs). The
+        model is float32 whatever the type of X; but with "auto", and at most 1000 samples in the
+        first call, it has the type of X: weighted samples then equal repeated ones to rounding.
+        `transform` gives the type of X.
     callbacks : list of skorch callbacks, default=None
         Callbacks of the training loop. They are copied, never changed; an open file is shared.
     device : str or torch.device, default="auto"
@@ -219,6 +227,10 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     Samples without labels add nothing to the loss except through `feature_decay`. "divergence",
     "nearest" and "topk" predict at least one label.
 
+    Defaults were searched for on five data sets, on mostly-zero X with the default encoder
+    (docs/performance.md has the runs). "auto" stands for other values elsewhere. There, networks of
+    samples with over 70 non-zeros on average have leaky ReLUs instead of ReLUs.
+
     :meth:`partial_fit` keeps the temperature or threshold that :meth:`fit` has chosen, and the
     label sets seen before; "nearest" fits its scales to the samples of the last call.
 
@@ -251,14 +263,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     _sizes = ("hidden_layer_sizes", "feature_dim")
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **BaseXLCClassifier._parameter_constraints,
+        **with_auto(BaseXLCClassifier._parameter_constraints),
         "output": [StrOptions({"etf", "learned"})],
         "feature_dim": [None, Interval(Integral, 1, None, closed="left")],
         "loss": [StrOptions({"auto", *LOSSES}), Loss],
         "feature_decay": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
     }
-    _sparse_dropout = 0.8
 
     def __init__(
         self,
@@ -270,13 +281,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         fit_intercept: bool = True,
         class_weight: Any = None,
         decision: Any = "auto",
-        hidden_layer_sizes: Any = (1024,),
+        hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
         encoder: Any = None,
         optimizer: str = "auto",
         momentum: float = 0.0,
         nesterov: bool = False,
-        learning_rate: float = 2e-3,
+        learning_rate: Any = "auto",
         weight_decay: float = 0.0,
         batch_size: Any = "auto",
         max_epochs: Any = "auto",
@@ -338,12 +349,16 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             memory_limit=self.memory_limit,
             seed=int(torch.randint(2**31 - 1, (), device="cpu")),
             loss=self._criterion(),
+            precision="bfloat16" if self._bfloat16 else "float32",
         )
 
     def _criterion(self) -> str | Loss:
         if isinstance(self.loss, str) and self.loss == "auto":
             return PickAllLabels(competition=0.5, reduction="mean")
         return self.loss
+
+    def _head_rate(self, code: LabelCode) -> float:
+        return 2e-3  # as of other softmaxes
 
     def _projects(self) -> bool:
         """Whether a linear layer computes as many features as there are labels."""

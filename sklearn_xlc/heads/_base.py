@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
@@ -261,6 +262,12 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
     if sample_weight is None:
         return features.new_full((len(features),), 1.0 / len(features))
     return (sample_weight / len(features)).to(features)
+
+
+def half_precision_linear(layer: nn.Module, features: Tensor) -> Tensor:
+    """Outputs of a linear layer by a product of bfloat16 matrices; biases keep all their digits."""
+    weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
+    return F.linear(features.bfloat16(), weight.bfloat16()).to(features.dtype) + bias
 
 
 def check_finite(loss: Tensor) -> None:

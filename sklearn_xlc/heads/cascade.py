@@ -12,7 +12,13 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
-from sklearn_xlc.heads._base import Head, Update, row_weights, topk_by_position
+from sklearn_xlc.heads._base import (
+    Head,
+    Update,
+    half_precision_linear,
+    row_weights,
+    topk_by_position,
+)
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 
@@ -260,9 +266,7 @@ class CascadeHead(Head):
         """Outputs of a linear layer, in training by a product of its precision."""
         if not (self.low_precision and self.training):
             return layer(features)
-        weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
-        product = F.linear(features.bfloat16(), weight.bfloat16())
-        return product.to(features.dtype) + bias
+        return half_precision_linear(layer, features)
 
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         """Logits of the children of (row, parent) pairs, of shape (n_pairs, length)."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads._base import Update
+from sklearn_xlc.heads._base import Update, half_precision_linear
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
 
@@ -45,6 +45,8 @@ class ETFHead(ChunkedHead):
         rotation if it has more than K.
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`, but "auto" is "pick_all_labels".
+    precision : {"float32", "bfloat16"}, default="float32"
+        Precision of the matrix products of training; weights and sums keep theirs.
 
     Attributes
     ----------
@@ -75,6 +77,8 @@ class ETFHead(ChunkedHead):
     35
     """
 
+    low_precision: bool = False  # of heads in files that do not know of it
+
     def __init__(
         self,
         n_features: int,
@@ -87,11 +91,13 @@ class ETFHead(ChunkedHead):
         memory_limit: int = 2**30,
         seed: int = 0,
         loss: str | Loss = "auto",
+        precision: str = "float32",
     ) -> None:
         loss = "pick_all_labels" if isinstance(loss, str) and loss == "auto" else loss
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
         self.link = "exp" if self.link == "softmax" else self.link
         check_real(feature_decay, "feature_decay", 0)
+        self.low_precision = precision == "bfloat16"
         self.feature_decay, self.seed = feature_decay, check_integer(seed, "seed", 0)
         if feature_dim is not None:
             check_integer(feature_dim, "feature_dim")
@@ -132,6 +138,8 @@ class ETFHead(ChunkedHead):
 
     def inputs(self, features: Tensor) -> Tensor:
         """Inputs of the classifier: h, of shape (n_rows, feature_dim)."""
+        if self._is_low() and isinstance(self.projection, nn.Linear):
+            return half_precision_linear(self.projection, features)
         return self.projection(features)
 
     def step_bytes(self, n_rows: int) -> int:
@@ -152,7 +160,16 @@ class ETFHead(ChunkedHead):
     def _products(self, inputs: Tensor, chunk: slice) -> Tensor:
         if self.is_implicit:
             return (inputs[:, chunk] - inputs.mean(1, keepdim=True)).mul_(self._implicit_scale())
-        return inputs @ self.classifier(inputs, chunk).T
+        return self._product(inputs, self.classifier(inputs, chunk).T)
+
+    def _is_low(self) -> bool:
+        """Whether products have half precision now."""
+        return self.training and self.low_precision
+
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
+        if self._is_low():
+            return (left.bfloat16() @ right.bfloat16()).to(left.dtype)
+        return left @ right
 
     def backward(
         self, inputs: Tensor, chunk: slice, gradient: Tensor, into: Tensor, update: Update
@@ -162,9 +179,9 @@ class ETFHead(ChunkedHead):
             into[:, chunk] += scaled
             into -= scaled.sum(1, keepdim=True) / self.n_labels
         else:
-            into += gradient @ self.classifier(inputs, chunk)
+            into += self._product(gradient, self.classifier(inputs, chunk))
             if self.weight is not None:
-                update(self.weight, chunk, gradient.T @ inputs)
+                update(self.weight, chunk, self._product(gradient.T, inputs))
         if self.bias is not None:
             update(self.bias, chunk, gradient.sum(0))
 

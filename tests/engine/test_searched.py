@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
+from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import searched
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -213,3 +213,37 @@ def test_the_fourier_layer_keeps_the_values_of_other_data(other):
     assert clf._hidden_sizes(rows_of(6400, 10**5)) == (1024,)
     assert clf._rates(rows_of(6400, 10**5)) == (2e-3, 2e-3)
     assert (clf._rule(6400), clf._max_epochs(6400), clf._uses_bfloat16(6400)) == ("adam", 12, False)
+
+
+# --- ETFNeuralCollapseClassifier ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["etf", "learned"])
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("n_samples", [1000, 5000, 60_000])
+def test_the_simplex_takes_the_values_of_flat(output, multilabel, n_samples):
+    clf = classifier(multilabel=multilabel, kind=ETFNeuralCollapseClassifier, output=output)
+    flat = classifier(multilabel=multilabel, algorithm="flat")
+    rows = rows_of(n_samples, 200 * n_samples)
+    for name in ("_hidden_sizes", "_dropout", "_negative_slope"):
+        assert getattr(clf, name)(rows) == getattr(flat, name)(rows)
+    rates = flat._rates(rows)
+    half = 2 if multilabel and n_samples > 1000 else 1  # the rate of a softmax
+    assert clf._rates(rows) == pytest.approx((rates[0], rates[1] / half))
+    for name in ("_batch_size", "_max_epochs", "_rule", "_row_momentum", "_uses_bfloat16"):
+        assert getattr(clf, name)(n_samples) == getattr(flat, name)(n_samples)
+
+
+@pytest.mark.parametrize("other", [{"sparse": False}, {"encoder": object}])
+def test_the_simplex_keeps_the_values_of_other_data(other):
+    clf, rows = classifier(kind=ETFNeuralCollapseClassifier, **other), rows_of(6400, 10**5)
+    assert (clf._hidden_sizes(rows), clf._rates(rows)) == ((1024,), (2e-3, 2e-3))
+    assert (clf._rule(6400), clf._max_epochs(6400), clf._uses_bfloat16(6400)) == ("adam", 12, False)
+
+
+def test_the_fitted_simplex_multiplies_at_the_precision_that_was_asked_for():
+    X = sp.random(60, 30, density=0.1, format="csr", dtype=np.float32, random_state=0)
+    Y = sp.csr_matrix(np.eye(6)[np.arange(60) % 6])
+    for precision in ("bfloat16", "float32"):
+        clf = ETFNeuralCollapseClassifier(precision=precision, max_epochs=1).fit(X, Y)
+        assert clf.net_.module_.head.low_precision == (precision == "bfloat16")

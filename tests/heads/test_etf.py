@@ -269,3 +269,22 @@ def test_loss_falls_to_its_floor(mean):
     assert float(head.loss(far, targets)) == pytest.approx(floor.mean(), abs=1e-12)
     near = float(head.loss(far / 300, targets))
     assert near > floor.mean() + 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_half_precision_is_close_in_training_and_exact_in_prediction(form):
+    exact, features = make(**FORMS[form])
+    head, _ = make(**FORMS[form], precision="bfloat16")
+    head, exact = head.float(), exact.float()
+    features = features.detach().float().requires_grad_()
+    assert torch.equal(head.eval().scores(features), exact.eval().scores(features))
+    losses = [one.train().loss(features, SEVERAL) for one in (head, exact)]
+    assert not torch.equal(*losses)
+    torch.testing.assert_close(*losses, rtol=2e-2, atol=0)
+    gradients = [
+        torch.autograd.grad(loss, [features, *one.parameters()])
+        for loss, one in zip(losses, (head, exact))
+    ]
+    for one, other in zip(*gradients):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() <= 0.03 * other.norm() + 1e-6
