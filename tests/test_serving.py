@@ -367,6 +367,33 @@ def test_a_replaced_model_answers_and_a_broken_one_shows_in_health(
         assert client.ask(["salt water"], k=1)["labels"] == [["water!"]]
 
 
+@pytest.mark.slow
+def test_no_request_fails_while_the_file_is_replaced(text_model, app, path, monkeypatch):
+    monkeypatch.setenv("XLC_WATCH_SECONDS", "0.05")
+    save(clone(text_model).fit(TEXTS, OTHER), other := path.with_name("other"))
+    contents = [other.read_bytes(), b"broken", path.read_bytes()]
+    done, answers = threading.Event(), []
+
+    def ask_on(client):
+        while not done.is_set():
+            answers.append(client.ask(["salt water"], k=1)["labels"])
+
+    with running(app.create_app(path)) as client:
+        threads = [threading.Thread(target=ask_on, args=[client]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(30):
+            path.with_name("new").write_bytes(contents[number % 3])
+            os.replace(path.with_name("new"), path)
+            time.sleep(0.2)
+        done.set()
+        for thread in threads:
+            thread.join()
+    found = {label for labels in answers for label in labels[0]}
+    assert found == {"water", "water!"}
+    assert all(labels in ([["water"]], [["water!"]]) for labels in answers)
+
+
 def test_metrics_count(client):
     def value(name):
         lines = client.get("/metrics").splitlines()
