@@ -128,8 +128,8 @@ def test_scores_of_some_labels_and_their_gradient(fitted):
 
 def test_contributions_add_up(fitted):
     *_, X, _, clf = fitted
-    labels, columns, contributions = found = explain_topk(clf, X[:3], 2, n_columns=60, n_steps=500)
-    best, scores = clf.predict_topk(X[:3], k=2)
+    labels, columns, contributions = found = explain_topk(clf, X[:2], 2, n_columns=60, n_steps=400)
+    best, scores = clf.predict_topk(X[:2], k=2)
     np.testing.assert_array_equal(labels, best)
     np.testing.assert_allclose(found.scores, scores, rtol=1e-9, atol=1e-9)
     baselines = clf.decision_function(X[:1] * 0)[0, np.searchsorted(clf.classes_, labels)]
@@ -137,9 +137,9 @@ def test_contributions_add_up(fitted):
     total = found.baselines + contributions.sum(axis=2)
     size = np.abs(contributions).sum(axis=2)
     assert (np.abs(total - scores) <= 0.005 * size).all()
-    stored = [{f"x{column}" for column in row.indices} for row in X[:3]]
+    stored = [{f"x{column}" for column in row.indices} for row in X[:2]]
     assert all(set(names[names != ""]) <= own for own, row in zip(stored, columns) for names in row)
-    dense = explain_topk(clf, X[:3].toarray(), 2, n_columns=60, n_steps=500)
+    dense = explain_topk(clf, X[:2].toarray(), 2, n_columns=60, n_steps=400)
     np.testing.assert_array_equal(dense.columns, columns)
     np.testing.assert_array_equal(dense.contributions, contributions)
 

@@ -53,6 +53,7 @@ def test_quick_start_in_two_epochs(no_matplotlib, two_epochs, capsys):
     printed = capsys.readouterr().out
     assert f"{learnt:.3f}" in printed
     assert "flywheel: regulator consisting of a heavy wheel" in printed
+    assert "No figure: plots need matplotlib" in printed
 
 
 @pytest.mark.slow
@@ -86,6 +87,16 @@ def test_explain():
     by_contribution, by_lot = run("plot_explain")["curves"].values()
     assert by_contribution[0] == by_lot[0]
     assert by_contribution[2] < by_lot[-1]
+
+
+@pytest.mark.slow
+def test_pictures():
+    shown = run("plot_pictures")
+    usual, weighted = (display.values for display in shown["recall"].values())
+    assert (weighted[-4:-1] > usual[-4:-1]).all()
+    assert weighted[-1] < usual[-1]
+    precision = np.array(list(shown["sizes"].values.values()))
+    assert np.abs(precision - precision[:, :1]).max() < 0.005
 
 
 @pytest.mark.slow
