@@ -271,7 +271,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all.
 
     Defaults were searched for on five data sets, for "flat" and "cascade" on mostly-zero X with the
-    default encoder (docs/performance.md has the runs). "auto" stands for other values elsewhere.
+    default encoder (docs/performance.md has the runs), and hold for
+    :class:`~sklearn_xlc.encoders.TextEncoder`, too. "auto" stands for other values elsewhere.
     There, networks of samples with over 70 non-zeros on average have leaky ReLUs instead of ReLUs.
 
     **Differences from the paper**
