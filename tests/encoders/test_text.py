@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -106,6 +107,20 @@ def test_texts_are_tokenized_once_a_fit():
     before = clf.net_.module_.encoder.idf.clone()
     clf.partial_fit(["soft thick hair"] * 30, KINDS)
     assert torch.equal(clf.net_.module_.encoder.idf, before)  # the network knows these weights
+
+
+def test_rows_of_texts_are_never_dense(monkeypatch):
+    """In training, on held-out samples, when a decision is tuned, and in prediction."""
+
+    def refuse(self, *args, **kwargs):
+        assert self.shape[1] < 2**12, "rows of texts became dense"
+        return toarray(self, *args, **kwargs)
+
+    toarray = sp.csr_matrix.toarray
+    monkeypatch.setattr(sp.csr_matrix, "toarray", refuse)
+    clf = quick(decision="threshold", early_stopping=True, max_epochs=3)
+    clf.fit(TEXTS, [[kind, "all"] for kind in KINDS])
+    assert len(clf.predict(NEW)) == 2
 
 
 @pytest.mark.parametrize("callbacks", [None, [Callback()]])

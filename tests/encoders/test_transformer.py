@@ -18,6 +18,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.encoders import TransformerEncoder
 from sklearn_xlc.encoders.transformer import Tokens, import_text
+from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.parameter_groups import parameter_groups
 
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
@@ -143,23 +146,15 @@ def test_groups_hold_every_trained_parameter_once(encoder):
     assert all(p.ndim == 1 for p in groups[1]["params"])
 
 
-def test_the_transformer_has_a_rate_of_its_own(folder):
-    clf = quick(partial(TransformerEncoder, folder, learning_rate=3e-3), max_epochs=2)
-    clf.fit(TEXTS, KINDS)
-    module = clf.net_.module_
-    rates = {
-        id(parameter): group["initial_lr"] if "initial_lr" in group else group["lr"]
-        for group in clf._make_net(module, *_rows()).initialize().optimizer_.param_groups
-        for parameter in group["params"]
-    }
-    assert {rates[id(p)] for g in module.encoder.parameter_groups() for p in g["params"]} == {3e-3}
-    assert {rates[id(p)] for p in module.head.parameters()} == {0.02}
-
-
-def _rows():
-    from sklearn_xlc.batches import Rows
-
-    return Rows(np.array(TEXTS, dtype=object)), None, np.random.RandomState(0)
+def test_the_transformer_has_a_rate_of_its_own():
+    encoder = TransformerEncoder(tiny_model(), word_tokenizer(), learning_rate=3e-3)
+    head = FlatHead(encoder.n_outputs, 2, multilabel=False)
+    groups = parameter_groups(EncoderHead(encoder, head), "adam", 0.02, 0.5)
+    found = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+    for parameter in encoder.model.embeddings.parameters():
+        assert found[id(parameter)] == (3e-3, 0.01 if parameter.ndim > 1 else 0.0)
+    for parameter in head.parameters():
+        assert found[id(parameter)] == (0.02, 0.5 if parameter.ndim > 1 else 0.0)
 
 
 def test_a_frozen_transformer_stays_as_it_was(folder):
