@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,13 +163,17 @@ def _classifier_in(estimator: Any) -> tuple[BaseXLCClassifier, list[Any]]:
 
 def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
     """Positions of labels in `classes_`."""
-    asked = [labels] if isinstance(labels, str) or np.ndim(labels) == 0 else list(labels)
+    asked = labels.tolist() if hasattr(labels, "tolist") else labels
+    asked = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else [asked]
     ids = {label: number for number, label in enumerate(classes.tolist())}
-    asked = [label.item() if isinstance(label, np.generic) else label for label in asked]
-    unknown = [label for label in asked if label not in ids]
-    if unknown or not asked:
-        raise ValueError(f"labels must be entries of classes_, got {unknown[:1] or 'none'}")
-    return np.array([ids[label] for label in asked])
+    try:
+        found = [ids.get(label, -1) for label in asked]
+    except TypeError:  # a label that cannot be hashed is none of them
+        found = [-1]
+    if not found or min(found) < 0:
+        wrong = repr(asked[found.index(-1)]) if found else "none"
+        raise ValueError(f"labels must be entries of classes_, got {wrong}")
+    return np.array(found)
 
 
 # --- names ------------------------------------------------------------------------------------

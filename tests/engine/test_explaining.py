@@ -129,6 +129,9 @@ def test_a_word_that_determines_the_label_comes_first(pipeline):
     assert (contributions[:, 0, 0] > 0).all()
     others = explain_topk(pipeline, TEXTS[:1], labels=["dog", "cow"])
     assert others.labels.tolist() == [["dog", "cow"]]
+    for same in (np.array(["dog", "cow"]), pd.Series(["dog", "cow"]), ("dog", "cow")):
+        assert explain_topk(pipeline, TEXTS[:1], labels=same).labels.tolist() == [["dog", "cow"]]
+    assert explain_topk(pipeline, TEXTS[:1], labels="dog").labels.tolist() == [["dog"]]
     lowest = [names[names != ""][-1] for names in others.columns[0]]
     assert lowest == ["meow", "meow"]
     assert (np.abs(found.errors) < 0.05).all()
@@ -317,7 +320,8 @@ def test_what_has_no_columns_is_refused():
     [
         ({"k": 0}, ValueError, "k == 0, must be >= 1"),
         ({"k": 4}, ValueError, "k=4 must be at most the number of labels, 3"),
-        ({"labels": ["cat", "horse"]}, ValueError, r"entries of classes_, got \['horse'\]"),
+        ({"labels": ["cat", "horse"]}, ValueError, "entries of classes_, got 'horse'"),
+        ({"labels": [["cat"]]}, ValueError, r"entries of classes_, got \['cat'\]"),
         ({"labels": []}, ValueError, "entries of classes_, got none"),
         ({"n_columns": 0}, ValueError, "n_columns must be an integer >= 1, got 0"),
         ({"n_steps": 1.5}, TypeError, "n_steps must be an integer >= 1, got 1.5"),
