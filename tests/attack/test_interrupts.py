@@ -47,9 +47,9 @@ class Interrupts:
 
 def interrupted(action, delays):
     """How an action ended: "raised" KeyboardInterrupt, "warned" of one, or None if before."""
-    signals, ended = Interrupts(delays), None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        signals, ended = Interrupts(delays), None
         try:
             try:
                 action()

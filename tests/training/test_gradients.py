@@ -35,8 +35,8 @@ def make_net(callbacks, rule="sgd", **head):
 
 
 def make_rows():
-    X = sp.random(70, 30, 0.2, "csr", dtype=np.float32, rng=np.random.default_rng(0))
-    Y = sp.random(70, 40, 0.1, "csr", dtype=np.float32, rng=np.random.default_rng(1))
+    X = sp.random(70, 30, 0.2, "csr", dtype=np.float32, random_state=np.random.default_rng(0))
+    Y = sp.random(70, 40, 0.1, "csr", dtype=np.float32, random_state=np.random.default_rng(1))
     Y.data[:] = 1
     return Rows(X, Y, sparse=True)
 
