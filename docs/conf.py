@@ -54,8 +54,8 @@ html_theme_options = {
 html_sidebars = {path.stem: [] for path in Path(__file__).parent.glob("*.md") if path.stem != "api"}
 copyright = author
 
-#: Examples that train for more than half a minute.
-LONG = ("million_classes", "pretraining_sampling")
+#: Examples that would take most of the time of a build, which is under three minutes without them.
+LONG = ("million_classes", "own_loss", "pretraining_sampling", "text_grid_search")
 run = os.environ.get("XLC_RUN_GALLERY", "1")
 os.environ["SKLEARN_XLC_DOCS"] = ".."  # estimators on the pages of examples link to the API
 sphinx_gallery_conf = {

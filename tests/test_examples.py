@@ -3,6 +3,7 @@
 Those that train for long are run with two epochs a fit here, and as they are among the slow tests.
 """
 
+import ast
 import runpy
 import sys
 from pathlib import Path
@@ -294,3 +295,14 @@ def test_label_embeddings_of_images():
 def test_every_example_has_a_test():
     for path in EXAMPLES.glob("plot_*.py"):
         assert f"test_{path.stem.removeprefix('plot_')}" in globals()
+
+
+def test_the_site_leaves_out_examples_that_exist():
+    tree = ast.parse((EXAMPLES.parent / "docs" / "conf.py").read_text(encoding="utf-8"))
+    (long,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LONG"
+    ]
+    assert 0 < len(long) < len(list(EXAMPLES.glob("plot_*.py"))) / 3
+    assert all((EXAMPLES / f"plot_{name}.py").is_file() for name in long)
