@@ -63,6 +63,10 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "plot_gallery": run != "0",
     "filename_pattern": "/plot_" if run == "all" else f"/plot_(?!{'|'.join(LONG)})",
+    "within_subsection_order": "example_order.ReadingOrder",
+    "default_thumb_file": str(Path(__file__).parent / "_static" / "example_without_picture.png"),
+    "min_reported_time": 10**6,  # the time of a build says nothing about the reader's machine
+    "show_signature": False,
     "download_all_examples": False,
 }
 if os.environ.get("XLC_ONLINE") == "1":

@@ -135,7 +135,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features_out_)
+        ndarray of shape (n_samples, `n_features_out_`)
             Vectors of norm one, float32.
 
         Raises

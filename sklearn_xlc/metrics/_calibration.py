@@ -29,9 +29,9 @@ def expected_calibration_error(
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
-            (n_samples,), or sequence of label sets
-        True labels: an indicator of 0 and 1, tags, or one class per sample.
+    y_true : {array-like, sparse matrix, dataframe} or sequence of label sets
+        True labels: an indicator of 0 and 1 of shape (n_samples, n_labels), tags, or one class per
+        sample.
     labels : array-like of shape (n_samples, k)
         Best labels of each sample, as ``predict_topk`` returns them: columns of an indicator, tags
         or classes. -1 in place of a column, or None in place of a tag, names no label and is left
