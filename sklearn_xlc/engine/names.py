@@ -25,6 +25,9 @@ _PREFIXES = (
 )
 #: Parts of scikit-learn's estimators that are no estimators themselves.
 _SKLEARN_PARTS = {
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.metrics._scorer._CurveScorer",
     "sklearn.metrics._scorer._MultimetricScorer",
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.metrics._scorer._Scorer",
@@ -34,7 +37,10 @@ _SKLEARN_PARTS = {
 #: Its state is a description: within another one, it would hide what it names.
 _NESTED = "sklearn_xlc.engine.described.Described"
 #: Functions compute and do nothing else.
-_FUNCTIONS = ("sklearn.metrics.", "sklearn_xlc.metrics.", "sklearn_xlc.encoders.text.words")
+_FUNCTIONS = (
+    *("sklearn.feature_selection.", "sklearn.metrics."),
+    *("sklearn_xlc.metrics.", "sklearn_xlc.encoders.text.words"),
+)
 
 
 def name_of(value: Any) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils import Bunch
 from torch import nn
 
 from sklearn_xlc._files import DTYPES, Streamed
@@ -449,6 +450,7 @@ def _defaults(kind: type) -> dict[str, Any]:
 #: Kinds of objects by tag; the first whose types fit describes an object.
 _KINDS: dict[str, Kind] = {
     "dict": Kind((dict,), _describe_dict, _rebuild_dict, filled=True),
+    "bunch": Kind((Bunch,), _describe_dict, lambda r, n: Bunch(**_rebuild_dict(r, n))),
     "list": Kind((list,), _describe_items, _rebuild_list, filled=True),
     "tuple": Kind((tuple, torch.Size), _describe_items, lambda r, n: tuple(r.values(n["items"]))),
     "set": Kind((set,), _describe_set, lambda r, n: set(r.values(n["items"]))),

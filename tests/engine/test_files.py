@@ -14,9 +14,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, chi2
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -120,6 +123,11 @@ ESTIMATORS = {
         )
     ),
     "search": GridSearchCV(PIPELINE, SEARCHED, cv=2, scoring=topk_scorer("recall", k=1)),
+    "chosen-words": make_pipeline(CountVectorizer(), SelectKBest(chi2, k=3), NETWORK),
+    "voting": make_pipeline(
+        TFIDF, VotingClassifier([("one", NETWORK), ("other", LogisticRegression())], voting="soft")
+    ),
+    "calibrated": make_pipeline(TFIDF, CalibratedClassifierCV(NETWORK, cv=2)),
     "one-vs-rest": make_pipeline(TFIDF, OneVsRestClassifier(LogisticRegression())),
     "text-encoder": MultiHeadClassifier(
         encoder=functools.partial(TextEncoder, n_buckets=64, hidden_layer_sizes=(8,)), **QUICK
