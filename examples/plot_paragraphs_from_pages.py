@@ -113,5 +113,6 @@ for place, (name, values) in enumerate(scores.items()):
     axes.bar(np.arange(3) + 0.27 * (place - 1), values, width=0.25, label=f"trained on {name}")
 axes.set_xticks(range(3), ["P@1", "P@3", "P@5"])
 axes.set_ylabel("precision on single paragraphs")
+axes.set_ylim(0, 1.3 * max(map(max, scores.values())))  # room for the legend
 axes.legend(fontsize="small")
 plt.show()

@@ -88,7 +88,7 @@ def draw(ax, weights, intercept, title):
         offset = 0 if intercept is None else -intercept[i] / np.linalg.norm(weights[i])
         base = offset * unit + 1.43 * np.array([-unit[1], unit[0]])
         ax.annotate("", base + 0.25 * unit, base, arrowprops={"arrowstyle": "->", "color": "0.3"})
-        letters.append(base + 0.33 * unit)
+        letters.append(np.clip(base + 0.33 * unit, side[0] + 0.1, side[-1] - 0.1))
         ax.text(*letters[-1], letter, ha="center", va="center", color="0.3")
     for value in np.unique(code):
         inside = points[code == value]
