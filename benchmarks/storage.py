@@ -40,7 +40,7 @@ HEADS = {
     "cascade": (MultiHeadClassifier, {"algorithm": "cascade"}),
     "Fourier": (DFTSigmoidClassifier, {}),
     "ETF": (ETFNeuralCollapseClassifier, BEFORE),
-    "product": (MultiHeadClassifier, {"algorithm": "product"}),
+    "product": (MultiHeadClassifier, {"algorithm": "product", **BEFORE}),
 }
 
 

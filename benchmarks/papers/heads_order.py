@@ -23,20 +23,23 @@ FULL_MINUTES = 8
 DATA = True
 
 ORDERS = {"given": "gray", "random": "tab:orange", "clustered": "tab:blue"}
+#: Training of "product", whatever the defaults are.
+PRODUCT = {"optimizer": "adam", "learning_rate": 2e-3, "precision": "float32"}
+PRODUCT |= {"algorithm": "product"}
 CASCADE = {"embedding_dim": 64, "max_epochs": 8}
 #: Title, samples, parameters, widths of the two encoders, head lengths.
 PANELS = [
     (
         "mnist: product, 10 classes",
         lambda folder: digits(folder, 6000),
-        {"algorithm": "product", "max_epochs": 10, "batch_size": 128},
+        {**PRODUCT, "max_epochs": 10, "batch_size": 128},
         {"small": 6, "large": 256},
         [(5, 2), (2, 5), (3, 2, 2)],
     ),
     (
         "debtags: product, most frequent tag",
         lambda folder: classes_of(folder, "debtags", 12000),
-        {"algorithm": "product", "max_epochs": 5},
+        {**PRODUCT, "max_epochs": 5},
         {"small": 8, "large": 256},
         [(28, 3), (10, 9), (3, 28), (5, 5, 4)],
     ),

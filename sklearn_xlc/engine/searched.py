@@ -132,7 +132,7 @@ class SearchedLayers(SearchedDefaults):
     _algorithm: Any
 
     def _has_searched_head(self, code: LabelCode) -> bool:
-        return self._algorithm(code) in ("flat", "cascade")
+        return self._algorithm(code) in ("flat", "cascade", "product")
 
     def _head_rate(self, code: LabelCode) -> float:
         return super()._head_rate(code) if self._algorithm(code) == "flat" else 2e-3

@@ -174,7 +174,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
         half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
         (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.004 for the
-        head (0.002 for classes and cascades), more with batches of 512; otherwise 0.002.
+        head (0.002 for classes, "cascade", "product"), more with batches of 512; otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
@@ -270,8 +270,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
     :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all.
 
-    Defaults were searched for on five data sets, for "flat" and "cascade" on mostly-zero X with the
-    default encoder (docs/performance.md has the runs), and hold for
+    Defaults were searched for on mostly-zero X with the default encoder, for all algorithms but
+    "sampling" (docs/performance.md has the runs), and hold for
     :class:`~sklearn_xlc.encoders.TextEncoder`, too. "auto" stands for other values elsewhere.
     There, networks of samples with over 70 non-zeros on average have leaky ReLUs instead of ReLUs.
 

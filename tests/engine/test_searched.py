@@ -85,7 +85,8 @@ def test_samples_of_weight_zero_and_held_out_ones_do_not_count():
 
 
 @pytest.mark.parametrize(
-    "other", [{"sparse": False}, {"encoder": object}, {"multilabel": False, "algorithm": "product"}]
+    "other",
+    [{"sparse": False}, {"encoder": object}, {"multilabel": False, "algorithm": "sampling"}],
 )
 def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     clf = classifier(**other)
@@ -100,7 +101,8 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
 
 
 @pytest.mark.parametrize("multilabel, algorithm", [(False, "flat"), (False, "cascade"),
-                                                   (True, "cascade")])  # fmt: skip
+                                                   (False, "product"), (True, "cascade"),
+                                                   (True, "product")])  # fmt: skip
 def test_heads_but_that_of_many_outputs_are_slower(multilabel, algorithm):
     many, one = classifier(), classifier(multilabel=multilabel, algorithm=algorithm)
     rates, slower = (clf._rates(rows_of(5000, 5000)) for clf in (many, one))
