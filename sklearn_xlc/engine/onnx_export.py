@@ -166,7 +166,8 @@ def _graph_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
     found = [("labels", integer if names.dtype.kind == "i" else onnx.TensorProto.STRING)]
     found += [("scores", kind)]
     if module.head.link is not None:
-        probabilities = _probabilities(graph, module.head, best, everything)
+        odds = _calibrated(graph, getattr(classifier, "calibration_", None), best)
+        probabilities = _probabilities(graph, module.head, odds, everything)
         graph.named("probabilities", probabilities)
         found += [("probabilities", kind)]
     made = helper.make_graph(
@@ -191,6 +192,15 @@ def _names(classifier: Any) -> np.ndarray:
     names = classes if is_named else np.arange(len(classes))
     names = names if is_text else names.astype(np.int64)
     return names[code.to_ids(np.arange(len(classes)))]
+
+
+def _calibrated(graph: Graph, calibration: Any, best: str) -> str:
+    """Calibrated log odds: a line of the scores, of slope one below its start."""
+    if calibration is None:
+        return best
+    above = graph.add("Max", best, calibration.start_)
+    line = graph.add("Add", graph.add("Mul", above, calibration.slope_), calibration.offset_)
+    return graph.add("Add", line, graph.add("Sub", best, above))
 
 
 def _probabilities(graph: Graph, head: Head, best: str, everything: str | None) -> str:

@@ -123,6 +123,18 @@ def test_probabilities_near_one_and_zero_keep_their_digits(shift):
     assert_same(clf, X)
 
 
+def test_probabilities_are_calibrated_as_the_classifier_has_them():
+    X, Y, others = thousand(True)
+    clf = MultiHeadClassifier("flat", **QUICK).fit(X, Y)
+    clf.calibration_ = None
+    before = exported(clf, others)
+    module = pytest.importorskip("sklearn_xlc.decisions.calibration")
+    clf.calibration_ = module.Calibration().fit(clf.decision_function(X), Y)
+    clf.calibration_.start_ = float(np.median(before["scores"]))  # both slopes are met
+    assert_same(clf, others)
+    assert not np.allclose(exported(clf, others)["probabilities"], before["probabilities"])
+
+
 # --- labels and estimators --------------------------------------------------------------------
 
 
