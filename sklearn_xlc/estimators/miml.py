@@ -215,7 +215,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
     or of the columns of a membership matrix. Without `groups` every sample is a bag. Bags are never
-    padded: a batch holds the samples of its bags one after the other.
+    padded: a batch holds the samples of its bags one after the other. Defaults were not searched
+    for here.
 
     **Differences from the paper**
 
