@@ -150,6 +150,8 @@ class Decision(LinksToDocs, BaseEstimator, ABC):
             - ``link``: "sigmoid", "exp" or None, the function from a score to the probability of
               its label. Scores are log odds ("sigmoid"), log probabilities that sum to one over the
               labels ("exp"), or have no probabilities (None).
+            - ``calibration``: :class:`Calibration`, by which log odds become those of
+              ``predict_proba``. None: they are these.
 
         Returns
         -------

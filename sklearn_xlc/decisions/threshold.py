@@ -11,8 +11,10 @@ from scipy.special import expit, logit
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.decisions._base import Decision, ranked_candidates, set_sizes
+from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc.decisions._base import Decision, check_at_most, ranked_candidates, set_sizes
 from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label, find_hits
+from sklearn_xlc.decisions.calibration import Calibration
 
 #: Functions from a score to a probability, and back.
 _LINKS = {"sigmoid": (expit, logit), "exp": (np.exp, np.log)}
@@ -45,6 +47,9 @@ class Threshold(Decision):
         has gets the best threshold common to all labels, or a higher one that never predicts it.
     k : int, default=5
         Largest number of labels of a sample, for "f1_at_k" only.
+    min_labels : int or "auto", default=0
+        Smallest number of labels of a sample: so many best labels are predicted even below the
+        threshold. "auto": 1 if every training sample has a label, otherwise 0.
     scale : {"probability", "score"}, default="probability"
         Scale of a given `threshold`: probabilities as of `predict_proba`, or scores as of
         `decision_function`. Unused if the threshold is tuned.
@@ -55,6 +60,8 @@ class Threshold(Decision):
         Threshold in use, as a probability; as a score if the classifier has no probabilities.
     cut_ : float or ndarray of shape (n_labels,)
         Threshold in use, as a score.
+    min_labels_ : int
+        Smallest number of labels of a sample, in use.
     n_labels_ : int
         Number of labels.
 
@@ -81,6 +88,11 @@ class Threshold(Decision):
            [0, 1, 1]], dtype=int8)
     """
 
+    # Files of earlier versions have neither.
+    min_labels: Any = 0
+    min_labels_: int = 0
+    calibration_: Calibration | None = None
+
     _parameter_constraints = {
         "threshold": [
             StrOptions({"auto"}),
@@ -90,6 +102,7 @@ class Threshold(Decision):
         "criterion": [StrOptions(set(CRITERIA))],
         "per_label": ["boolean"],
         "k": [Interval(Integral, 1, None, closed="left")],
+        "min_labels": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "scale": [StrOptions({"probability", "score"})],
     }
 
@@ -100,12 +113,14 @@ class Threshold(Decision):
         criterion: str = "micro_f1",
         per_label: bool = False,
         k: int = 5,
+        min_labels: Any = 0,
         scale: str = "probability",
     ) -> None:
         self.threshold = threshold
         self.criterion = criterion
         self.per_label = per_label
         self.k = k
+        self.min_labels = min_labels
         self.scale = scale
 
     @property
@@ -127,8 +142,19 @@ class Threshold(Decision):
         """Whether labels compete: the best of those above the threshold are predicted."""
         return self._most is not None
 
+    @property
+    def _least(self) -> int:
+        """Smallest number of labels of a sample, where it is given."""
+        return 0 if isinstance(self.min_labels, str) else self.min_labels
+
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
+        check_at_most(self._least, "min_labels", Y.shape[1])
+        if self._most is not None and self._least > self._most:
+            raise ValueError(
+                f"min_labels={self.min_labels} is more than k={self.k}, the largest number of "
+                "labels with criterion='f1_at_k'"
+            )
         if self._is_tuned:
             if self.per_label and self.criterion not in ("micro_f1", "macro_f1"):
                 raise ValueError(
@@ -166,14 +192,18 @@ class Threshold(Decision):
         labels: np.ndarray | None = None,
         sizes: np.ndarray | None = None,
         link: str | None = "sigmoid",
+        calibration: Calibration | None = None,
         **context: Any,
     ) -> Threshold:
         super().fit(scores, Y)
-        self.link_ = link
+        self.link_, self.calibration_ = link, calibration
+        sizes = set_sizes(Y) if sizes is None else sizes
+        has_labels = bool(len(sizes) and sizes.min() > 0)
+        self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._least
         if not self._is_tuned:
             self.cut_ = self._given()
         elif scores is None:
-            self.cut_ = self._untuned(set_sizes(Y) if sizes is None else sizes)
+            self.cut_ = self._untuned(sizes)
         else:
             width = self._most or scores.shape[1]
             scores, labels = ranked_candidates(scores, labels, width)
@@ -185,13 +215,17 @@ class Threshold(Decision):
     def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:
         if not self._is_tuned:
             self.cut_ = self._given()
+        if not isinstance(self.min_labels, str):
+            self.min_labels_ = self.min_labels
         return self
 
     def _given(self) -> Any:
         """Given threshold, as a score."""
         cut = np.asarray(self.threshold, dtype=np.float64)
-        cut = cut if self.scale == "score" else _LINKS[str(self.link_)][1](cut)
-        return float(cut) if cut.ndim == 0 else cut
+        if self.scale == "probability":
+            cut = _LINKS[str(self.link_)][1](cut)
+            cut = cut if self.calibration_ is None else self.calibration_.inverse(cut)
+        return float(cut) if np.ndim(cut) == 0 else cut
 
     def _untuned(self, sizes: np.ndarray) -> float:
         """Threshold if no samples are held out, as a score."""
@@ -202,11 +236,12 @@ class Threshold(Decision):
         """Threshold in use, as a probability; as a score if there are no probabilities."""
         if self.link_ not in _LINKS:
             return self.cut_
-        values = _LINKS[self.link_][0](self.cut_)
+        cut = self.cut_ if self.calibration_ is None else self.calibration_(self.cut_)
+        values = _LINKS[self.link_][0](cut)
         return float(values) if np.ndim(values) == 0 else values
 
     def n_candidates(self, n_labels: int) -> int | None:
-        return self._most
+        return self._most or (self._least if self._least > 1 else None)
 
     def needs_more(self, scores: np.ndarray) -> bool:
         return self._most is None and bool((scores[:, -1] > np.min(self.cut_)).any())
@@ -215,7 +250,12 @@ class Threshold(Decision):
         if self._most is not None:
             scores, labels = ranked_candidates(scores, labels, self._most)
         if isinstance(self.cut_, float):
-            return self.label_sets(scores > self.cut_, labels)
-        return self.label_sets(
-            scores > (self.cut_ if labels is None else self.cut_[labels]), labels
-        )
+            taken = scores > self.cut_
+        else:
+            taken = scores > (self.cut_ if labels is None else self.cut_[labels])
+        if self.min_labels_ and labels is None:
+            best = rank_rows(scores, self.min_labels_)[1]
+            np.put_along_axis(taken, best, True, axis=1)
+        elif self.min_labels_:
+            taken[:, : self.min_labels_] = True
+        return self.label_sets(taken, labels)

@@ -106,6 +106,12 @@ class NamedAlgorithms(HeadScores, SearchedLayers, BaseXLCClassifier):
         is_flat = self._algorithm(code_of(Y, Y)) == "flat"
         return is_flat and (self._is("auto") or self._is("bce"))
 
+    def _scores_apart(self, code: LabelCode) -> bool:
+        if self.head is not None or self._is_powerset(code):
+            return False
+        kind = _HEADS[self._algorithm(code)]
+        return not kind.resolve_loss(self.loss, code.multilabel).needs_normaliser
+
     def _unread(self, code: LabelCode) -> dict[str, str]:
         algorithm = self._algorithm(code)
         in_use = f"with algorithm={algorithm!r}" if self.head is None else "with a head of your own"

@@ -17,6 +17,7 @@ from sklearn_xlc._csr import canonical, row_blocks
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import (
+    Calibration,
     Decision,
     Divergence,
     JointMode,
@@ -25,6 +26,7 @@ from sklearn_xlc.decisions import (
     Threshold,
     TopK,
 )
+from sklearn_xlc.decisions.calibration import N_RANKS
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
@@ -39,11 +41,23 @@ DECISIONS: dict[str, type[Decision]] = {
 }
 
 
+#: Samples that decision="auto" and calibration="auto" hold out: a share, and at most so many. More
+#: would cost what is ranked best, and change the calibration error little (docs/measurements.md).
+HELD_SHARE, MOST_HELD = 0.05, 1000
+#: Held-out samples from which on both are fitted.
+LEAST_HELD = 100
+
+
 class DecisionMixin:
     """Label sets of a classifier; :class:`BaseXLCClassifier` sets the attributes it reads."""
 
     decision: Any = "auto"
+    calibration: Any = None
     decision_: Decision
+    #: Map from scores to calibrated log odds.
+    calibration_: Calibration | None = None
+    validation_fraction: float
+    early_stopping: bool
     net_: XLCNet
     classes_: np.ndarray
     memory_limit: int
@@ -67,7 +81,7 @@ class DecisionMixin:
         return self._auto_decision(head)
 
     def _auto_decision(self, head: Head | None) -> Decision:
-        """Decision for "auto": labels of positive score, but for a softmax, or ranked sets."""
+        """Decision for "auto" without held-out samples, for a softmax, or for ranked sets."""
         if ranks_sets(head):
             return JointMode()
         if head is not None and head.link in ("softmax", "exp"):
@@ -103,9 +117,34 @@ class DecisionMixin:
         with torch.no_grad():
             return _inputs(head, like.new_zeros(1, head.n_features)).shape[1]
 
+    def _scores_apart(self, code: LabelCode) -> bool:
+        """Whether each label has a score of its own: no softmax, no scores of label sets."""
+        return False
+
     def _holds_out(self, code: LabelCode) -> bool:
-        """Whether the decision is fitted on samples that are held out from training."""
+        """Whether the decision asks for samples that are held out from training."""
         return code.multilabel and self._new_decision().fitted_on == "held"
+
+    def _holds_few(self, code: LabelCode) -> bool:
+        """Whether "auto" is fitted on held-out samples, if there are enough."""
+        is_auto = "auto" in (self.decision, self.calibration)
+        return is_auto and code.multilabel and self._scores_apart(code)
+
+    def _n_held(self, rows: Rows, code: LabelCode) -> int:
+        """Number of samples to hold out from training."""
+        n_samples = len(rows)
+        if self.early_stopping or self._holds_out(code):
+            return int(np.ceil(self.validation_fraction * n_samples))
+        if not self._holds_few(code) or rows.Y.dtype.kind == "f":  # soft labels, or counts
+            return 0
+        share = min(HELD_SHARE, self.validation_fraction)
+        n_held = min(MOST_HELD, int(share * n_samples))
+        return n_held if n_held >= LEAST_HELD else 0
+
+    def _is_enough(self, held: Rows | None) -> bool:
+        """Whether "auto" is fitted on held-out samples."""
+        has_enough = held is not None and len(held) >= LEAST_HELD and held.Y.nnz > 0
+        return has_enough and self._scores_apart(self._code)
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -116,12 +155,11 @@ class DecisionMixin:
             self.decision_ = TopK(1).fit(None, Y)
             return
         head = self.net_.module_.head
-        decision: Decision = self._new_decision(head)
-        before: Any = vars(self).get("decision_")
-        goes_on = not first and type(before) is type(decision)
-        if goes_on:
-            decision = copy.copy(before).set_params(**decision.get_params(deep=False))
+        if first:
+            self.calibration_ = self._new_calibration(held)
+        decision, goes_on = self._decision_to_fit(held, first)
         context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": _link(head)}
+        context["calibration"] = self.calibration_
         inputs = None
         samples = {"train": train, "held": held}.get(str(decision.fitted_on))
         if samples is not None and (samples is train or samples.Y.nnz):
@@ -129,6 +167,32 @@ class DecisionMixin:
             context |= beside
         (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
         self.decision_ = decision
+
+    def _decision_to_fit(self, held: Rows | None, first: bool) -> tuple[Decision, bool]:
+        """Decision, and whether it goes on from the one that was fitted before."""
+        before: Any = vars(self).get("decision_")
+        decision = self._new_decision(self.net_.module_.head)
+        if self.decision == "auto" and isinstance(decision, Threshold):
+            is_tuned = not first and isinstance(before, Threshold) and before.threshold == "auto"
+            if is_tuned or self._is_enough(held):
+                decision = Threshold(min_labels="auto")
+        if first or type(before) is not type(decision):
+            return decision, False
+        return copy.copy(before).set_params(**decision.get_params(deep=False)), True
+
+    def _new_calibration(self, held: Rows | None) -> Calibration | None:
+        """Calibration fitted on held-out samples, where scores are log odds of labels."""
+        if self.calibration is None or _link(self.net_.module_.head) != "sigmoid":
+            return None
+        if held is None or not self._is_enough(held):
+            return None
+        best = TopK(min(N_RANKS, len(self.classes_))).fit(None, held.Y)
+        scores, Y, beside = self._fitting_inputs(best, held)
+        return Calibration().fit(scores, Y, beside["labels"])
+
+    def _calibrated(self, scores: Any) -> Any:
+        """Scores from which the head's link makes probabilities; an array or a tensor."""
+        return scores if self.calibration_ is None else self.calibration_(scores)
 
     def _fitting_inputs(
         self, decision: Decision, samples: Rows

@@ -127,6 +127,7 @@ class BaseXLCClassifier(
         "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="both")],
         "class_weight": [None, dict, StrOptions({"balanced", "propensity"})],
         "decision": [StrOptions({"auto", *DECISIONS}), Decision],
+        "calibration": [None, StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -360,24 +361,22 @@ class BaseXLCClassifier(
             )
 
     def _split(self, data: TrainingData, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        if not (self.early_stopping or self._holds_out(data.code)):
+        n_held, index = self._n_held(data.rows, data.code), np.arange(len(data.rows))
+        if not n_held:
             return data.rows, None
-        index = np.arange(len(data.rows))
-        if np.ceil(self.validation_fraction * len(index)) >= len(index):
+        if n_held >= len(index):
             raise ValueError(
                 f"validation_fraction={self.validation_fraction} leaves no sample to train on: X "
                 f"has {len(index)} sample(s) of positive weight; use a smaller fraction"
             )
-        train, held = train_test_split(
-            index, test_size=self.validation_fraction, random_state=rng.randint(2**31 - 1)
-        )
+        train, held = train_test_split(index, test_size=n_held, random_state=rng.randint(2**31 - 1))
         return data.rows.select(np.sort(train)), data.rows.select(np.sort(held))
 
     def _unread_by_holdout(self, code: LabelCode) -> dict[str, str]:
         if self.early_stopping:
             return {}
         unread = {"n_iter_no_change": "without early_stopping=True"}
-        if not self._holds_out(code):
+        if not (self._holds_out(code) or self._holds_few(code)):
             unread["validation_fraction"] = (
                 "without early_stopping=True, or a decision that is tuned on held-out samples"
             )

@@ -123,7 +123,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
                 if proba and head.link == "softmax":
                     best = (best - head.scores(features).logsumexp(1, keepdim=True)).exp()
                 elif proba:
-                    best = head.probabilities(best)
+                    best = head.probabilities(self._calibrated(best))
             found, values = self._code.to_ids(positions.cpu().numpy()), best.cpu().numpy()
             if by_label:
                 order = np.argsort(found, axis=1)
@@ -406,8 +406,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_labels)
-            Multi-class: rows sum to one. Multi-label: each label has a probability of its own; with
-            a softmax rows sum to one.
+            Multi-class: rows sum to one. Multi-label: each label has a probability of its own,
+            corrected by `calibration_` if that is not None; with a softmax rows sum to one.
 
         Raises
         ------
@@ -415,7 +415,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
             If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
         """
         X = self._validate_predict(X)
-        return self._dense_scores(X, self.net_.module_.head.probabilities)
+        probabilities = self.net_.module_.head.probabilities
+        return self._dense_scores(X, lambda scores: probabilities(self._calibrated(scores)))
 
     @_explained
     def transform(self, X: Any) -> np.ndarray:

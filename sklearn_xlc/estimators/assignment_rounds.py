@@ -29,6 +29,7 @@ from sklearn_xlc.aggregation import (
     noisy_or_posterior,
 )
 from sklearn_xlc.aggregation._posterior import EPSILON
+from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics._scorer import all_scores
 
@@ -140,7 +141,7 @@ def assign_anew(
     use_counts: bool,
 ) -> sp.csr_matrix:
     """Assign each label to the samples that score highest, as many as carried it before."""
-    scores = _candidates(data)
+    scores, estimator = _candidates(data), _for_scores(estimator)
     for train, test in folds:
         fitted = samples.fit(estimator, assigned[train], train)
         samples.score_pairs(fitted, scores, test, assigned, assigned[train])
@@ -197,7 +198,7 @@ def _held_out(
     log(1 - q) over all labels of each sample. Samples without a group are in no fold's test part.
     """
     found, weight = like.copy(), np.zeros(like.nnz)
-    log_none = np.zeros(like.shape[0])
+    log_none, estimator = np.zeros(like.shape[0]), _for_scores(estimator)
     for train, test in folds:
         fitted = samples.fit(estimator, targets[train], train)
         n_carry = np.asarray(targets[train].sum(axis=0), dtype=np.float64).ravel()
@@ -208,6 +209,17 @@ def _held_out(
             weight[entries] = n_carry[labels] / (n_carry[labels] + STRENGTH)
             log_none[rows] = np.log1p(-np.minimum(q, 1 - EPSILON)).sum(axis=1, dtype=np.float64)
     return found, weight, log_none
+
+
+def _for_scores(estimator: Any) -> Any:
+    """Classifier whose scores alone are read: "auto" then holds out none of the samples."""
+    if not isinstance(estimator, BaseXLCClassifier):
+        return estimator
+    params = {"decision": "topk", "calibration": None}
+    given = estimator.get_params(deep=False)
+    return clone(estimator).set_params(
+        **{name: value for name, value in params.items() if given.get(name) == "auto"}
+    )
 
 
 def _candidates(data: Aggregation) -> sp.csr_matrix:

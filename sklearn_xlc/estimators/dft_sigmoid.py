@@ -78,17 +78,18 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
 
         - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
           (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the k best labels, where k is the mean number of labels of a training sample;
-          :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
-          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
-          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": of the label sets of training samples, the one whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
-          which have no features of their own.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample.
+        - "divergence": the label set whose uniform distribution is nearest to the predicted one.
+        - "nearest": the label set whose prototype is nearest to the features; for a linear last
+          layer and features that collapse.
+        - "seen": the label set of a training sample whose mean features are nearest.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise every label with a probability above one half.
+          labels; otherwise "threshold", tuned on 5% of the samples, at most 1000, with a label for
+          every sample if all training samples have one. Up to 2000 samples, where these are too
+          few: every label with a probability above one half.
+    calibration : {"auto", None}, default="auto"
+        Whether probabilities of labels are corrected by samples held out as for `decision`
+        (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
     hidden_layer_sizes : sequence of int or "auto", default="auto"
         Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
         where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7), but
@@ -133,7 +134,8 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned.
+        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned;
+        at most 0.05 for "auto".
     n_iter_no_change : int, default=3
         Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
@@ -178,6 +180,8 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         Class labels, or the column numbers of the indicator.
     decision_ : Decision
         Fitted decision.
+    calibration_ : Calibration or None
+        Fitted map from scores to the log odds of `predict_proba`.
     max_active_ : int or None
         Number k in use; None for a bottleneck.
     threshold_ : float
@@ -264,6 +268,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         loss: str | Loss = "auto",
         class_weight: Any = None,
         decision: Any = "auto",
+        calibration: Any = "auto",
         hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
         encoder: Any = None,
@@ -294,6 +299,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         self.loss = loss
         self.class_weight = class_weight
         self.decision = decision
+        self.calibration = calibration
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder
@@ -316,6 +322,9 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.checkpoint = checkpoint
+
+    def _scores_apart(self, code: LabelCode) -> bool:
+        return not FlatHead.resolve_loss(self.loss, code.multilabel).needs_normaliser
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         FlatHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)

@@ -96,17 +96,16 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
         - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
           (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the k best labels, where k is the mean number of labels of a training sample;
-          :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
-          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
-          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": of the label sets of training samples, the one whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
-          which have no features of their own.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample.
+        - "divergence": the label set whose uniform distribution is nearest to the predicted one.
+        - "nearest", "seen": not available for bags, which have no features of their own.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise every label with a probability above one half.
+          labels; otherwise "threshold", tuned on 5% of the samples, at most 1000, with a label for
+          every sample if all training samples have one. Up to 2000 samples, where these are too
+          few: every label with a probability above one half.
+    calibration : {"auto", None}, default="auto"
+        Whether probabilities of labels are corrected by samples held out as for `decision`
+        (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
     hidden_layer_sizes : sequence of int, default=(1024,)
         Widths of the default encoder's hidden layers; unused when `encoder` is given.
     dropout : float or "auto", default="auto"
@@ -145,7 +144,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Hold out bags, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Fraction of the bags held out for `early_stopping`, and for a `decision` that is tuned.
+        Fraction of the bags held out for `early_stopping`, and for a `decision` that is tuned; at
+        most 0.05 for "auto".
     n_iter_no_change : int, default=3
         Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
@@ -189,6 +189,8 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         Class labels, or the column numbers of the indicator.
     decision_ : Decision
         Fitted decision.
+    calibration_ : Calibration or None
+        Fitted map from scores to the log odds of `predict_proba`.
     label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
         Unit vectors, with which the attention compares samples; zero for labels without a bag.
     n_features_in_ : int
@@ -276,6 +278,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         loss: str | Loss = "auto",
         class_weight: Any = None,
         decision: Any = "auto",
+        calibration: Any = "auto",
         hidden_layer_sizes: Any = (1024,),
         dropout: Any = "auto",
         encoder: Any = None,
@@ -307,6 +310,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         self.loss = loss
         self.class_weight = class_weight
         self.decision = decision
+        self.calibration = calibration
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder
@@ -370,13 +374,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         return super().fit(Grouped(X, groups), y, sample_weight)
 
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        groups: Any = None,
-        *,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, classes: Any = None, groups: Any = None, *, sample_weight: Any = None
     ) -> MIMLClassifier:
         """Train for one pass over some bags, at a constant learning rate.
 
@@ -468,6 +466,9 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
+
+    def _scores_apart(self, code: LabelCode) -> bool:
+        return not MIMLHead.resolve_loss(self.loss, code.multilabel).needs_normaliser
 
     def _unread(self, code: LabelCode) -> dict[str, str]:
         return {"temperature": "with attention=None"} if self.attention is None else {}

@@ -83,17 +83,18 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
 
         - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
           (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the k best labels, where k is the mean number of labels of a training sample;
-          :class:`~sklearn_xlc.decisions.TopK`.
-        - "divergence": of all label sets, the one whose uniform distribution is nearest to the
-          predicted distribution; :class:`~sklearn_xlc.decisions.Divergence`.
-        - "nearest": of all label sets, the one whose prototype is nearest to the features; for a
-          linear last layer and features that collapse; :class:`~sklearn_xlc.decisions.Nearest`.
-        - "seen": of the label sets of training samples, the one whose mean features are nearest;
-          :class:`~sklearn_xlc.decisions.Seen`. "nearest" and "seen" are not available for bags,
-          which have no features of their own.
+        - "topk": the k best labels, where k is the mean number of labels of a training sample.
+        - "divergence": the label set whose uniform distribution is nearest to the predicted one.
+        - "nearest": the label set whose prototype is nearest to the features; for a linear last
+          layer and features that collapse.
+        - "seen": the label set of a training sample whose mean features are nearest.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise every label with a probability above one half.
+          labels; otherwise "threshold", tuned on 5% of the samples, at most 1000, with a label for
+          every sample if all training samples have one. Up to 2000 samples, where these are too
+          few: every label with a probability above one half.
+    calibration : {"auto", None}, default="auto"
+        Whether probabilities of labels are corrected by samples held out as for `decision`
+        (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
     hidden_layer_sizes : sequence of int or "auto", default="auto"
         Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
         where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7).
@@ -137,7 +138,8 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
     validation_fraction : float, default=0.1
-        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned.
+        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned;
+        at most 0.05 for "auto".
     n_iter_no_change : int, default=3
         Epochs without a lower loss after which `early_stopping` stops.
     average_weights : {None, "swa", "ema"}, default=None
@@ -182,6 +184,8 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         Class labels, or the column numbers of the indicator.
     decision_ : Decision
         Fitted decision.
+    calibration_ : Calibration or None
+        Fitted map from scores to the log odds of `predict_proba`.
     threshold_ : float
         Probability above which a label is predicted, if the decision is a threshold.
     label_set_scales_ : ndarray of shape (max_labels,)
@@ -281,6 +285,7 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         fit_intercept: bool = True,
         class_weight: Any = None,
         decision: Any = "auto",
+        calibration: Any = "auto",
         hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
         encoder: Any = None,
@@ -311,6 +316,7 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.decision = decision
+        self.calibration = calibration
         self.hidden_layer_sizes = hidden_layer_sizes
         self.dropout = dropout
         self.encoder = encoder
@@ -336,6 +342,9 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         ETFHead.resolve_loss(self._criterion(), code.multilabel, type(self).__name__)
+
+    def _scores_apart(self, code: LabelCode) -> bool:
+        return not ETFHead.resolve_loss(self._criterion(), code.multilabel).needs_normaliser
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
         return ETFHead(

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, f1_score
 
-from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.decisions import Calibration, Threshold
 
 CRITERIA = ["micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"]
 
@@ -164,3 +164,48 @@ def test_a_probability_needs_scores_that_have_one():
         Threshold(0.3).check_head(Y, link=None, n_features=2)
     Threshold(0.3, scale="score").check_head(Y, link=None, n_features=2)
     Threshold().check_head(Y, link=None, n_features=2)
+
+
+@pytest.mark.parametrize("min_labels", [1, 2, 4])
+@pytest.mark.parametrize("params", [{"threshold": 0.9}, {}, {"per_label": True}])
+def test_so_many_best_labels_are_predicted_at_least(min_labels, params):
+    scores, Y = make_data(1, digits=8)
+    decision = Threshold(min_labels=min_labels, **params).fit(scores, Y)
+    assert decision.min_labels_ == min_labels
+    rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    expected = (scores > decision.cut_) | (rank < min_labels)
+    np.testing.assert_array_equal(decision.decode(scores).toarray(), expected)
+    labels = np.argsort(-scores, axis=1, kind="stable")
+    best = np.take_along_axis(scores, labels, axis=1)
+    np.testing.assert_array_equal(decision.decode(best, labels).toarray(), expected)
+    assert (decision.n_candidates(6) or 2) >= min_labels
+
+
+def test_a_label_for_every_sample_if_every_training_sample_has_one():
+    scores, Y = make_data(0)
+    assert Threshold(0.5, min_labels="auto").fit(scores, Y).min_labels_ == 0
+    some = Threshold(0.999, min_labels="auto").fit(scores, Y, sizes=np.array([1, 3, 2]))
+    assert some.min_labels_ == 1
+    assert (some.decode(scores).sum(axis=1) >= 1).all()
+    assert Threshold(0.5).fit(scores, Y, sizes=np.array([1, 3, 2])).min_labels_ == 0
+
+
+def test_min_labels_must_suit_the_labels():
+    Y = sp.csr_matrix(np.eye(3, dtype=int))
+    with pytest.raises(ValueError, match="min_labels=4 is more than the 3 labels of y"):
+        Threshold(min_labels=4).check_labels(Y)
+    with pytest.raises(ValueError, match="min_labels=3 is more than k=2"):
+        Threshold(min_labels=3, k=2, criterion="f1_at_k").check_labels(Y)
+
+
+def test_a_given_threshold_is_a_calibrated_probability():
+    scores, Y = make_data(0, digits=8)
+    calibration = Calibration().fit(scores, Y)
+    for threshold in (0.3, np.linspace(0.1, 0.9, 6)):
+        decision = Threshold(threshold).fit(None, Y, calibration=calibration)
+        expected = expit(calibration(scores)) > threshold
+        np.testing.assert_array_equal(decision.decode(scores).toarray(), expected)
+        np.testing.assert_allclose(decision.threshold_, threshold)
+    as_score = Threshold(-0.3, scale="score").fit(None, Y, calibration=calibration)
+    assert as_score.cut_ == -0.3
+    assert as_score.threshold_ == pytest.approx(expit(calibration(-0.3)))

@@ -1,0 +1,140 @@
+"""Log odds of labels that hold on samples not trained on, from scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from sklearn_xlc._checks import check_indicator
+from sklearn_xlc.decisions._base import ranked_candidates
+from sklearn_xlc.decisions._tuning import find_hits
+
+#: Ranks that a calibration is fitted on.
+N_RANKS = 5
+#: Smallest slope: the order of the labels is kept.
+LEAST_SLOPE = 0.01
+#: Share of their scores that lie below the line's begin.
+BEGIN = 0.05
+
+
+class Calibration:
+    r"""Increasing map from the log odds of a network to log odds that hold on new samples.
+
+    Networks that fit their training samples closely are too sure of their best labels. The map is
+    Platt's [1]_, :math:`s \mapsto a s + b` with a > 0, so that labels keep their order. It is
+    fitted by maximum likelihood to the best labels of samples held out from training, where the
+    label of rank r counts 1 / r: one map is not exact at all ranks, and the first matters most. A
+    weak prior draws it to the identity. Below nearly all scores that it is fitted to, where a line
+    would raise the probabilities of thousands of labels, the slope is one.
+
+    Attributes
+    ----------
+    slope_, offset_ : float
+        The numbers a and b.
+    start_ : float
+        Score from which on the slope is a.
+
+    See Also
+    --------
+    sklearn_xlc.metrics.expected_calibration_error : Measures probabilities.
+
+    References
+    ----------
+    .. [1] J. Platt. Probabilistic Outputs for Support Vector Machines and Comparisons to
+       Regularized Likelihood Methods. Advances in Large Margin Classifiers, 1999.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.decisions import Calibration
+    >>> rng = np.random.default_rng(0)
+    >>> odds = rng.normal(size=(2000, 6))
+    >>> Y = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
+    >>> calibration = Calibration().fit(3 * odds, Y)  # three times as sure as it should be
+    >>> round(calibration.slope_, 2)
+    0.33
+    >>> calibration.inverse(calibration(1.5))
+    1.5
+    """
+
+    slope_: float
+    offset_: float
+    start_: float
+
+    def fit(self, scores: Any, Y: Any, labels: Any = None) -> Calibration:
+        """Fit the map to the best labels of held-out samples.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_candidates)
+            Scores of labels, as log odds; best first, if `labels` is given.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of the true labels.
+        labels : ndarray of shape (n_samples, n_candidates), default=None
+            Labels of the scores. None: the columns are the labels.
+
+        Returns
+        -------
+        self : object
+            Fitted calibration.
+        """
+        width = min(N_RANKS, np.shape(scores)[1])
+        scores, labels = ranked_candidates(np.asarray(scores), labels, width)
+        s = scores.astype(np.float64).ravel()
+        used = np.isfinite(s)  # a beam may give fewer labels than asked for
+        hits = find_hits(labels, check_indicator(Y, "Y")).ravel()[used].astype(np.float64)
+        weights = np.tile(1 / np.arange(1.0, width + 1), len(scores))[used]
+        s = s[used]
+
+        def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
+            odds, away = line[0] * s + line[1], line - (1.0, 0.0)
+            value = weights @ (np.logaddexp(0, odds) - hits * odds)
+            excess = weights * (expit(odds) - hits)
+            gradient = np.array([excess @ s, excess.sum()])
+            return float(value + away @ away / 2), gradient + away
+
+        bounds = [(LEAST_SLOPE, None), (None, None)]
+        found = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=bounds)
+        self.slope_, self.offset_ = map(float, found.x)
+        self.start_ = float(np.quantile(s, BEGIN)) if len(s) else 0.0
+        return self
+
+    def __call__(self, scores: Any) -> Any:
+        """Map scores to calibrated log odds; a number, an array or a tensor.
+
+        Parameters
+        ----------
+        scores : float, ndarray or torch.Tensor
+            Scores of labels.
+
+        Returns
+        -------
+        float, ndarray or torch.Tensor
+            Log odds, in the same form.
+        """
+        if not hasattr(scores, "clip"):
+            return float(self(np.float64(scores)))
+        above = scores.clip(min=self.start_)
+        return self.slope_ * above + self.offset_ + (scores - above)
+
+    def inverse(self, odds: Any) -> Any:
+        """Map calibrated log odds to scores.
+
+        Parameters
+        ----------
+        odds : float or ndarray
+            Log odds.
+
+        Returns
+        -------
+        float or ndarray
+            Scores.
+        """
+        least = self(self.start_)
+        scores = self.start_ + np.where(
+            np.asarray(odds) >= least, (odds - least) / self.slope_, odds - least
+        )
+        return float(scores) if np.ndim(odds) == 0 else scores

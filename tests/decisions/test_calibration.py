@@ -1,0 +1,88 @@
+"""Calibration: recovers odds that were changed, keeps the order, and can be undone."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from sklearn_xlc.decisions import Calibration
+
+
+def make_data(rng, n_samples=3000, n_labels=7):
+    odds = rng.normal(size=(n_samples, n_labels)) * 2 - 1
+    return odds, (rng.random(odds.shape) < expit(odds)).astype(int)
+
+
+def ranked(scores, k):
+    labels = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, labels, 1), labels
+
+
+def test_it_finds_the_odds_again(rng):
+    odds, Y = make_data(rng)
+    calibration = Calibration().fit((odds - 0.5) / 0.4, Y)
+    assert calibration.slope_ == pytest.approx(0.4, abs=0.05)
+    assert calibration.offset_ == pytest.approx(0.5, abs=0.15)
+
+
+def test_it_is_a_logistic_regression_on_the_best_labels(rng):
+    odds, Y = make_data(rng)
+    scores, labels = ranked(2 * odds + 1, 5)
+    hits = np.take_along_axis(Y, labels, 1)
+    weights = np.tile(1 / np.arange(1, 6), (len(Y), 1))
+    peer = LogisticRegression(C=1e9, tol=1e-8).fit(
+        scores.reshape(-1, 1), hits.ravel(), sample_weight=weights.ravel()
+    )
+    found = Calibration().fit(scores, Y, labels)
+    assert found.slope_ == pytest.approx(peer.coef_[0, 0], rel=0.01)
+    assert found.offset_ == pytest.approx(peer.intercept_[0], abs=0.01)
+    whole = Calibration().fit(2 * odds + 1, Y)
+    assert (whole.slope_, whole.offset_) == (found.slope_, found.offset_)
+
+
+def test_few_samples_change_little_and_hits_alone_are_no_certainty():
+    scores, Y = np.array([[2.0, -1.0]]), np.array([[1, 0]])
+    calibration = Calibration().fit(scores, Y)
+    np.testing.assert_allclose(calibration(scores), scores, atol=0.5)
+    sure = Calibration().fit(np.full((50, 1), 3.0), np.ones((50, 1)))
+    assert np.isfinite([sure.slope_, sure.offset_]).all()
+
+
+def test_scores_that_tell_the_opposite_keep_their_order(rng):
+    odds, Y = make_data(rng)
+    calibration = Calibration().fit(-odds, Y)
+    assert calibration.slope_ > 0
+
+
+def test_order_inverse_and_the_slope_below(rng):
+    odds, Y = make_data(rng)
+    calibration = Calibration().fit(3 * odds, Y)
+    scores = np.linspace(-30, 20, 500)
+    found = calibration(scores)
+    assert (np.diff(found) > 0).all()
+    np.testing.assert_allclose(calibration.inverse(found), scores, atol=1e-9)
+    below = scores < calibration.start_
+    np.testing.assert_allclose(np.diff(found[below]), np.diff(scores[below]))
+    above = scores > calibration.start_
+    np.testing.assert_allclose(
+        found[above], calibration.slope_ * scores[above] + calibration.offset_
+    )
+    assert isinstance(calibration(0.5), float)
+    assert isinstance(calibration.inverse(0.5), float)
+
+
+def test_arrays_and_tensors_give_the_same_numbers_in_their_own_type(rng):
+    odds, Y = make_data(rng, 200)
+    calibration = Calibration().fit(odds, Y)
+    scores = np.linspace(-9, 9, 50, dtype=np.float32)
+    tensor = calibration(torch.from_numpy(scores))
+    assert tensor.dtype == torch.float32
+    assert calibration(scores).dtype == np.float32
+    np.testing.assert_allclose(tensor.numpy(), calibration(scores), rtol=1e-6, atol=1e-6)
+
+
+def test_a_beam_may_give_fewer_labels():
+    scores = np.array([[2.0, -np.inf], [1.0, -1.0]])
+    calibration = Calibration().fit(scores, np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
+    assert np.isfinite([calibration.slope_, calibration.offset_, calibration.start_]).all()
