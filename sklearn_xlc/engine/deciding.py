@@ -27,6 +27,7 @@ from sklearn_xlc.decisions import (
     TopK,
 )
 from sklearn_xlc.decisions.calibration import N_RANKS
+from sklearn_xlc.engine.held_out import HeldOutMixin
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
@@ -41,14 +42,7 @@ DECISIONS: dict[str, type[Decision]] = {
 }
 
 
-#: Samples that decision="auto" and calibration="auto" hold out: a share, and at most so many. More
-#: would cost what is ranked best, and change the calibration error little (docs/measurements.md).
-HELD_SHARE, MOST_HELD = 0.05, 1000
-#: Held-out samples from which on both are fitted.
-LEAST_HELD = 100
-
-
-class DecisionMixin:
+class DecisionMixin(HeldOutMixin):
     """Label sets of a classifier; :class:`BaseXLCClassifier` sets the attributes it reads."""
 
     decision: Any = "auto"
@@ -56,8 +50,6 @@ class DecisionMixin:
     decision_: Decision
     #: Map from scores to calibrated log odds.
     calibration_: Calibration | None = None
-    validation_fraction: float
-    early_stopping: bool
     net_: XLCNet
     classes_: np.ndarray
     memory_limit: int
@@ -117,46 +109,23 @@ class DecisionMixin:
         with torch.no_grad():
             return _inputs(head, like.new_zeros(1, head.n_features)).shape[1]
 
-    def _scores_apart(self, code: LabelCode) -> bool:
-        """Whether each label has a score of its own: no softmax, no scores of label sets."""
-        return False
-
-    def _holds_out(self, code: LabelCode) -> bool:
-        """Whether the decision asks for samples that are held out from training."""
-        return code.multilabel and self._new_decision().fitted_on == "held"
-
-    def _holds_few(self, code: LabelCode) -> bool:
-        """Whether "auto" is fitted on held-out samples, if there are enough."""
-        is_auto = "auto" in (self.decision, self.calibration)
-        return is_auto and code.multilabel and self._scores_apart(code)
-
-    def _n_held(self, rows: Rows, code: LabelCode) -> int:
-        """Number of samples to hold out from training."""
-        n_samples = len(rows)
-        if self.early_stopping or self._holds_out(code):
-            return int(np.ceil(self.validation_fraction * n_samples))
-        if not self._holds_few(code) or rows.Y.dtype.kind == "f":  # soft labels, or counts
-            return 0
-        share = min(HELD_SHARE, self.validation_fraction)
-        n_held = min(MOST_HELD, int(share * n_samples))
-        return n_held if n_held >= LEAST_HELD else 0
-
-    def _is_enough(self, held: Rows | None) -> bool:
-        """Whether "auto" is fitted on held-out samples."""
-        has_enough = held is not None and len(held) >= LEAST_HELD and held.Y.nnz > 0
-        return has_enough and self._scores_apart(self._code)
-
     # --- fit --------------------------------------------------------------------------------
 
-    def _fit_decision(self, train: Rows, held: Rows | None, first: bool) -> None:
-        """Fit the decision, or continue it in later calls of `partial_fit` (not `first`)."""
+    def _fit_decision(self, train: Rows, held: Rows | None, first: bool, part: Any = None) -> None:
+        """Fit the decision, or continue it in later calls of `partial_fit` (not `first`).
+
+        With `part`, a classifier that has not seen many of the samples, "auto" is as fitted there.
+        """
         Y = self._labels_of(train)
         if not self._code.multilabel:
             self.decision_ = TopK(1).fit(None, Y)
             return
         head = self.net_.module_.head
         if first:
-            self.calibration_ = self._new_calibration(held)
+            self.calibration_ = part.calibration_ if part else self._new_calibration(held)
+        if part and self.decision == "auto":
+            self.decision_ = part.decision_
+            return
         decision, goes_on = self._decision_to_fit(held, first)
         context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": _link(head)}
         context["calibration"] = self.calibration_

@@ -237,7 +237,10 @@ class BaseXLCClassifier(
             net.fit(train)
             self._finish(net)
             self._warn_of_interrupt(net)
-            self._fit_decision(train, validation, first=True)
+            part = None
+            if self._needs_part(data.rows, data.code) and not net.interrupted_:
+                part = self._fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
+            self._fit_decision(train, validation, first=True, part=part)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -376,7 +379,7 @@ class BaseXLCClassifier(
         if self.early_stopping:
             return {}
         unread = {"n_iter_no_change": "without early_stopping=True"}
-        if not (self._holds_out(code) or self._holds_few(code)):
+        if not (self._holds_out(code) or self._is_auto(code)):
             unread["validation_fraction"] = (
                 "without early_stopping=True, or a decision that is tuned on held-out samples"
             )

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn_xlc._compat import StrOptions
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.codes import head_lengths
-from sklearn_xlc.encoders import vectorizes
+from sklearn_xlc.encoders import MLPEncoder, vectorizes
+from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.costs import WORTH, Cost, Task, cascade_cost, flat_cost
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.net import SMALL_DATA, TrainingMixin
@@ -56,6 +57,12 @@ class SearchedDefaults(TrainingMixin):
     def _is_searched(self) -> bool:
         is_sparse = self._sparse_inputs if self.encoder is None else vectorizes(self.encoder)
         return is_sparse and self._has_searched_head(self._code)
+
+    def _is_quick(self, rows: Rows, code: LabelCode) -> bool:
+        is_plain = not (self.callbacks or self.warm_start)
+        if not is_plain or len(rows) <= SMALL_DATA or not self._has_searched_head(code):
+            return False
+        return reads_sparse(MLPEncoder, rows) if self.encoder is None else vectorizes(self.encoder)
 
     def _has_searched(self, n_samples: int) -> bool:
         """Whether the values that depend on so many samples were searched for."""

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
+from skorch.callbacks import EpochTimer
 
 from sklearn_xlc import (
     DFTSigmoidClassifier,
@@ -558,17 +559,18 @@ APART = ("flat", "cascade", "permuted", "dft", "bags")
 
 @pytest.fixture(scope="module")
 def many():
+    """Dense samples, of which few are held out."""
     X, Y = make_extreme_multilabel(2300, 60, N_LABELS, noise=0.5, random_state=1)
-    return X.astype(np.float64), sp.csr_matrix(Y)
+    return X.toarray() + 0.01, sp.csr_matrix(Y)
 
 
 def held_out(monkeypatch):
     """Samples that fits hold out for the decision: a list with those of each fit to come."""
     found, fit = [], DecisionMixin._fit_decision
 
-    def remember(self, train, held, first):
+    def remember(self, train, held, first, part=None):
         found.append((train, held))
-        return fit(self, train, held, first)
+        return fit(self, train, held, first, part)
 
     monkeypatch.setattr(DecisionMixin, "_fit_decision", remember)
     return found
@@ -639,16 +641,16 @@ def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
     found = held_out(monkeypatch)
     clf = decided("flat", "auto", max_epochs=2).set_params(**params).fit(X, Y)
     assert (0 if found[0][1] is None else len(found[0][1])) == n_held
-    is_calibrated = n_held and params.get("calibration", "auto") and "loss" not in params
+    is_calibrated = n_held and params.get("calibration", "auto")
     assert (clf.calibration_ is not None) == bool(is_calibrated)
-    if "decision" not in params and "loss" not in params:
+    if not {"decision", "loss"} & set(params):
         assert (clf.decision_.threshold == "auto") == bool(n_held)
 
 
 def test_at_most_a_thousand_samples_are_held_out(many):
     X, Y = many
     clf = decided("flat", "auto", max_epochs=1).fit(X, Y)
-    assert clf._n_held(Rows(sp.vstack([X] * 20), sp.vstack([Y] * 20)), clf._code) == 1000
+    assert clf._n_held(Rows(np.tile(X, (20, 1)), sp.vstack([Y] * 20)), clf._code) == 1000
 
 
 def test_few_samples_soft_labels_and_classes_hold_out_none(many, monkeypatch):
@@ -677,12 +679,61 @@ def test_later_parts_keep_cut_and_calibration_and_a_new_fit_does_not(many):
     assert clf.calibration_ is None
 
 
-def test_calibration_corrects_networks_that_are_too_sure(many):
+def test_calibration_corrects_probabilities_that_are_far_off(many):
+    """Of the asymmetric loss, which pays little attention to easy negatives, they are too high."""
     X, Y = many
     X, X_test, Y, Y_test = X[:2000], X[2000:], Y[:2000], Y[2000:]
     errors = []
     for calibration in ("auto", None):
-        clf = decided("flat", "auto", calibration=calibration, dropout=0.0, max_epochs=60)
+        clf = decided("flat", "auto", calibration=calibration, loss="asymmetric", max_epochs=5)
         labels, p = clf.fit(X, Y).predict_topk(X_test, 3, proba=True)
         errors.append(expected_calibration_error(Y_test, labels, p).mean())
-    assert errors[0] < 0.7 * errors[1]
+    assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Sparse samples, on all of which the network is trained."""
+    X, Y = make_extreme_multilabel(1500, 400, N_LABELS, noise=0.5, random_state=1)
+    return X, sp.csr_matrix(Y)
+
+
+@pytest.mark.parametrize("name", ["flat", "cascade", "dft"])
+def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
+    X, Y = few
+    found = held_out(monkeypatch)
+    clf = decided(name, "auto", max_epochs=3).fit(X, Y)
+    (train, held), (all_rows, none) = found
+    assert (len(train), len(held), len(all_rows), none) == (900, 600, 1500, None)
+    same = decided(name, "topk", max_epochs=3, calibration=None).fit(X, Y)
+    np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
+    assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("auto", 1)
+    assert clf.decision_.calibration_ is clf.calibration_
+    again = decided(name, "auto", max_epochs=3).fit(X, Y)
+    assert again.decision_.cut_ == clf.decision_.cut_
+    assert again.calibration_.slope_ == clf.calibration_.slope_
+    given = decided(name, Threshold(0.3), max_epochs=3).fit(X, Y)
+    np.testing.assert_array_equal(given.predict(X).toarray(), given.predict_proba(X) > 0.3)
+    assert given.calibration_.slope_ == clf.calibration_.slope_
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"callbacks": [EpochTimer()]},
+        {"warm_start": True},
+        {"decision": "topk", "calibration": None},
+        {"loss": "pick_all_labels"},
+        {"encoder": torch.nn.Linear(400, 8)},
+    ],
+)
+def test_no_second_network_for_callbacks_encoders_and_fits_that_go_on(few, params, monkeypatch):
+    found = held_out(monkeypatch)
+    decided("flat", "auto", max_epochs=1).set_params(**params).fit(*few)
+    assert len(found) == 1
+
+
+def test_the_second_network_says_nothing(few, capsys, tmp_path):
+    clf = decided("flat", "auto", max_epochs=2, verbose=1, checkpoint=tmp_path).fit(*few)
+    assert capsys.readouterr().out.count("loss") <= 2 * len(clf.loss_curve_)
+    assert len(list(tmp_path.iterdir())) == 1
