@@ -61,6 +61,7 @@ PARAMETERS = {
     "correction": ["yes", 2],
     "class_weight": ["even", 2.0],
     "decision": ["best", None, 0.5],
+    "calibration": ["isotonic", True],
     "hidden_layer_sizes": [0, -1, 1.5, "big", None],
     "dropout": [-0.1, 1.0, "none"],
     "encoder": [3, "mlp"],

@@ -108,6 +108,7 @@ VALUES = {
     "scale": [1e-3, 1.0, 64.0],
     "decision": ["auto", "threshold", "topk", "divergence", "nearest", "seen"]
     + [TopK(2), TopK(99), Threshold(0.3), Divergence("auto"), Nearest(), Seen(), JointMode()],
+    "calibration": ["auto", None],
     "hidden_layer_sizes": [(), (1,), (3, 2), 4, [5]],
     "dropout": [0, 0.5, 0.99, "auto"],
     "encoder": [None, nn.Identity(), nn.Linear(6, 3), nn.Linear(5, 3), nn.Identity],

@@ -399,6 +399,7 @@ VALID = {
         criterion=["micro_f1", "macro_f1"][rng.integers(2)],
         per_label=False,
         k=3,
+        min_labels=[0, 1, "auto"][rng.integers(3)],
         scale="probability",
     ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
@@ -421,7 +422,7 @@ ELSEWHERE = {
     "metrics": {"cross_val_topk"},
     "datasets": {"load_wordnet_glosses", "load_xmc_file", "open_csr", "save_csr"},
     "groups": {"Groups"},
-    "decisions": {"Decision", "JointMode", "LinearLayer"},
+    "decisions": {"Calibration", "Decision", "JointMode", "LinearLayer"},
 }
 
 

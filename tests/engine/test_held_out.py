@@ -1,0 +1,205 @@
+"""Held-out samples: how many, what is fitted on them, and the second network for few samples."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.special import expit
+from skorch.callbacks import EpochTimer
+
+from _factories import quick
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.decisions import Calibration, Threshold
+from sklearn_xlc.engine.deciding import DecisionMixin
+from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.metrics import expected_calibration_error
+
+N_LABELS = 18
+#: Classifiers whose labels have log odds of their own.
+APART = ("flat", "cascade", "dft", "bags")
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Dense samples, of which few are held out."""
+    X, Y = make_extreme_multilabel(2300, 60, N_LABELS, noise=0.5, random_state=1)
+    return X.toarray() + 0.01, sp.csr_matrix(Y)
+
+
+def held_out(monkeypatch):
+    """Samples that fits hold out for the decision: a list with those of each fit to come."""
+    found, fit = [], DecisionMixin._fit_decision
+
+    def remember(self, train, held, first, part=None):
+        found.append((train, held))
+        return fit(self, train, held, first, part)
+
+    monkeypatch.setattr(DecisionMixin, "_fit_decision", remember)
+    return found
+
+
+@pytest.mark.parametrize("name", APART)
+def test_auto_is_tuned_on_few_held_out_samples(many, name, monkeypatch):
+    X, Y = many
+    found = held_out(monkeypatch)
+    order = {} if name in ("dft", "bags") else {"label_order": "random"}
+    clf = quick(name, max_epochs=3, **order).fit(X, Y)
+    train, held = found[0]
+    assert (len(train), len(held)) == (2300 - 115, 115)
+    truth = clf._code.from_positions(held.Y)
+    features = held.X if held.members is None else held.X[held.members]
+    scores = clf.decision_function(features)
+    expected = Threshold(min_labels="auto").fit(scores, truth, sizes=np.diff(Y.indptr))
+    sets = expected.decode(clf.decision_function(X)).toarray()
+    assert expected.min_labels_ == 1
+    assert clf.decision_.get_params() == expected.get_params()
+    assert clf.decision_.cut_ == pytest.approx(expected.cut_, abs=1e-5)
+    np.testing.assert_array_equal(clf.predict(X).toarray(), sets)
+    by_hand = Calibration().fit(scores, truth)
+    assert clf.calibration_.slope_ == pytest.approx(by_hand.slope_, rel=1e-3)
+    assert clf.calibration_.offset_ == pytest.approx(by_hand.offset_, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_calibrated_probabilities_are_the_same_everywhere(many, name):
+    X, Y = many
+    clf = quick(name, max_epochs=3).fit(X, Y)
+    scores, p = clf.decision_function(X[:50]), clf.predict_proba(X[:50])
+    np.testing.assert_allclose(p, expit(clf.calibration_(scores)), rtol=1e-5)
+    labels, best = clf.predict_topk(X[:50], 4, proba=True)
+    np.testing.assert_allclose(best, np.take_along_axis(p, labels, 1), rtol=1e-5)
+    again, ranked = clf.predict_topk(X[:50], 4)
+    np.testing.assert_array_equal(again, labels)
+    np.testing.assert_allclose(ranked, np.take_along_axis(scores, labels, 1), rtol=1e-5, atol=1e-6)
+    loaded = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(loaded.predict_proba(X[:50]), p)
+    assert loaded.decision_.cut_ == clf.decision_.cut_
+
+
+def test_a_given_threshold_is_one_of_predict_proba(many):
+    X, Y = many
+    clf = quick("flat", decision=Threshold(0.3), max_epochs=3).fit(X, Y)
+    assert clf.calibration_ is not None
+    assert clf.threshold_ == pytest.approx(0.3)
+    np.testing.assert_array_equal(clf.predict(X).toarray(), clf.predict_proba(X) > 0.3)
+
+
+@pytest.mark.parametrize(
+    "params, n_held",
+    [
+        ({}, 115),
+        ({"decision": "topk"}, 115),  # for the calibration
+        ({"decision": "topk", "calibration": None}, 0),
+        ({"calibration": None}, 115),
+        ({"validation_fraction": 0.044}, 101),
+        ({"validation_fraction": 0.04}, 0),  # too few
+        ({"decision": "threshold"}, 230),
+        ({"early_stopping": True}, 230),
+        ({"loss": "pick_all_labels"}, 0),
+        ({"loss": "asymmetric"}, 115),
+    ],
+)
+def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
+    X, Y = many
+    found = held_out(monkeypatch)
+    clf = quick("flat", max_epochs=2).set_params(**params).fit(X, Y)
+    assert (0 if found[0][1] is None else len(found[0][1])) == n_held
+    is_calibrated = n_held and params.get("calibration", "auto")
+    assert (clf.calibration_ is not None) == bool(is_calibrated)
+    if not {"decision", "loss"} & set(params):
+        assert (clf.decision_.threshold == "auto") == bool(n_held)
+
+
+def test_at_most_a_thousand_samples_are_held_out(many):
+    X, Y = many
+    clf = quick("flat", max_epochs=1).fit(X, Y)
+    assert clf._n_held(Rows(np.tile(X, (20, 1)), sp.vstack([Y] * 20)), clf._code) == 1000
+
+
+def test_few_samples_soft_labels_and_classes_hold_out_none(many, monkeypatch):
+    X, Y = many
+    found = held_out(monkeypatch)
+    for rows, y in (
+        (X[:1999], Y[:1999]),
+        (X, np.arange(2300) % 5),
+        (X, SoftLabels(sp.csr_matrix(Y * 0.7), Y)),
+    ):
+        clf = quick("flat", max_epochs=1).fit(rows, y)
+        assert found[-1][1] is None
+        assert clf.calibration_ is None
+    assert quick("flat", max_epochs=1).fit(X[:1999], Y[:1999]).threshold_ == 0.5
+
+
+def test_later_parts_keep_cut_and_calibration_and_a_new_fit_does_not(many):
+    X, Y = many
+    clf = quick("flat", max_epochs=3).fit(X, Y)
+    cut, calibration = clf.decision_.cut_, clf.calibration_
+    clf.partial_fit(X[:100], Y[:100])
+    assert clf.decision_.cut_ == cut
+    assert clf.calibration_ is calibration
+    clf.fit(X[:100], Y[:100])
+    assert clf.decision_.cut_ == 0.0
+    assert clf.calibration_ is None
+
+
+def test_calibration_corrects_probabilities_that_are_far_off(many):
+    """Of the asymmetric loss, which pays little attention to easy negatives, they are too high."""
+    X, Y = many
+    X, X_test, Y, Y_test = X[:2000], X[2000:], Y[:2000], Y[2000:]
+    errors = []
+    for calibration in ("auto", None):
+        clf = quick("flat", calibration=calibration, loss="asymmetric", max_epochs=5)
+        labels, p = clf.fit(X, Y).predict_topk(X_test, 3, proba=True)
+        errors.append(expected_calibration_error(Y_test, labels, p).mean())
+    assert errors[0] < 0.5 * errors[1]
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Sparse samples, on all of which the network is trained."""
+    X, Y = make_extreme_multilabel(1500, 400, N_LABELS, noise=0.5, random_state=1)
+    return X, sp.csr_matrix(Y)
+
+
+@pytest.mark.parametrize("name", ["flat", "cascade", "dft"])
+def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
+    X, Y = few
+    found = held_out(monkeypatch)
+    clf = quick(name, max_epochs=3).fit(X, Y)
+    (train, held), (all_rows, none) = found
+    assert (len(train), len(held), len(all_rows), none) == (900, 600, 1500, None)
+    same = quick(name, decision="topk", max_epochs=3, calibration=None).fit(X, Y)
+    np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
+    assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("auto", 1)
+    assert clf.decision_.calibration_ is clf.calibration_
+    again = quick(name, max_epochs=3).fit(X, Y)
+    assert again.decision_.cut_ == clf.decision_.cut_
+    assert again.calibration_.slope_ == clf.calibration_.slope_
+    given = quick(name, decision=Threshold(0.3), max_epochs=3).fit(X, Y)
+    np.testing.assert_array_equal(given.predict(X).toarray(), given.predict_proba(X) > 0.3)
+    assert given.calibration_.slope_ == clf.calibration_.slope_
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"callbacks": [EpochTimer()]},
+        {"warm_start": True},
+        {"decision": "topk", "calibration": None},
+        {"loss": "pick_all_labels"},
+        {"encoder": torch.nn.Linear(400, 8)},
+    ],
+)
+def test_no_second_network_for_callbacks_encoders_and_fits_that_go_on(few, params, monkeypatch):
+    found = held_out(monkeypatch)
+    quick("flat", max_epochs=1).set_params(**params).fit(*few)
+    assert len(found) == 1
+
+
+def test_the_second_network_says_nothing(few, capsys, tmp_path):
+    clf = quick("flat", max_epochs=2, verbose=1, checkpoint=tmp_path).fit(*few)
+    assert capsys.readouterr().out.count("loss") <= 2 * len(clf.loss_curve_)
+    assert len(list(tmp_path.iterdir())) == 1
