@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from _measure import load_part
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import f1_score
-from sklearn.preprocessing import MultiLabelBinarizer
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses
@@ -29,15 +28,13 @@ WAYS = {
 
 
 def load_glosses():
-    """Embedded glosses as in the quick start of the README, with an indicator of the tags."""
+    """Embedded glosses as in the quick start of the README."""
     bunch = load_wordnet_glosses()
     train, test = bunch.train_indices, bunch.test_indices
     texts = TfidfVectorizer(sublinear_tf=True, dtype=np.float32)
     X, X_test = texts.fit_transform(bunch.data[train]), texts.transform(bunch.data[test])
-    Y = bunch.target
-    if not sp.issparse(Y):
-        Y = MultiLabelBinarizer(sparse_output=True).fit_transform(Y)
-    return X, sp.csr_matrix(Y[train]), X_test, sp.csr_matrix(Y[test])
+    Y = sp.csr_matrix(bunch.target)
+    return X, Y[train], X_test, Y[test]
 
 
 def load(folder):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import train_test_split
 from torch import nn
@@ -15,9 +16,10 @@ from sklearn_xlc import (
     MIMLClassifier,
     MultiHeadClassifier,
 )
-from sklearn_xlc.datasets import make_aggregated
+from sklearn_xlc.datasets import load_wordnet_glosses, make_aggregated
+from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.geometry import fourier_matrix, verify_argmaxable
-from sklearn_xlc.metrics import f1_at_k, precision_at_k
+from sklearn_xlc.metrics import expected_calibration_error, f1_at_k, precision_at_k
 
 # Best P@1 of omikuji 0.5.2, napkinXC 0.7.2 and PECOS 1.2.8 with their default parameters, in per
 # cent, as benchmarks/compare.py measured them.
@@ -170,3 +172,44 @@ def test_attention_finds_digits_in_bags_of_fifty(data_dir):
         labels, _ = clf.predict_topk(X_test.astype(np.float32), k=1)
         accuracy[attention] = np.mean(labels[:, 0] == images["y_test"])
     assert accuracy["eagle"] > max(0.85, accuracy[None] + 0.05)
+
+
+#: Seconds of a fit are few on the small sets, so that the mean of several seeds is tested.
+N_FITS = {"bibtex": 3, "delicious": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "name", ["bibtex", "delicious", "debtags", "wordnet_noun_closure", "eurlex57k"]
+)
+def test_default_probabilities_are_calibrated_and_default_sets_beat_one_half(data_dir, name):
+    X, Y, X_test, Y_test = map(sp.csr_matrix, load(data_dir / name))
+    errors = []
+    for seed in range(N_FITS.get(name, 1)):
+        clf = MultiHeadClassifier(random_state=seed).fit(X, Y)
+        labels, probabilities = clf.predict_topk(X_test, 5, proba=True)
+        errors.append(expected_calibration_error(Y_test, labels, probabilities)[0])
+        sets = clf.predict(X_test)
+        half = Threshold(0.0, scale="score").fit(None, Y).decode(clf.decision_function(X_test))
+        f1 = [f1_score(Y_test > 0, found > 0, average="micro") for found in (sets, half)]
+        assert f1[0] > f1[1] + 0.005
+        assert np.mean(np.diff(sets.indptr) == 0) < 0.03
+    assert np.mean(errors) < 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_quick_start_names_labels_for_every_text():
+    """Micro-F1 of a probability of one half is .50, and 25% of the texts have no label by it."""
+    glosses = load_wordnet_glosses()
+    train, test = glosses.train_indices, glosses.test_indices
+    texts = TfidfVectorizer(sublinear_tf=True, dtype=np.float32)
+    X, X_test = texts.fit_transform(glosses.data[train]), texts.transform(glosses.data[test])
+    Y = sp.csr_matrix(glosses.target)
+    clf = MultiHeadClassifier(random_state=0).fit(X, Y[train])
+    sets = clf.predict(X_test)
+    assert f1_score(Y[test], sets, average="micro") > 0.54
+    assert np.mean(np.diff(sets.indptr) == 0) < 0.03
+    labels, probabilities = clf.predict_topk(X_test, 5, proba=True)
+    assert expected_calibration_error(Y[test], labels, probabilities)[0] < 0.04

@@ -84,9 +84,9 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
           layer and features that collapse.
         - "seen": the label set of a training sample whose mean features are nearest.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise "threshold", tuned on 5% of the samples, at most 1000, with a label for
-          every sample if all training samples have one. Up to 2000 samples, where these are too
-          few: every label with a probability above one half.
+          labels; otherwise "threshold", tuned on held-out samples, with a label for every sample if
+          all training samples have one; up to 1000 samples (2000, see Notes) every label with a
+          probability above one half.
     calibration : {"auto", None}, default="auto"
         Whether probabilities of labels are corrected by samples held out as for `decision`
         (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
@@ -210,7 +210,8 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
     -----
     For class labels (1-D y) the same layer is trained with a softmax, and ``k = 1``.
 
-    The guarantee holds at any threshold, since one of the Fourier columns is constant. It covers
+    The guarantee holds at any threshold, since one of the Fourier columns is constant; a decision
+    with `min_labels`, as "auto" may be, leaves the empty set out. It covers
     the output layer: each set of up to k labels is predicted in an open region of the layer's
     inputs. These inputs are a linear map of the encoder's features. Whether features can reach each
     region is another question: they need about as many dimensions as the layer has columns, ``2 k +
@@ -219,7 +220,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
 
     Defaults were searched for on mostly-zero X with the default encoder, for
     :class:`MultiHeadClassifier`; docs/performance.md has runs of both classifiers. "auto" stands
-    for other values elsewhere.
+    for other values elsewhere. Its notes say on which samples decision and calibration are fitted.
 
     **Differences from the paper**
 

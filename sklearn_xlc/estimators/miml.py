@@ -100,9 +100,9 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         - "divergence": the label set whose uniform distribution is nearest to the predicted one.
         - "nearest", "seen": not available for bags, which have no features of their own.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise "threshold", tuned on 5% of the samples, at most 1000, with a label for
-          every sample if all training samples have one. Up to 2000 samples, where these are too
-          few: every label with a probability above one half.
+          labels; otherwise "threshold", tuned on 5% of the bags, at most 1000, with a label for
+          every bag if all training bags have one. Up to 2000 bags, where these are too few: every
+          label with a probability above one half.
     calibration : {"auto", None}, default="auto"
         Whether probabilities of labels are corrected by samples held out as for `decision`
         (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.

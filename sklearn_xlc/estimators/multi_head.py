@@ -139,9 +139,9 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         - "seen": the label set of a training sample whose mean features are nearest.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
           labels; the most probable label set where sets have probabilities
-          (:class:`~sklearn_xlc.decisions.JointMode`); otherwise "threshold", tuned on 5% of the
-          samples, at most 1000, with a label for every sample if all training samples have one. Up
-          to 2000 samples, where these are too few: every label with a probability above one half.
+          (:class:`~sklearn_xlc.decisions.JointMode`); otherwise "threshold", tuned on held-out
+          samples, with a label for every sample if all training samples have one; up to 1000
+          samples (2000, see Notes) every label with a probability above one half.
     calibration : {"auto", None}, default="auto"
         Whether probabilities of labels are corrected by samples held out as for `decision`
         (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
@@ -266,12 +266,20 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     Notes
     -----
     :meth:`predict_proba` is defined for every named loss but "arcface", and with "product" for "ce"
-    only. "asymmetric" and "focal" are not calibrated; "pick_all_labels" divides the probability of
-    a label by the mean number of labels. "product" gives products of softmaxes, renormalised over
-    the labels that exist, and in multi-label the marginal probabilities of labels, exact sums over
-    label sets; "sampling" gives the softmax over all labels, biased unless `correction` is set. In
-    multi-label, "cascade" weights ancestors by `path_exponent`; :meth:`predict` and
-    :meth:`predict_topk` rank only the labels below its beam, :meth:`decision_function` scores all.
+    only. Those of "asymmetric" and "focal" are far off without `calibration`; "pick_all_labels"
+    divides the probability of a label by the mean number of labels. "product" gives products of
+    softmaxes, renormalised over the labels that exist, and in multi-label the marginal
+    probabilities of labels, exact sums over label sets; "sampling" gives the softmax over all
+    labels, biased unless `correction` is set. In multi-label, "cascade" weights ancestors by
+    `path_exponent`; :meth:`predict` and :meth:`predict_topk` rank only the labels below its beam,
+    :meth:`decision_function` scores all.
+
+    Decision and calibration "auto" are fitted on 5% of the samples, at most 1000, that are not
+    trained on; from 2000 samples on. Where defaults were searched for (below) and there are fewer
+    than 30 000 samples, the network is trained on all of them instead, and a second one on three
+    fifths of them, whose scores of the other samples decide. A fit then takes about 1.6 times as
+    long, unless `decision` is given and `calibration` is None. Fits with callbacks, or with
+    `warm_start`, have no second network.
 
     Defaults were searched for on mostly-zero X with the default encoder, for all algorithms but
     "sampling" (docs/performance.md has the runs), and hold for

@@ -89,9 +89,9 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
           layer and features that collapse.
         - "seen": the label set of a training sample whose mean features are nearest.
         - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise "threshold", tuned on 5% of the samples, at most 1000, with a label for
-          every sample if all training samples have one. Up to 2000 samples, where these are too
-          few: every label with a probability above one half.
+          labels; otherwise "threshold", tuned on held-out samples, with a label for every sample if
+          all training samples have one; up to 1000 samples (2000, see Notes) every label with a
+          probability above one half.
     calibration : {"auto", None}, default="auto"
         Whether probabilities of labels are corrected by samples held out as for `decision`
         (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
@@ -213,6 +213,9 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
 
     Notes
     -----
+    The notes of :class:`MultiHeadClassifier` say on which samples `decision` and `calibration` are
+    fitted, with a loss such as "bce".
+
     :meth:`predict_proba` is the softmax over all labels, so its rows sum to one. With class labels
     it estimates the probability of each class. In multi-label it depends on the loss what it
     estimates, for samples that look alike and have label sets S:

@@ -175,6 +175,7 @@ def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
     np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
     assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("auto", 1)
     assert clf.decision_.calibration_ is clf.calibration_
+    assert (clf.predict(X).sum(axis=1) >= 1).all()
     again = quick(name, max_epochs=3).fit(X, Y)
     assert again.decision_.cut_ == clf.decision_.cut_
     assert again.calibration_.slope_ == clf.calibration_.slope_
