@@ -56,7 +56,7 @@ class Calibration:
     >>> calibration = Calibration().fit(3 * odds, Y)  # three times as sure as it should be
     >>> round(calibration.slope_, 2)
     0.33
-    >>> calibration.inverse(calibration(1.5))
+    >>> round(calibration.inverse(calibration(1.5)), 6)
     1.5
     """
 
