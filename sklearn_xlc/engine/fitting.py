@@ -372,7 +372,8 @@ class BaseXLCClassifier(
                 f"validation_fraction={self.validation_fraction} leaves no sample to train on: X "
                 f"has {len(index)} sample(s) of positive weight; use a smaller fraction"
             )
-        train, held = train_test_split(index, test_size=n_held, random_state=rng.randint(2**31 - 1))
+        sizes = {"train_size": len(index) - n_held, "test_size": self._n_scored(n_held)}
+        train, held = train_test_split(index, **sizes, random_state=rng.randint(2**31 - 1))
         return data.rows.select(np.sort(train)), data.rows.select(np.sort(held))
 
     def _unread_by_holdout(self, code: LabelCode) -> dict[str, str]:

@@ -19,6 +19,8 @@ LEAST_HELD = 100
 #: Samples below which that share says too little, and costs too much, where a fit takes seconds:
 #: another network is trained without a larger share, for decision and calibration alone.
 FEW_SAMPLES, SHARE_OF_PART = 30_000, 0.4
+#: Samples of that share that are scored: more say little more.
+MOST_SCORED = 2500
 
 
 class HeldOutMixin:
@@ -72,6 +74,10 @@ class HeldOutMixin:
         share = min(HELD_SHARE, self.validation_fraction)
         n_held = min(MOST_HELD, int(share * n_samples))
         return n_held if n_held >= LEAST_HELD else 0
+
+    def _n_scored(self, n_held: int) -> int:
+        """Number of the held-out samples that are scored."""
+        return min(n_held, MOST_SCORED) if self._is_part else n_held
 
     def _is_enough(self, held: Rows | None) -> bool:
         """Whether "auto" is fitted on held-out samples."""
