@@ -154,7 +154,8 @@ def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name
 def test_gradients_of_row_parameters_are_sparse(data, name):
     clf = fitted(name, data)
     net, rows = clf.net_, Rows(data[0], data[1])
-    net._loss(next(iter(net.get_iterator(clf._for_training(rows, net.module_))))).backward()
+    batches = net.get_iterator(clf._for_training(rows, net.module_), training=True)
+    net._loss(next(iter(batches))).backward()
     assert all(p.grad.is_sparse for p in net.module_.head.row_parameters())
 
 
