@@ -27,6 +27,10 @@ DEVICE = os.environ["SKLEARN_XLC_TEST_DEVICE"]
 REPLAYED = ("test_common", "test_every_classifier", "test_every_loss", "test_model_selection")
 
 
+#: A script, run by `make wheel` and by tests/test_half_hour.py: doctests need not import it.
+collect_ignore = ["half_hour.py"]
+
+
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
     if DEVICE not in ("cpu", "cuda"):
