@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array, column_or_1d
 
 from sklearn_xlc._compat import validate_data
-from sklearn_xlc._csr import canonical, row_of
+from sklearn_xlc._csr import FEW_ENTRIES, canonical, row_blocks, row_of
 
 _NO_INDICATOR = (
     "for one label per sample pass a 1-D y, for label ids use "
@@ -341,7 +341,9 @@ def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return matrix.data[order], matrix.col[order], np.concatenate([[0], np.cumsum(sizes)])
 
 
-def raise_for_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "") -> None:
+def raise_for_entries(
+    matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "", start: int = 0
+) -> None:
     """Raise for the first stored entry that `wrong` marks, naming its value, row and column.
 
     Parameters
@@ -349,11 +351,13 @@ def raise_for_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy
     matrix : CSR matrix
         Matrix to check.
     wrong : ndarray of bool of shape (n_entries,)
-        Mask of the stored entries, True where one is wrong.
+        Mask of stored entries, True where one is wrong.
     rule : str
         First part of the message, such as "y must hold 0 and 1 only".
     remedy : str, default=""
         Last part of the message.
+    start : int, default=0
+        Entry at which the mask starts.
 
     Raises
     ------
@@ -361,7 +365,7 @@ def raise_for_entries(matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy
         If any entry is wrong.
     """
     if wrong.any():
-        position = int(wrong.argmax())
+        position = start + int(wrong.argmax())
         value, column = plain(matrix.data[position]), matrix.indices[position]
         raise ValueError(
             f"{rule}, got {value} in row {row_of(matrix, position)}, column {column}"
@@ -401,15 +405,17 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
     ValueError: y must hold 0 and 1 only, got 2.0 in row 1, column 1
     """
     given = check_csr(matrix, name)
-    wrong = (given.data != 0) & (given.data != 1)  # NaN is neither
-    raise_for_entries(given, wrong, f"{name} must hold 0 and 1 only", remedy)
-    # Repeated entries add up: int32, because int8 would wrap around.
-    ones = given.data.astype(np.int32)
-    counts = canonical(sp.csr_array((ones, given.indices, given.indptr), shape=given.shape))
-    rule = f"{name} holds an entry of the sparse indicator more than once"
-    raise_for_entries(counts, counts.data != 1, rule)
-    parts = (counts.data.astype(np.int8), counts.indices, counts.indptr)
-    return sp.csr_array(parts, shape=counts.shape)
+    for part in row_blocks(given.nnz, 1, FEW_ENTRIES):
+        wrong = (given.data[part] != 0) & (given.data[part] != 1)  # NaN is neither
+        raise_for_entries(given, wrong, f"{name} must hold 0 and 1 only", remedy, part.start)
+    if not (given.has_canonical_format and given.data.all()):
+        # Repeated entries add up: int32, because int8 would wrap around.
+        ones = given.data.astype(np.int32)
+        given = canonical(sp.csr_array((ones, given.indices, given.indptr), shape=given.shape))
+        rule = f"{name} holds an entry of the sparse indicator more than once"
+        raise_for_entries(given, given.data != 1, rule)
+    parts = (np.ones(given.nnz, np.int8), given.indices, given.indptr)
+    return sp.csr_array(parts, shape=given.shape)
 
 
 def check_counts(matrix: Any, name: str) -> sp.csr_array:

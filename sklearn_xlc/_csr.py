@@ -13,12 +13,13 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+INT32_MAX = np.iinfo(np.int32).max
 #: Below this share of non-zeros a matrix is cheaper to multiply as a sparse one.
 SPARSE_SHARE = 0.1
 #: Number of entries of a block of temporaries: about 32 MB of float64.
 BLOCK_ENTRIES = 2**22
 #: The same where a pass over them costs little, in the cache of a processor.
-_FEW_ENTRIES = 2**16
+FEW_ENTRIES = 2**16
 
 
 def is_mostly_zeros(X: Any, share: float = SPARSE_SHARE) -> bool:
@@ -94,6 +95,18 @@ def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArr
     return np.arange(n_entries) + np.repeat(starts - ends + lengths, lengths)
 
 
+def index_dtype(*sizes: int) -> np.dtype[Any]:
+    """Type of the indices and pointers that SciPy takes where there are so many of a thing.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._csr import index_dtype
+    >>> index_dtype(5, 2**31 - 1), index_dtype(5, 2**31)
+    (dtype('int32'), dtype('int64'))
+    """
+    return np.dtype(np.int32 if max(sizes) <= INT32_MAX else np.int64)
+
+
 def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8) -> sp.csr_array:
     """CSR with a one in each row, at the given column.
 
@@ -106,7 +119,8 @@ def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8)
            [1, 0, 0]], dtype=int8)
     """
     n_rows = len(columns)
-    parts = (np.ones(n_rows, dtype=dtype), columns, np.arange(n_rows + 1))
+    indptr = np.arange(n_rows + 1, dtype=index_dtype(n_rows, n_columns))
+    parts = (np.ones(n_rows, dtype=dtype), columns, indptr)
     return sp.csr_array(parts, shape=(n_rows, n_columns))
 
 
@@ -122,10 +136,10 @@ def occurring_columns(X: Any) -> BoolArray:
     """
     found = np.zeros(X.shape[1], dtype=bool)
     if sp.issparse(X):
-        for part in row_blocks(X.nnz, 1, _FEW_ENTRIES):
+        for part in row_blocks(X.nnz, 1, FEW_ENTRIES):
             found[X.indices[part][X.data[part] != 0]] = True
     else:
-        for part in row_blocks(len(X), X.shape[1], _FEW_ENTRIES):
+        for part in row_blocks(len(X), X.shape[1], FEW_ENTRIES):
             found |= (X[part] != 0).any(axis=0)
     return found
 

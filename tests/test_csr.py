@@ -105,7 +105,7 @@ def test_entries_are_found(X):
 
 @pytest.mark.parametrize("block", [1, 7, 10**6])
 def test_occurring_columns(block, rng, monkeypatch):
-    monkeypatch.setattr("sklearn_xlc._csr._FEW_ENTRIES", block)
+    monkeypatch.setattr("sklearn_xlc._csr.FEW_ENTRIES", block)
     X = rng.normal(size=(9, 40)) * (rng.random((9, 40)) < 0.1)
     expected = (X != 0).any(axis=0)
     assert 0 < expected.sum() < 40

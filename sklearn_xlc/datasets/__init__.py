@@ -1,6 +1,7 @@
 """Data sets: Extreme Classification Repository files, generators, an embedded real data set."""
 
 from sklearn_xlc.datasets._aggregated import make_aggregated
+from sklearn_xlc.datasets._csr_file import open_csr, save_csr
 from sklearn_xlc.datasets._generators import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.datasets._label_set_images import make_label_set_images
 from sklearn_xlc.datasets._wordnet_glosses import load_wordnet_glosses
@@ -14,4 +15,6 @@ __all__ = [
     "make_extreme_multiclass",
     "make_extreme_multilabel",
     "make_label_set_images",
+    "open_csr",
+    "save_csr",
 ]

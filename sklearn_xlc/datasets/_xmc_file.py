@@ -16,7 +16,8 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr, check_indicator, raise_for_entries
 from sklearn_xlc._csr import canonical, row_blocks
-from sklearn_xlc.datasets._xmc_cache import GrowingCSR, cache_of, load_mapped
+from sklearn_xlc.datasets._csr_file import GrowingCSR
+from sklearn_xlc.datasets._xmc_cache import cache_of, load_mapped
 
 # Number of rows that the writer formats at a time, to bound the memory for strings.
 _BLOCK_ROWS = 4096
@@ -34,6 +35,7 @@ def load_xmc_file(
     *,
     dtype: Any = np.float32,
     mmap: bool | str | os.PathLike[str] = False,
+    out: str | os.PathLike[str] | None = None,
 ) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     r"""Read features and labels from a file of the Extreme Classification Repository.
 
@@ -58,6 +60,9 @@ def load_xmc_file(
         size or modification time of the text have changed, and while they are written they take
         twice their place. They are read-only. Classifiers train on them batch by batch, without a
         copy of the whole.
+    out : str or os.PathLike, default=None
+        The file of the arrays, as with `mmap`, where its name is yours. It is a file of
+        :func:`save_csr`: ``X, Y = open_csr(out)`` maps it where the text is no longer at hand.
 
     Returns
     -------
@@ -73,12 +78,14 @@ def load_xmc_file(
         or is out of the range of the header; a value is not a finite number; a sample has a label
         or feature twice; a line is longer than 16 MiB; there are more or fewer samples than the
         header announces. The message names the file, the line (the header is line 1) and the error.
+        If both `mmap` and `out` are given.
     OSError
         If the file cannot be read, or the arrays cannot be written.
 
     See Also
     --------
     dump_xmc_file : Writes such a file.
+    open_csr : Maps the matrices that were written with `out`.
 
     References
     ----------
@@ -114,10 +121,14 @@ def load_xmc_file(
     """
     path = _check_path(path)
     dtype = _check_dtype(dtype)
-    cache = cache_of(path, dtype, mmap)
+    cache = cache_of(path, dtype, mmap, out)
     if cache is None:
         return _parse(path, dtype).matrices()
-    X, Y = load_mapped(path, cache, lambda new_file: _parse(path, dtype, new_file).on_disk())
+
+    def parse(new_file: Callable[[], Any]) -> list[GrowingCSR]:
+        return _parse(path, dtype, new_file).on_disk()
+
+    X, Y = load_mapped(path, dtype, cache, parse)
     return X, Y
 
 

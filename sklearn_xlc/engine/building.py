@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sklearn_xlc._csr import FEW_ENTRIES, row_blocks
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, head_lengths
 from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, vectorizes
@@ -140,18 +141,37 @@ def output_width(encoder: nn.Module, rows: Rows) -> int:
 
 def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
     """Weighted share of the samples that hold each label, of shape (n_labels,)."""
-    weight = np.ones(Y.shape[0]) if sample_weight is None else mean_one(sample_weight)
-    share = Y.T.astype(np.float64) @ (weight / weight.sum())
+    weight = _weights(Y) if sample_weight is None else mean_one(sample_weight)
+    share = _sums_by_label(Y, weight, total=weight.sum())
     return torch.from_numpy(np.maximum(share, RARE))
 
 
 def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
     """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
-    weight = np.ones(Y.shape[0]) if sample_weight is None else sample_weight
+    weight = _weights(Y) if sample_weight is None else sample_weight
     # Bags may count labels; soft labels are below one.
-    of_entry = np.repeat(weight, np.diff(Y.indptr)) * np.minimum(Y.data, 1)
-    counts = np.bincount(Y.indices, of_entry, minlength=Y.shape[1])
+    counts = _sums_by_label(Y, weight, at_most=1)
     return torch.from_numpy(counts), float(weight.sum())
+
+
+def _weights(Y: Any) -> np.ndarray:
+    """A one for each sample, in the memory of one of them."""
+    return np.broadcast_to(np.float64(1), Y.shape[0])
+
+
+def _sums_by_label(
+    Y: Any, weight: np.ndarray, total: float = 1.0, at_most: float = np.inf
+) -> np.ndarray:
+    """Sum over samples of weight / total times entry, block by block and in the order of rows."""
+    sums = np.zeros(Y.shape[1])
+    for rows in row_blocks(Y.shape[0], 1 + Y.nnz // max(1, Y.shape[0]), FEW_ENTRIES):
+        bounds = Y.indptr[rows.start : rows.stop + 1]
+        part = slice(bounds[0], bounds[-1])
+        of_entry = np.repeat(weight[rows] / total, np.diff(bounds))
+        # Not a sum of blocks, which would be rounded in another way than one pass.
+        of_entry *= np.minimum(Y.data[part], at_most)
+        np.add.at(sums, Y.indices[part].astype(np.intp), of_entry)
+    return sums
 
 
 def mean_one(sample_weight: np.ndarray) -> np.ndarray:

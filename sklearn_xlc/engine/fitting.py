@@ -411,12 +411,13 @@ class BaseXLCClassifier(
             module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
             known = rows if train is None else train
             weigh_labels(self.class_weight, head, known, code)
-            counts, n_samples = label_counts(code.to_positions(known.Y), known.sample_weight)
+            counts, n_samples = label_counts(known.Y, known.sample_weight)
+            counts = code.by_position(counts)
             for part in head.modules():
                 if isinstance(part, Loss):
                     part.fit(counts, n_samples)
             if train is not None:
-                head.set_prior(frequency(code.to_positions(train.Y), train.sample_weight))
+                head.set_prior(code.by_position(frequency(train.Y, train.sample_weight)))
         self._n_features_out = width
         self.n_parameters_ = sum(p.numel() for p in module.parameters() if p.requires_grad)
         if not self.n_parameters_:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
-from sklearn_xlc._csr import one_per_row
+from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
 from sklearn_xlc._tags import NamedSets, in_form, named_sets
 from sklearn_xlc.engine.soft_labels import SoftLabels
 
@@ -81,6 +81,10 @@ class LabelCode:
         """Reorder columns from positions in the head to label ids."""
         return columns if self.positions is None else columns[:, self.positions]
 
+    def by_position(self, values: Any) -> Any:
+        """Reorder a value for each label from label ids to positions in the head."""
+        return values if self.positions is None else values[self._ids]
+
     def to_ids(self, positions: np.ndarray) -> np.ndarray:
         """Label ids at positions in the head."""
         return positions if self.positions is None else self._ids[positions]
@@ -104,6 +108,12 @@ class LabelCode:
                 "y was 1-D class labels in the first fit and is an indicator matrix now; "
                 "give the same form"
             )
+        ids = np.empty(len(y), index_dtype(len(y), self.n_labels))
+        for rows in row_blocks(len(y), 1, FEW_ENTRIES):
+            ids[rows] = self._ids_of(y[rows])
+        return sp.csr_matrix(one_per_row(ids, self.n_labels))
+
+    def _ids_of(self, y: np.ndarray) -> np.ndarray:
         ids = np.searchsorted(self.classes, y)
         ids[ids == self.n_labels] = 0
         unknown = self.classes[ids] != y
@@ -113,7 +123,7 @@ class LabelCode:
                 f"{self.n_labels} classes of the first fit; name all classes in the first call of "
                 "partial_fit (`classes=`), or fit anew without warm_start"
             )
-        return sp.csr_matrix(one_per_row(ids, self.n_labels))
+        return ids
 
     def label_sets(self, indptr: np.ndarray, ids: np.ndarray) -> sp.csr_matrix:
         """Sparse indicator of the labels with these ids."""
@@ -135,7 +145,8 @@ class LabelCode:
 def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
     """Copy of a matrix whose column j becomes column ``moved_to[j]``."""
     # Indices are sorted in place, and their data with them.
-    moved = sp.csr_matrix((Y.data.copy(), moved_to[Y.indices], Y.indptr), shape=Y.shape)
+    indices = moved_to.astype(Y.indices.dtype)[Y.indices]
+    moved = sp.csr_matrix((Y.data.copy(), indices, Y.indptr), shape=Y.shape)
     moved.sort_indices()
     return moved
 

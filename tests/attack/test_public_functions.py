@@ -115,6 +115,12 @@ def write(X, Y):
         return datasets.load_xmc_file(os.path.join(folder, "some.txt"), dtype=np.float64)
 
 
+def save_and_open(X, dtype):
+    with tempfile.TemporaryDirectory() as folder:
+        datasets.save_csr(os.path.join(folder, "some.csr"), X, dtype=dtype)
+        return datasets.open_csr(os.path.join(folder, "some.csr"))
+
+
 def groups_of(given, n_samples, allow_empty=True):
     found = check_groups(given, n_samples, allow_empty)
     return found.membership(), found.sizes
@@ -374,6 +380,15 @@ VALID = {
         },
     ),
     "dump_xmc_file": lambda name, rng: (write, {"X": features(rng), "Y": indicator(rng)}),
+    "save_csr": lambda name, rng: (
+        save_and_open,
+        {
+            "X": [features(rng), (features(rng), indicator(rng)), [features(rng)] * 3][
+                rng.integers(3)
+            ],
+            "dtype": [None, "float64"][rng.integers(2)],
+        },
+    ),
     "check_groups": lambda name, rng: (
         groups_of,
         {"given": [np.arange(N) // 2, np.eye(N), None][rng.integers(3)], "n_samples": N},
@@ -420,7 +435,7 @@ ELSEWHERE = {
     "codes": set(),
     "geometry": {"ArgmaxabilityReport"},
     "metrics": {"cross_val_topk"},
-    "datasets": {"load_wordnet_glosses", "load_xmc_file", "open_csr", "save_csr"},
+    "datasets": {"load_wordnet_glosses", "load_xmc_file", "open_csr"},
     "groups": {"Groups"},
     "decisions": {"Calibration", "Decision", "JointMode", "LinearLayer"},
 }

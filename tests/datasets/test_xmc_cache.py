@@ -11,8 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from sklearn_xlc import _files
-from sklearn_xlc.datasets import _xmc_cache, _xmc_file, dump_xmc_file, load_xmc_file
-from sklearn_xlc.datasets._xmc_cache import GrowingCSR
+from sklearn_xlc.datasets import _csr_file, _xmc_file, dump_xmc_file, load_xmc_file
 
 X = sp.random(50, 30, 0.2, format="csr", random_state=0, dtype=np.float32)
 Y = (sp.random(50, 9, 0.3, format="csr", random_state=1) != 0).astype(np.int32)
@@ -124,7 +123,7 @@ def test_a_cache_that_cannot_be_read_is_written_anew(path, parses, monkeypatch, 
     elif damage == "format":
         with monkeypatch.context() as later:
             later.setattr(_files, "FORMAT", 99)
-            _files.write(cache, None, {}, kind=_xmc_cache._KIND)
+            _files.write(cache, None, {}, kind=_csr_file.KIND)
     else:
         cuts = {"truncated": content[:-1], "empty": b"", "foreign": b"PK" + bytes(99)}
         cache.write_bytes(cuts[damage])
@@ -150,7 +149,7 @@ def test_errors_name_the_file_and_the_remedy(path, monkeypatch):
         with pytest.raises(TypeError, match="mmap must be a bool, or a folder"):
             load_xmc_file(path, mmap=wrong)
     path.with_name("a file").touch()
-    with pytest.raises(OSError, match=r"mmap: .*train.txt cannot be written.*give a folder"):
+    with pytest.raises(OSError, match=r"arrays of .*train.txt cannot be written.*give a folder"):
         load_xmc_file(path, mmap=path.with_name("a file"))
 
     def refuse(*args, **kwargs):
@@ -175,21 +174,6 @@ def test_a_file_that_changes_while_it_is_parsed_is_refused(path, monkeypatch):
         load_xmc_file(path, mmap=True)
     monkeypatch.undo()
     assert_same(load_xmc_file(path, mmap=True), (X, Y))
-
-
-def test_indices_are_wide_where_pointers_need_it(monkeypatch):
-    files = [tempfile.TemporaryFile() for _ in range(3)]
-    monkeypatch.setattr(_xmc_cache, "_INT32_MAX", 60)  # fewer than entries, more than columns
-    monkeypatch.setattr(_xmc_cache, "_BLOCK", 7)
-    matrix = GrowingCSR(iter(files).__next__, 30, np.float32)
-    for start in range(0, 50, 9):
-        matrix.append(X[start : start + 9])
-    parts = matrix.arrays()
-    assert parts["indices"].dtype == parts["indptr"].dtype == np.int64
-    built = sp.csr_matrix((parts["data"], parts["indices"], parts["indptr"]), X.shape)
-    assert (built != X).nnz == 0
-    for file in files:
-        file.close()
 
 
 def test_parsing_takes_little_memory(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from torch import nn
 
 from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
+from sklearn_xlc.engine import building
 from sklearn_xlc.engine.building import (
     default_encoder,
     frequency,
@@ -104,3 +105,20 @@ def test_output_width():
     assert output_width(nn.Sequential(MLPEncoder(20, (5, 2))), Rows(EYE, sparse=True)) == 2
     with pytest.raises(ValueError, match=r"encoder cannot read 2 sample\(s\) of 4 columns"):
         output_width(nn.Linear(5, 6), rows)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_counts_by_blocks_have_the_bits_of_one_pass(monkeypatch, weighted):
+    rng = np.random.default_rng(0)
+    Y = sp.random(200, 7, 0.3, format="csr", random_state=0)
+    weight = rng.random(200) if weighted else np.ones(200)
+    rows = np.repeat(np.arange(200), np.diff(Y.indptr))
+    total = building.mean_one(weight).sum()
+    share = np.bincount(Y.indices, building.mean_one(weight)[rows] / total * Y.data)
+    counts = np.bincount(Y.indices, weight[rows] * np.minimum(Y.data, 1))
+    given = weight if weighted else None
+    for block in (1, 50, 2**16):
+        monkeypatch.setattr(building, "FEW_ENTRIES", block)
+        np.testing.assert_array_equal(frequency(Y, given), share)
+        np.testing.assert_array_equal(label_counts(Y, given)[0], counts)
+        assert label_counts(Y, given)[1] == weight.sum()

@@ -19,7 +19,9 @@ from torch import nn
 
 from _factories import QUICK, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc._csr import one_per_row
 from sklearn_xlc.batches import Rows, SparseRows, make_batch
+from sklearn_xlc.datasets import open_csr, save_csr
 
 N_LABELS = 9
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
@@ -572,6 +574,37 @@ def test_a_mapped_matrix_is_never_copied_whole(
     ]
     for call in calls:
         assert allocated(call) < X.data.nbytes / 2
+
+
+@pytest.mark.parametrize("multilabel", [False, True], ids=["classes", "indicator"])
+@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
+def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, algorithm, multilabel):
+    X, y = make_X().astype(np.float32), make_y(multilabel)
+    Y = sp.csr_matrix(y) if multilabel else one_per_row(y, 99)
+    save_csr(tmp_path / "file", (X, Y), dtype=("float32", "int8"))
+    mapped_X, mapped_Y = open_csr(tmp_path / "file")
+    clf = quick(algorithm, max_epochs=2, batch_size=16, random_state=0)
+    one = clone(clf).fit(X, Y if multilabel else y)
+    two = clone(clf).fit(mapped_X, mapped_Y if multilabel else mapped_Y.indices)
+    assert parameters(one) == parameters(two)
+    assert one.loss_curve_ == two.loss_curve_
+
+
+@pytest.mark.parametrize(
+    "multilabel, how, limit",
+    [(False, {}, 20), (True, {}, 12), (True, {"early_stopping": True}, 64)],
+    ids=["classes", "indicator", "early-stopping"],
+)
+def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit):
+    """As with a mapped X: rows of X are read in batches, and labels are counted in blocks."""
+    X = sp.csr_matrix(np.eye(20, dtype=np.float32)[np.arange(600_000) % 20])
+    y = np.arange(600_000) % 30
+    y = sp.csr_matrix(one_per_row(y, 30)) if multilabel else y
+    few, many = (X[:200_000], y[:200_000]), (X, y)
+    clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=5000, **how)
+    clf.fit(X[:500], y[:500])  # a first fit loads modules
+    growth = allocated(lambda: clf.fit(*many)) - allocated(lambda: clf.fit(*few))
+    assert growth < limit * 400_000
 
 
 def test_rows_that_are_left_out_leave_no_trace_in_the_model(arrays_on_disk):

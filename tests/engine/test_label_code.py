@@ -134,5 +134,8 @@ def test_positions():
     for move in (moved.to_positions, moved.from_positions):
         move(values)
         np.testing.assert_array_equal(values.toarray(), [[3, 0, 5]])
+    for each in (code, moved):
+        sums = each.by_position(np.array([4, 5, 6]))
+        np.testing.assert_array_equal(sums, each.to_positions(sp.csr_matrix([[4, 5, 6]])).data)
     np.testing.assert_array_equal(moved.to_ids(moved.label_order), [0, 1, 2])
     np.testing.assert_array_equal(code.to_ids(np.array([2, 0])), [2, 0])
