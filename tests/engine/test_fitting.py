@@ -592,8 +592,8 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, algorit
 
 @pytest.mark.parametrize(
     "multilabel, how, limit",
-    [(False, {}, 20), (True, {}, 12), (True, {"early_stopping": True}, 64)],
-    ids=["classes", "indicator", "early-stopping"],
+    [(False, {}, 20), (True, {"decision": "topk", "calibration": None}, 12), (True, {}, 46)],
+    ids=["classes", "indicator", "held-out"],
 )
 def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit):
     """As with a mapped X: rows of X are read in batches, and labels are counted in blocks."""
