@@ -1,6 +1,7 @@
 """Fixtures shared by the suite: seeds, routing and the folder of real data."""
 
 import os
+import signal
 
 # Set before torch and NumPy load. The suite's arrays are small: threads cost more than they save,
 # and on a busy machine spinning ones cost ten times their work.
@@ -33,6 +34,8 @@ collect_ignore = ["half_hour.py"]
 
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
+    # What a shell starts in the background ignores Ctrl-C, and with it the tests of it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if DEVICE not in ("cpu", "cuda"):
         raise pytest.UsageError(f"SKLEARN_XLC_TEST_DEVICE must be 'cpu' or 'cuda', got {DEVICE!r}")
     if DEVICE == "cuda":

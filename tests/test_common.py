@@ -40,17 +40,12 @@ DEFAULTS = [
     MIMLClassifier(),
 ]
 
-#: The check of class weights sets it, whether or not the classifier stops early.
-of_class_weights = pytest.mark.filterwarnings("ignore:n_iter_no_change=20 has no effect")
 
-
-@of_class_weights
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@of_class_weights
 @pytest.mark.slow
 @parametrize_with_checks(DEFAULTS)
 def test_scikit_learn_checks_of_default_parameters(estimator, check):

@@ -17,8 +17,11 @@ HELD_SHARE, MOST_HELD = 0.05, 1000
 #: Held-out samples from which on a decision and a calibration are fitted for "auto".
 LEAST_HELD = 100
 #: Samples below which that share says too little, and costs too much, where a fit takes seconds:
-#: another network is trained without a larger share, for decision and calibration alone.
-FEW_SAMPLES, SHARE_OF_PART = 30_000, 0.4
+#: another network is trained on a part, for decision and calibration alone.
+FEW_SAMPLES = 30_000
+#: That part: this share of the samples, or up to so many samples if they are no more than the other
+#: share. Networks of fewer samples err otherwise than those of all.
+SHARE_OF_PART, LEAST_OF_PART, MOST_OF_PART = 0.4, 5000, 0.6
 #: Samples of that share that are scored: more say little more.
 MOST_SCORED = 2500
 
@@ -66,7 +69,8 @@ class HeldOutMixin:
         """Number of samples to hold out from training."""
         n_samples = len(rows)
         if self._is_part:
-            return int(SHARE_OF_PART * n_samples)
+            least = min(LEAST_OF_PART, MOST_OF_PART * n_samples)
+            return n_samples - int(max(SHARE_OF_PART * n_samples, least))
         if self.early_stopping or self._holds_out(code):
             return int(np.ceil(self.validation_fraction * n_samples))
         if not self._is_auto(code) or rows.Y.dtype.kind == "f" or self._needs_part(rows, code):

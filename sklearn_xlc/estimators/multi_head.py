@@ -276,10 +276,10 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
 
     Decision and calibration "auto" are fitted on 5% of the samples, at most 1000, that are not
     trained on; from 2000 samples on. Where defaults were searched for (below) and there are fewer
-    than 30 000 samples, the network is trained on all of them instead, and a second one on three
-    fifths of them, whose scores of the other samples decide. A fit then takes about 1.6 times as
-    long, unless `decision` is given and `calibration` is None. Fits with callbacks, or with
-    `warm_start`, have no second network.
+    than 30 000 samples, the network is trained on all of them instead, and a second one on two
+    fifths of them (three, if that is no more than 5000), whose scores of other samples decide. A
+    fit then takes 1.4 to 1.9 times as long, unless `decision` is given and `calibration` is None.
+    Fits with callbacks, or with `warm_start`, have no second network.
 
     Defaults were searched for on mostly-zero X with the default encoder, for all algorithms but
     "sampling" (docs/performance.md has the runs), and hold for

@@ -128,12 +128,11 @@ def test_rows_of_texts_train_like_rows_of_numbers(callbacks):
     """The values of "auto" are those of sparse rows, with the step without autograd and without."""
     texts, Y = TEXTS * 40, np.array([[kind == "water", 1] for kind in KINDS * 40], dtype=int)
     encoder = partial(SMALL, dropout=0.0)
-    clf = MultiHeadClassifier(encoder=encoder, max_epochs=2, callbacks=callbacks, random_state=0)
-    clf.fit(texts, Y)
+    # A calibration would be that of another network, whose words are those of a part of the texts.
+    shared = {"max_epochs": 2, "decision": "topk", "calibration": None, "random_state": 0}
+    clf = MultiHeadClassifier(encoder=encoder, callbacks=callbacks, **shared).fit(texts, Y)
     rows = clf.net_.module_.encoder.vectorize(texts)
-    plain = MultiHeadClassifier(
-        hidden_layer_sizes=(8,), dropout=0.0, max_epochs=2, random_state=0
-    ).fit(rows, Y)
+    plain = MultiHeadClassifier(hidden_layer_sizes=(8,), dropout=0.0, **shared).fit(rows, Y)
     np.testing.assert_array_equal(clf.predict_proba(texts), plain.predict_proba(rows))
     assert clf.t_ == plain.t_ == 10
     assert clf.net_.optimizer_rule == "mixed"

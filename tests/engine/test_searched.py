@@ -23,10 +23,13 @@ def classifier(n_labels=50, multilabel=True, sparse=True, kind=MultiHeadClassifi
 
 
 def rows_of(n_samples, n_stored):
-    """Samples of which the last holds all non-zeros."""
-    X = sp.csr_matrix((np.ones(1), [0], [0, 1]), shape=(1, n_stored))
-    stored = sp.csr_matrix(np.ones((1, n_stored), dtype=np.float32))
-    return Rows(sp.vstack([sp.csr_matrix((n_samples - 1, X.shape[1])), stored], format="csr"))
+    """Samples of which the last holds all non-zeros, whose arrays take no memory."""
+    values, columns = (
+        np.broadcast_to(np.ones(1, dtype), n_stored) for dtype in (np.float32, np.int32)
+    )
+    indptr = np.zeros(n_samples + 1, dtype=np.int32)
+    indptr[-1] = n_stored
+    return Rows(sp.csr_matrix((values, columns, indptr), shape=(n_samples, n_stored)))
 
 
 @pytest.mark.parametrize(
