@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from sklearn_xlc._csr import (
     row_blocks,
 )
 from sklearn_xlc.batches.bags import Bags
+from sklearn_xlc.batches.order import regrouped, shuffled
 from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
@@ -112,6 +114,13 @@ class Rows:
         if self.members is None:
             return int(self.X.nnz)
         return int(np.diff(self.X.indptr)[self.members].sum())  # validation has dropped zeros
+
+    def n_entries(self) -> int:
+        """Numbers of X in the form in which `collate` receives them; 0 of anything else."""
+        if self.X.dtype.kind not in "biuf":
+            return 0
+        dense = self.n_instances * math.prod(self.X.shape[1:])
+        return self.n_stored() if self.sparse else dense
 
     def samples(self) -> Any:
         """X in the form that `collate` reads: CSR, ndarray, list of str or dict of arrays."""
@@ -239,18 +248,21 @@ class BatchIterator:
         return n_batches(len(self.rows), self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        order = None if self.rng is None else self.rng.permutation(len(self.rows))
         edges = [number * self.batch_size for number in range(len(self))] + [len(self.rows)]
         n_at_once = self._batches_at_once()
-        for first in range(0, len(self), n_at_once):
-            some = edges[first : first + n_at_once + 1]
-            start, stop = some[0], some[-1]
-            whole = make_batch(
-                self.rows.take(slice(start, stop) if order is None else order[start:stop])
-            )
+        groups = [edges[a : a + n_at_once + 1] for a in range(0, len(self), n_at_once)]
+        for some, index in zip(groups, self._order([(some[0], some[-1]) for some in groups])):
+            start, whole = some[0], make_batch(self.rows.take(index))
             one = [whole] if len(some) == 2 else whole.split([edge - start for edge in some])
             for batch in one:
                 yield batch.to(self.device)
+
+    def _order(self, bounds: list[tuple[int, int]]) -> Iterable[slice | np.ndarray]:
+        """Samples between each two places of the pass."""
+        if self.rng is None:
+            return [slice(*both) for both in bounds]
+        pieces = shuffled(len(self.rows), self.rows.n_entries(), self.rng)
+        return regrouped(pieces, [stop - start for start, stop in bounds])
 
     def _batches_at_once(self) -> int:
         """Number of batches to cut from X in one operation, which takes as long as for one."""
