@@ -435,7 +435,7 @@ ELSEWHERE = {
     "codes": set(),
     "geometry": {"ArgmaxabilityReport"},
     "metrics": {"cross_val_topk"},
-    "datasets": {"load_wordnet_glosses", "load_xmc_file", "open_csr"},
+    "datasets": {"iter_parquet", "load_wordnet_glosses", "load_xmc_file", "open_csr"},
     "groups": {"Groups"},
     "decisions": {"Calibration", "Decision", "JointMode", "LinearLayer"},
 }
