@@ -41,11 +41,12 @@ def sharing_rates(
     ``(a - t) / (b - t)``, since b measures how often a sample that carries the label is found.
 
     Both shares of a label are shrunk towards the shares of all labels together, with the weight of
-    20 samples, so that a rare label has nearly the common rate. In random groups the rates are
-    about the frequencies of the labels. In groups of similar samples they are much larger, and
-    somewhat too large, since neighbours of a sample with the label resemble it more than other
-    samples do. With hardly informative embeddings the rates are too small: the best sample of a
-    group exceeds the bound because it is the best.
+    20 samples, so that a rare label has nearly the common rate. In random groups the rates come out
+    smaller than the frequencies of the labels; :func:`expected_samples` takes the larger number. In
+    groups of similar samples they are much larger, and mostly too large, up to three times on the
+    sets measured, since neighbours of a sample with the label resemble it more than other samples
+    do. With hardly informative embeddings the rates are too small: the best sample of a group
+    exceeds the bound because it is the best.
 
     Parameters
     ----------
