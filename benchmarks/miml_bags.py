@@ -36,6 +36,8 @@ from sklearn_xlc import EAGLETransformer, MIMLClassifier
 PUBLISHED = {"Deep-MIML": (94.70, 33.33), "EAGLE-0": (94.82, 36.10), "EAGLE": (94.82, 38.46)}
 CASE = ("size", "labels", "epochs", "method", "seed", "width")
 METHODS = (*PUBLISHED, "ours")
+#: Training, whatever the defaults are.
+TRAINING = {"optimizer": "adam", "learning_rate": 2e-3, "dropout": 0.2, "precision": "float32"}
 
 
 def parse_arguments():
@@ -106,6 +108,7 @@ def measure(data, labels, size, epochs, params, method, seed, width):
         max_epochs=epochs,
         device=device(),
         random_state=seed,
+        **TRAINING,
         **params,
     )
     start = time.process_time()

@@ -3,11 +3,14 @@
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --classes
     python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --classifier etf --sets
+    python benchmarks/search_defaults.py DATA_FOLDER [DATA_FOLDER ...] --bags 10
 
 Prints P@1/3/5 and CPU seconds of the fit for the defaults and for each change, and writes them to
 ``search_defaults.md`` in the folder of results. With ``--classes`` the rarest label of a sample is
 its class, and P@k the share of samples whose class is among the best k. With ``--sets`` example-F1
-and subset accuracy of the predicted label sets follow P@5. Every fit runs in a process of its own.
+and subset accuracy of the predicted label sets follow P@5. With ``--bags`` samples are dealt into
+bags at random, and `MIMLClassifier` learns which labels occur in a bag: P@1/3/5 of test bags, then
+of single test samples. Every fit runs in a process of its own.
 """
 
 import argparse
@@ -59,6 +62,7 @@ CLASSIFIERS = {
     "multihead": ("MultiHeadClassifier", {}),
     "product": ("MultiHeadClassifier", {"algorithm": "product"}),
     "etf": ("ETFNeuralCollapseClassifier", {}),
+    "miml": ("MIMLClassifier", {}),
 }
 
 
@@ -70,12 +74,16 @@ def parse_arguments():
     parser.add_argument("--classes", action="store_true", help="one class a sample")
     parser.add_argument("--samples", type=int, default=0, help="train on so many; default: all")
     parser.add_argument("--sets", action="store_true", help="measure label sets, too")
+    parser.add_argument("--bags", type=int, default=0, help="samples of a bag; default: no bags")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds a fit may take")
     parser.add_argument("--out", type=Path, default=Path("results"))
     add_device(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.bags:
+        options.classifier = "miml"
+    return options
 
 
 def classifier(kind, change, seed):
@@ -124,6 +132,13 @@ def load(folder, is_classes, n_samples):
     return parts
 
 
+def deal(Y, size):
+    """Bag of each sample, drawn at random, and the labels that occur in each bag."""
+    bags = np.random.default_rng(0).permutation(Y.shape[0]) // size
+    members = sp.csr_matrix((np.ones(len(bags)), (bags, np.arange(len(bags)))))
+    return bags, (members @ Y > 0).astype(int)
+
+
 def precision(Y, best, k):
     """Precision of the best k labels, or share of the samples whose class is among them."""
     if Y.ndim == 1:
@@ -141,17 +156,35 @@ def quality_of_sets(truth, predicted):
     return float(f1.mean()), float(np.mean((right == sizes[0]) & (right == sizes[1])))
 
 
-def measure_one(folder, kind, name, seed, is_classes, n_samples, sets, scratch):
-    """Fit and score in this process, and leave a report."""
-    (X, Y), (X_test, Y_test) = load(folder, is_classes, n_samples)
-    model = classifier(kind, CHANGES[name], seed)
+def of_samples(model, data, sets):
+    """CPU seconds of a fit, and its scores on test samples."""
+    (X, Y), (X_test, Y_test) = data
     with Clock() as spent:
         model.fit(X, Y)
     labels, _ = model.predict_topk(X_test, k=5)
-    scores = [100 * precision(Y_test, labels, k) for k in (1, 3, 5)]
-    if sets:
-        scores += [100 * value for value in quality_of_sets(Y_test, model.predict(X_test))]
-    report = {"status": "ok", "precision": scores, "cpu_s": spent.cpu}
+    scores = [precision(Y_test, labels, k) for k in (1, 3, 5)]
+    return spent.cpu, [*scores, *(quality_of_sets(Y_test, model.predict(X_test)) if sets else ())]
+
+
+def of_bags(model, data, size):
+    """CPU seconds of a fit on bags, and its scores on test bags and on test samples."""
+    (X, Y), (X_test, Y_test) = data
+    (bags, Y_bags), (test_bags, Y_test_bags) = deal(Y, size), deal(Y_test, size)
+    with Clock() as spent:
+        model.fit(X, Y_bags, bags)
+    singles = np.arange(len(test_bags))
+    scores = []
+    for groups, truth in ((test_bags, Y_test_bags), (singles, Y_test)):
+        labels, _ = model.predict_topk(X_test, groups=groups, k=5)
+        scores += [precision(truth, labels, k) for k in (1, 3, 5)]
+    return spent.cpu, scores
+
+
+def measure_one(folder, kind, name, seed, is_classes, n_samples, sets, size, scratch):
+    """Fit and score in this process, and leave a report."""
+    data, model = load(folder, is_classes, n_samples), classifier(kind, CHANGES[name], seed)
+    seconds, scores = of_bags(model, data, size) if size else of_samples(model, data, sets)
+    report = {"status": "ok", "precision": [100 * score for score in scores], "cpu_s": seconds}
     Path(scratch, "report.json").write_text(json.dumps(report))
 
 
@@ -180,7 +213,7 @@ def main():
                 with tempfile.TemporaryDirectory(prefix="xlc-search-") as scratch:
                     arguments = [__file__, "--one", folder, options.classifier, name, seed]
                     arguments += [int(options.classes), options.samples, int(options.sets)]
-                    arguments.append(scratch)
+                    arguments += [options.bags, scratch]
                     reports.append(
                         fresh_process(
                             arguments, scratch, threads=options.threads, limit=options.limit

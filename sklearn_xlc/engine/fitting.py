@@ -404,7 +404,7 @@ class BaseXLCClassifier(
         with as_global(generators):  # one thread at a time, as briefly as can be
             encoder = self._build_encoder(rows)
             width = output_width(encoder, inputs_for(encoder, rows, self._sparse_inputs))
-        self._bfloat16 = self._uses_bfloat16(rows.n_instances)
+        self._bfloat16 = self._uses_bfloat16(len(rows))
         if train is not None and self.encoder is None and isinstance(encoder, MLPEncoder):
             # Training leaves their first weights as they are, and prediction would read these.
             zero_rows(encoder.input.weight, ~train.occurring_columns())

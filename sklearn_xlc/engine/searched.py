@@ -26,6 +26,8 @@ N_NEGATIVES = 1000
 LARGE_DATA = 50_000
 #: Non-zeros of a long sample.
 LONG = 70
+#: Approximate number of samples in a step of bags, and the least number of bags.
+STEP_SAMPLES, STEP_BAGS = 256, 4
 #: Non-zeros of X from which wider networks rank better, twice as wide ones with four times as many.
 MANY_ENTRIES = 2_500_000
 
@@ -80,7 +82,7 @@ class SearchedDefaults(TrainingMixin):
         if self.dropout != "auto" or not self._has_searched(len(rows)):
             return super()._dropout(rows)
         # The more samples there are to learn from, the less a network overfits single ones.
-        return float(np.clip(0.5 - 0.3 * np.log10(len(rows) / 1e4), 0.2, 0.5))
+        return float(np.clip(0.5 - 0.3 * np.log10(rows.n_instances / 1e4), 0.2, 0.5))
 
     def _batch_size(self, n_samples: int) -> int:
         if self.batch_size == "auto" and n_samples >= LARGE_DATA and self._is_searched:
@@ -168,6 +170,39 @@ class SearchedLayers(SearchedDefaults):
         return N_NEGATIVES if code.n_labels > 8 * N_NEGATIVES else None
 
 
+class SearchedBags(SearchedDefaults):
+    """Steps and rates where a row of Y is a bag, of so many samples on average."""
+
+    _bag_size: float
+
+    def _has_searched(self, n_samples: int) -> bool:
+        return n_samples * self._bag_size > SMALL_DATA and self._is_searched
+
+    def _is_quick(self, rows: Rows, code: LabelCode) -> bool:
+        return False  # what is fitted a second time has no bags
+
+    def _head_rate(self, code: LabelCode) -> float:
+        # Labels are of bags, but so many samples as elsewhere make a step.
+        return super()._head_rate(code) * self._bag_size**0.5
+
+    def _batch_size(self, n_samples: int) -> int:
+        if self.batch_size != "auto":
+            return int(self.batch_size)
+        if n_samples * self._bag_size <= SMALL_DATA:
+            return max(1, n_samples)
+        return max(STEP_BAGS, int(STEP_SAMPLES / self._bag_size))
+
+    def _max_epochs(self, n_samples: int) -> int:
+        if self.max_epochs != "auto":
+            return int(self.max_epochs)
+        if n_samples * self._bag_size <= SMALL_DATA:
+            return 200
+        if self._has_searched(n_samples):
+            # One bag of ten samples tells more than one sample, and less than ten.
+            return super()._max_epochs(round(n_samples * self._bag_size**0.5))
+        return max(10, -(-300 // n_batches(n_samples, self._batch_size(n_samples))))
+
+
 def _length(rows: Rows) -> float:
     """Mean number of non-zeros of a sample, at least one."""
-    return max(1.0, rows.n_stored() / len(rows))
+    return max(1.0, rows.n_stored() / rows.n_instances)

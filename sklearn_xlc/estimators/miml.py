@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc._tags import plain_sets
-from sklearn_xlc.batches import Rows, n_batches
+from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators
 from sklearn_xlc.engine.bag_prediction import BagPredictionMixin, Grouped
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.net import SMALL_DATA
+from sklearn_xlc.engine.searched import SearchedBags, with_auto
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.estimators.bag_embeddings import embeddings_of_bags
 from sklearn_xlc.estimators.eagle import EAGLETransformer
@@ -29,11 +29,8 @@ from sklearn_xlc.heads import Head, Loss, MIMLHead
 from sklearn_xlc.heads.losses import LOSSES
 from sklearn_xlc.training import EncoderHead
 
-#: Approximate number of samples per step, and the least number of bags.
-STEP_SAMPLES, STEP_BAGS = 256, 4
 
-
-class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
+class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
     r"""Classifier of bags: groups of samples (instances) that have labels together (MIML).
 
     An image is a bag of patches, a page a bag of paragraphs, an order a bag of items; labels are
@@ -106,11 +103,13 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     calibration : {"auto", None}, default="auto"
         Whether probabilities of labels are corrected by samples held out as for `decision`
         (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
-    hidden_layer_sizes : sequence of int, default=(1024,)
-        Widths of the default encoder's hidden layers; unused when `encoder` is given.
+    hidden_layer_sizes : sequence of int or "auto", default="auto"
+        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
+        where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7).
     dropout : float or "auto", default="auto"
         Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
-        to 1000 samples; beyond, 0.7 if X is mostly zeros and 0.2 otherwise.
+        to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
+        samples there are) where defaults were searched for, and 0.7 otherwise.
     encoder : torch.nn.Module or callable, default=None
         Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
         or function that builds one: it is called with `n_features_in_`, or with nothing where X
@@ -129,17 +128,20 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         memory as the weights.
     nesterov : bool, default=False
         Whether `momentum` is Nesterov's.
-    learning_rate : float, default=0.002
+    learning_rate : float or "auto", default="auto"
         Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
-        half cosine.
+        half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
+        (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.004 for the
+        head (0.002 for classes); otherwise 0.002.
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices; vectors, such as biases, do not decay.
     batch_size : int or "auto", default="auto"
         Bags per step. "auto": as many as hold about 256 samples, but at least 4; all bags where
         they hold up to 1000 samples.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10, or
-        more until there are 300 steps. Large bags may need more (see Notes).
+        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, where
+        defaults were searched for, 10 at 5000 and 4 at 50 000, where a bag of g samples counts as
+        sqrt(g); otherwise 10, or more until there are 300 steps. Large bags may need more.
     early_stopping : bool, default=False
         Hold out bags, stop when their loss has not fallen for `n_iter_no_change` epochs, and
         restore the weights of the best epoch.
@@ -154,9 +156,11 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         not average.
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         "bfloat16" runs the matrix products of the encoder at half precision while training; weights
-        and sums keep float32. The model is float32 whatever the type of X; but with "auto",
-        and at most 1000 samples in the first call, it has the type of X: weighted samples then
-        equal repeated ones to rounding. `transform` gives the type of X.
+        and sums keep float32. "auto": "bfloat16" where defaults were searched for and the processor
+        multiplies such matrices several times faster (AVX-512, AMX, recent GPUs). The model is
+        float32 whatever the type of X; but with "auto", and at most 1000 samples in the first call,
+        it has the type of X: weighted samples then equal repeated ones to rounding. `transform`
+        gives the type of X.
     callbacks : list of skorch callbacks, default=None
         Callbacks of the training loop. They are copied, never changed; an open file is shared.
     device : str or torch.device, default="auto"
@@ -217,8 +221,11 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
     or of the columns of a membership matrix. Without `groups` every sample is a bag. Bags are never
-    padded: a batch holds the samples of its bags one after the other. Defaults were not searched
-    for here.
+    padded: a batch holds the samples of its bags one after the other.
+
+    Defaults were searched for on bags of three data sets, on mostly-zero X with the default encoder
+    (docs/performance.md has the runs). "auto" stands for other values elsewhere. There, networks of
+    samples with over 70 non-zeros on average have leaky ReLUs instead of ReLUs.
 
     **Differences from the paper**
 
@@ -258,7 +265,7 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
     _sizes = ("hidden_layer_sizes", "n_concepts")
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **BaseXLCClassifier._parameter_constraints,
+        **with_auto(BaseXLCClassifier._parameter_constraints),
         "attention": [StrOptions({"eagle", "mean"}), None, EAGLETransformer],
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "mask": [StrOptions({"select", "multiply"})],
@@ -279,13 +286,13 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
         class_weight: Any = None,
         decision: Any = "auto",
         calibration: Any = "auto",
-        hidden_layer_sizes: Any = (1024,),
+        hidden_layer_sizes: Any = "auto",
         dropout: Any = "auto",
         encoder: Any = None,
         optimizer: str = "auto",
         momentum: float = 0.0,
         nesterov: bool = False,
-        learning_rate: float = 2e-3,
+        learning_rate: Any = "auto",
         weight_decay: float = 0.0,
         batch_size: Any = "auto",
         max_epochs: Any = "auto",
@@ -472,17 +479,3 @@ class MIMLClassifier(BagPredictionMixin, BaseXLCClassifier):
 
     def _unread(self, code: LabelCode) -> dict[str, str]:
         return {"temperature": "with attention=None"} if self.attention is None else {}
-
-    def _batch_size(self, n_samples: int) -> int:
-        if self.batch_size != "auto":
-            return int(self.batch_size)
-        if n_samples * self._bag_size <= SMALL_DATA:
-            return max(1, n_samples)
-        return max(STEP_BAGS, int(STEP_SAMPLES / self._bag_size))
-
-    def _max_epochs(self, n_samples: int) -> int:
-        if self.max_epochs != "auto":
-            return int(self.max_epochs)
-        if n_samples * self._bag_size <= SMALL_DATA:
-            return 200
-        return max(10, -(-300 // n_batches(n_samples, self._batch_size(n_samples))))

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
+from sklearn_xlc import (
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+)
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine import searched
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -252,3 +257,62 @@ def test_the_fitted_simplex_multiplies_at_the_precision_that_was_asked_for():
     for precision in ("bfloat16", "float32"):
         clf = ETFNeuralCollapseClassifier(precision=precision, max_epochs=1).fit(X, Y)
         assert clf.net_.module_.head.low_precision == (precision == "bfloat16")
+
+
+# --- MIMLClassifier -------------------------------------------------------------------------------
+
+
+def bags_of(n_bags, size, length):
+    """Bags of so many samples, each of `length` non-zeros on average."""
+    indptr = np.arange(n_bags + 1) * size
+    return replace(rows_of(n_bags * size, n_bags * size * length), bags=indptr)
+
+
+def miml(size, **params):
+    clf = classifier(kind=MIMLClassifier, **params)
+    clf._bag_size = size
+    return clf
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("n_samples", [1000, 5000, 40_000])
+def test_bags_of_one_sample_take_the_values_of_flat(multilabel, n_samples):
+    clf, rows = miml(1, multilabel=multilabel), bags_of(n_samples, 1, 200)
+    flat = classifier(multilabel=multilabel, algorithm="flat")
+    for name in ("_hidden_sizes", "_dropout", "_negative_slope", "_rates"):
+        assert getattr(clf, name)(rows) == getattr(flat, name)(rows)
+    for name in ("_batch_size", "_max_epochs", "_rule", "_row_momentum", "_uses_bfloat16"):
+        assert getattr(clf, name)(n_samples) == getattr(flat, name)(n_samples)
+
+
+@pytest.mark.parametrize(
+    "n_bags, size, batch_size, max_epochs",
+    [(500, 10, 25, 16), (2500, 2, 128, 12), (5000, 1, 256, 10)],
+)
+def test_steps_of_bags_have_as_many_samples(n_bags, size, batch_size, max_epochs):
+    """Rates, width, dropout and activation are those of the samples, which have 150 non-zeros."""
+    clf, rows = miml(size), bags_of(n_bags, size, 150)
+    assert (clf._batch_size(n_bags), clf._max_epochs(n_bags)) == (batch_size, max_epochs)
+    n_steps = max_epochs * 20
+    expected = (0.7 / n_steps * (70 / 150) ** 0.5, pytest.approx(4e-3, rel=0.02))
+    assert clf._rates(rows) == (pytest.approx(expected[0]), expected[1])
+    alone = classifier()
+    for name in ("_hidden_sizes", "_dropout", "_negative_slope"):
+        assert getattr(clf, name)(rows) == getattr(alone, name)(rows_of(5000, 5000 * 150))
+    assert clf._rule(n_bags) == "mixed"
+    assert not clf._row_momentum(n_bags)
+
+
+def test_few_samples_in_bags_and_other_data_keep_the_values_of_all_classifiers():
+    clf, rows = miml(10), bags_of(100, 10, 150)
+    assert (clf._batch_size(100), clf._max_epochs(100), clf._rates(rows)) == (
+        100,
+        200,
+        (2e-3, 2e-3),
+    )
+    assert (clf._dropout(rows), clf._negative_slope(rows)) == (0, 0)
+    assert (clf._rule(100), clf._uses_bfloat16(100)) == ("adam", False)
+    for other in ({"sparse": False}, {"encoder": object}):
+        clf, rows = miml(10, **other), bags_of(640, 10, 15)
+        assert (clf._hidden_sizes(rows), clf._rates(rows)) == ((1024,), (2e-3, 2e-3))
+        assert (clf._rule(640), clf._max_epochs(640), clf._batch_size(640)) == ("adam", 12, 25)
