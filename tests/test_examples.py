@@ -131,6 +131,7 @@ def test_groups_in_two_epochs(two_epochs):
     assert all(0 < value <= 1 for found in scores.values() for value in found)
 
 
+@pytest.mark.slow
 def test_text_in(no_matplotlib, capsys):
     shown = run("plot_text_in")
     names = shown["names"]
