@@ -185,6 +185,15 @@ def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "n_samples, n_trained", [(1500, 900), (8000, 4800), (10_000, 5000), (20_000, 8000)]
+)
+def test_sizes_of_the_part(n_samples, n_trained):
+    part = quick("flat")
+    part._is_part = True
+    assert n_samples - part._n_held(range(n_samples), None) == n_trained
+
+
+@pytest.mark.parametrize(
     "params",
     [
         {"callbacks": [EpochTimer()]},
