@@ -234,6 +234,7 @@ def test_names_of_unions_and_columns():
         assert set(found.columns[0, 0]) == names
 
 
+@pytest.mark.filterwarnings("ignore:This Pipeline instance is not fitted yet:FutureWarning")  # 1.6
 def test_names_of_frames_and_none_at_all():
     X = pd.DataFrame(np.eye(3).repeat(5, axis=0), columns=["red", "green", "blue"])
     y = np.arange(3).repeat(5)
