@@ -50,6 +50,7 @@ def test_a_file_predicts_what_it_did(path):
     estimator.get_params()  # those that came later have their defaults
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.InconsistentVersionWarning")
 def test_later_versions_read_it_with_a_warning(monkeypatch):
     later = dict.fromkeys(_files.versions(), "99.0")
     monkeypatch.setattr(_files, "versions", lambda: later)
@@ -57,7 +58,8 @@ def test_later_versions_read_it_with_a_warning(monkeypatch):
     assert_answers(loaded(path), path)
     with pytest.warns(UserWarning, match=OF_VERSIONS.format(re.escape(str(path)))) as warned:
         load(path)
-    assert len(warned) == 3
+    ours = [w for w in warned if not issubclass(w.category, InconsistentVersionWarning)]
+    assert len(ours) == 3
 
 
 @pytest.mark.parametrize("name", ["flat", "format-2-int8"])
