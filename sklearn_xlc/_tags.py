@@ -234,9 +234,8 @@ def _of_tags(
     except KeyError as error:
         label = plain(error.args[0])
         raise ValueError(
-            f"{name} holds the label {label!r}, which is not one of the {len(classes)} labels of "
-            "the first fit; name all labels in the first call of partial_fit (`classes=`), or fit "
-            "anew without warm_start"
+            f"{name} holds the label {label!r}, which is not one of the {len(classes)} labels "
+            "known so far; name it in `classes=` of partial_fit, or fit anew without warm_start"
         ) from None
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     ones = np.ones(len(indices), dtype=np.int32)  # repeated tags add up

@@ -447,6 +447,9 @@ def test_encoder(encoder, message):
         ({"y": y, "classes": range(10)}, {"y": y + 5}, "label 10, which is not one of the 10"),
         ({"y": y, "classes": range(10)}, {"y": y.astype(str)}, "label '0', which is not one of"),
         ({"y": y, "classes": range(10)}, {"y": y, "classes": [0, 1]}, "not the same as on last"),
+        ({"y": y, "classes": range(10)}, {"y": y, "classes": [*range(9), 11]}, "it lacks 9; name"),
+        ({"y": y, "classes": range(10)}, {"y": y, "classes": [[*range(10)]]}, "one-dimensional"),
+        ({"y": Y}, {"y": Y, "classes": range(12)}, r"with 12 columns .* got shape \(30, 10\)"),
         ({"y": y, "classes": range(10)}, {"y": Y}, "1-D class labels in the first fit and is an i"),
         ({"y": Y}, {"y": y}, r"an indicator with 10 columns as in the first fit, got shape \(30,"),
         ({"y": Y}, {"y": Y[:, :5]}, r"with 10 columns as in the first fit, got shape \(30, 5\)"),
@@ -460,6 +463,26 @@ def test_partial_fit(first, then, message):
         clf.partial_fit(X, **first)
     with pytest.raises(ValueError, match=message):
         clf.partial_fit(**{"X": X, **(then or first)})
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        ([10], "labels must be some of the 10 labels in classes_, got 10"),
+        (["a"], "labels must be some of the 10 labels in classes_, got 'a'"),
+        ([[1, 2]], "got an array of shape"),
+        (3, "labels must be array-like, got 3"),
+        ("ab", "labels must be array-like, got 'ab'"),
+        (range(9), "9 of 10 labels cannot be removed: at least 2 must stay"),
+    ],
+)
+def test_remove_labels(labels, message):
+    clf = quick(algorithm="flat").fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        clf.remove_labels(labels)
+    assert clf.remove_labels([]).predict_topk(X, 10)[0].shape == (30, 10)
+    with pytest.raises(ValueError, match="MultiHeadClassifier.*not fitted"):
+        quick().remove_labels([0])
 
 
 def test_warm_start_with_new_classes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -15,6 +16,8 @@ from sklearn_xlc._ranking import rank_rows
 
 #: Share of the training samples that have no more labels than a set may have by default.
 USUAL = 0.99
+#: Fitted numbers of labels of a set, which are at most the number of labels.
+_AT_MOST = {"k_", "max_labels_", "min_labels_"}
 
 
 class Decision(LinksToDocs, BaseEstimator, ABC):
@@ -181,6 +184,25 @@ class Decision(LinksToDocs, BaseEstimator, ABC):
             The decision.
         """
         return self
+
+    def for_labels(self, origin: np.ndarray) -> Decision:
+        """Return the fitted decision where labels have come or gone.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_labels,)
+            Number that each label had before; -1: a new label.
+
+        Returns
+        -------
+        Decision
+            A copy. A subclass that holds something for each label extends this method.
+        """
+        other = copy.copy(self)
+        other.n_labels_ = len(origin)
+        for name in _AT_MOST & vars(self).keys():
+            setattr(other, name, min(getattr(self, name), other.n_labels_))
+        return other
 
     def n_candidates(self, n_labels: int) -> int | None:
         """Return the number of best labels, or sets, of a sample that :meth:`decode` reads.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -122,6 +122,23 @@ class Nearest(Decision):
             centred, weights = layer.products(centred), None
         self.label_set_scales_ = fit_label_set_scales(centred, Y, weights, self.max_labels_)
         return self
+
+    def for_labels(self, origin: np.ndarray) -> Nearest:
+        """Return the decision where labels have come or gone; scales belong to sizes of sets.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_labels,)
+            Number that each label had before; -1: a new label.
+
+        Returns
+        -------
+        Nearest
+            A copy.
+        """
+        other = cast(Nearest, super().for_labels(origin))
+        other.label_set_scales_ = self.label_set_scales_[: other.max_labels_]
+        return other
 
     def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:
         sizes, labels, _ = self._nearest(features, layer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,6 +83,34 @@ class Seen(Decision):
         kept = distinct_rows(both)[0]  # sets that occur again have new means
         self.means_, self.sets_ = np.vstack([means, self.means_])[kept], both[kept]
         return self
+
+    def for_labels(self, origin: np.ndarray) -> Seen:
+        """Return the decision where labels have come or gone.
+
+        Of sets that become equal, the one stays that had no other label.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_labels,)
+            Number that each label had before; -1: a new label.
+
+        Returns
+        -------
+        Seen
+            A copy.
+        """
+        other = cast(Seen, super().for_labels(origin))
+        old = np.flatnonzero(origin >= 0)
+        moved = sp.csr_matrix(
+            (np.ones(len(old)), (origin[old], old)), (self.n_labels_, len(origin))
+        )
+        sets = sp.csr_matrix(self.sets_ @ moved, dtype=self.sets_.dtype)
+        sets.sort_indices()
+        n_lost = np.diff(self.sets_.indptr) - np.diff(sets.indptr)
+        order = np.argsort(n_lost > 0, kind="stable")
+        kept = np.sort(order[distinct_rows(sets[order])[0]])
+        other.means_, other.sets_ = self.means_[kept], sets[kept]
+        return other
 
     def decode(self, features: np.ndarray, layer: Any = None) -> sp.csr_matrix:
         return self.sets_[seen_label_sets(features, self.means_)[0]]

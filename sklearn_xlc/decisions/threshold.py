@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -218,6 +218,24 @@ class Threshold(Decision):
         if not isinstance(self.min_labels, str):
             self.min_labels_ = self.min_labels
         return self
+
+    def for_labels(self, origin: np.ndarray) -> Threshold:
+        """Return the decision where labels have come or gone; new ones have the median threshold.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_labels,)
+            Number that each label had before; -1: a new label.
+
+        Returns
+        -------
+        Threshold
+            A copy.
+        """
+        other = cast(Threshold, super().for_labels(origin))
+        if np.ndim(self.cut_):
+            other.cut_ = np.where(origin < 0, np.median(self.cut_), self.cut_[origin])
+        return other
 
     def _given(self) -> Any:
         """Given threshold, as a score."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -99,7 +99,8 @@ class NamedAlgorithms(HeadScores, SearchedLayers, BaseXLCClassifier):
                 f"n_groups={self.n_groups} needs algorithm='product' with loss='ce', got "
                 f"algorithm={algorithm!r} with loss={self.loss!r}"
             )
-        self._lengths(code)
+        if code is not getattr(self, "_code", None):  # otherwise training goes on with those in use
+            self._lengths(code)
 
     def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
         # A node of a cascade would be as probable as its labels, and so would they given the node.
@@ -179,6 +180,16 @@ class NamedAlgorithms(HeadScores, SearchedLayers, BaseXLCClassifier):
             return CascadeHead(*size, lengths, *beam, self.loss, precision, self.level_weighting)
         names = ("loss", "n_sampled_heads", "margin", "scale", "correction", "shared_heads")
         return SamplingHead(*size, lengths[1], **{name: getattr(self, name) for name in names})
+
+    def _head_grown(self, head: Head) -> None:
+        super()._head_grown(head)
+        if self.algorithm_ == "sampling":
+            assert isinstance(head, SamplingHead)
+            self.head_lengths_ = (head.n_heads, head.length)
+        elif self.algorithm_ in ("flat", "custom"):
+            self.head_lengths_ = (head.n_labels,)
+        else:
+            self.head_lengths_ = cast(Any, head).code.lengths
 
     def _ranks_sets(self) -> bool:
         if hasattr(self, "net_"):

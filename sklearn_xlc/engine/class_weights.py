@@ -52,6 +52,15 @@ def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:
     return torch.where(occurring, balanced, 1.0).numpy()
 
 
+def check_weights_of_part(class_weight: Any) -> None:
+    """Raise ValueError if weights are computed from all labels: `partial_fit` sees a part."""
+    if isinstance(class_weight, str):
+        raise ValueError(
+            f"class_weight={class_weight!r} is computed from all labels, of which partial_fit sees "
+            "a part; give a dict of weights by label"
+        )
+
+
 def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
     ids = {name: i for i, name in enumerate(code.classes.tolist())}
     weights = np.ones(code.n_labels)
@@ -109,5 +118,5 @@ def weigh_labels(class_weight: Any, head: Head, rows: Rows, code: LabelCode) -> 
                 "outputs are no labels; use another algorithm, such as 'flat', or sample_weight"
             )
         by_id = torch.from_numpy(class_weights(class_weight, code, rows))
-        weights = by_id[np.argsort(code.label_order)].to(next(head.parameters(), torch.zeros(())))
+        weights = code.by_position(by_id, 1.0).to(next(head.parameters(), torch.zeros(())))
     head.criterion = with_label_weight(loss, weights)

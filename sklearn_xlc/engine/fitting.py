@@ -45,11 +45,11 @@ from sklearn_xlc.engine.building import (
     vectorized,
     zero_rows,
 )
-from sklearn_xlc.engine.class_weights import weigh_labels, weigh_samples
+from sklearn_xlc.engine.changing_labels import ChangingLabelsMixin
+from sklearn_xlc.engine.class_weights import check_weights_of_part, weigh_labels, weigh_samples
 from sklearn_xlc.engine.deciding import DECISIONS
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained, without_weights
-from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.engine.persistence import PersistenceMixin
 from sklearn_xlc.engine.prediction import PredictionMixin
 from sklearn_xlc.engine.soft_labels import SoftLabels
@@ -59,10 +59,11 @@ from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.callbacks import copy_of
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
 from sklearn_xlc.training.foreign import is_ours
+from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 class BaseXLCClassifier(
-    PersistenceMixin, TrainingMixin, PredictionMixin, ClassifierMixin, BaseEstimator, ABC
+    PersistenceMixin, ChangingLabelsMixin, PredictionMixin, ClassifierMixin, BaseEstimator, ABC
 ):
     """Base of all classifiers: encoder, label code, training and prediction, but no head.
 
@@ -260,8 +261,9 @@ class BaseXLCClassifier(
                 (n_samples, n_labels), or sequence of label sets
             Class labels, an indicator of labels or tags, as in :meth:`fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes or tags that will ever occur; required in the first call with class labels.
-            None: the tags of the first call. With an indicator, its columns are the labels.
+            All classes or tags that will occur; required in the first call with class labels. A
+            later call may name more than those in ``classes_``, which are then added; None adds
+            none. With an indicator the columns are the labels: name as many as there are.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios within a call matter.
 
@@ -273,14 +275,17 @@ class BaseXLCClassifier(
         Raises
         ------
         ValueError
-            If `classes` is missing in the first call, or y holds labels outside of them.
+            If `classes` is missing in the first call, lacks known labels in a later one, or adds
+            some for which the output layer has no room; or if y holds labels outside of them.
         """
         with unchanged_on_error(self), usual_modes(training=True):
             first = not hasattr(self, "net_")
-            self._check_weights_of_part()
+            check_weights_of_part(self.class_weight)
+            added = np.empty(0, np.int64) if first else self._take_in(classes)
             code = None if first else self._code
             y = self._named(y, code, classes)
-            if not is_indicator(plain_sets(y)) and _check_partial_fit_first_call(self, classes):
+            is_new = first and not is_indicator(plain_sets(y))
+            if is_new and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             self._check_decision(data.code, data.rows.Y)
@@ -290,15 +295,20 @@ class BaseXLCClassifier(
             if first:
                 warn_unread(self, self._unread(data.code) | self._unread_by_optimizer())
             borrowed = getattr(self, "_weights_borrowed", False)
-            module = self._start(data, None, rng, generators) if first else self.net_.module_
-            module = copy.deepcopy(module) if borrowed else module
+            optimizer: RowOptimizer | None = None
+            if len(added):
+                module, optimizer = self._grown(data.rows, added, generators)
+            else:
+                module = self._start(data, None, rng, generators) if first else self.net_.module_
+                module = copy.deepcopy(module) if borrowed else module
+                optimizer = None if first or borrowed else self.net_.optimizer_
             weigh_labels(self.class_weight, module.head, data.rows, data.code)
             self._check_decision(data.code, data.rows.Y, module.head)
             rows = self._for_training(data.rows, module, first)
             net = self._make_net(module, rows, None, rng, generators, one_pass=True)
-            if not (first or borrowed) and self.net_.optimizer_.state:
+            if optimizer is not None and optimizer.state:
                 net.initialize()
-                net.optimizer_ = self.net_.optimizer_
+                net.optimizer_ = optimizer
             net.classifier = self._scored_by(net)
             net.partial_fit(rows)
             self._finish(net, keep_optimizer=True)
@@ -355,13 +365,6 @@ class BaseXLCClassifier(
                 "no row of y has a label: at least one row of an indicator must hold a one"
             )
         return TrainingData(rows, code)
-
-    def _check_weights_of_part(self) -> None:
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"class_weight={self.class_weight!r} is computed from all labels, of which "
-                "partial_fit sees a part; give a dict of weights by label"
-            )
 
     def _split(self, data: TrainingData, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
         n_held, index = self._n_held(data.rows, data.code), np.arange(len(data.rows))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,10 @@ class LabelCode:
         Mean number of labels of a training sample, as the code was made.
     form : str, default=""
         Form of the label sets that `fit` saw, if their labels had names (see `_tags`).
+    n_positions : int, default=None
+        Number of positions of the head, some of which may hold no label. None: one for each label.
+    n_first : int, default=None
+        Number of labels for which the head was built, where labels came later or were removed.
     """
 
     classes: np.ndarray
@@ -45,10 +51,15 @@ class LabelCode:
     positions: np.ndarray | None = None
     labels_per_sample: float = 1.0
     form: str = ""
+    n_positions: int | None = None
+    n_first: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # With many labels every array counts: the estimator saves the classes as its own.
-        return {k: v for k, v in vars(self).items() if k not in ("classes", "_ids")}
+        # With many labels every array counts: the estimator saves the classes as its own. Files of
+        # classifiers whose labels never changed are those of versions without such changes.
+        changed = {"n_positions": self.n_positions, "n_first": self.n_first}
+        left_out = {"classes", "_ids", *(name for name in changed if changed[name] is None)}
+        return {k: v for k, v in vars(self).items() if k not in left_out}
 
     @property
     def n_labels(self) -> int:
@@ -62,8 +73,10 @@ class LabelCode:
 
     @cached_property
     def _ids(self) -> np.ndarray:
-        """Label at each position."""
-        return np.argsort(self.label_order)
+        """Label at each position; -1 where there is none."""
+        ids = np.full(self.n_positions or self.n_labels, -1)
+        ids[self.label_order] = np.arange(self.n_labels)
+        return ids
 
     def reordered(self, positions: np.ndarray | None) -> LabelCode:
         """Copy with other positions of the labels in the head."""
@@ -71,23 +84,113 @@ class LabelCode:
 
     def to_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
         """Move the columns of an indicator from label ids to positions in the head."""
-        return Y if self.positions is None else _move_columns(Y, self.positions)
+        return Y if self.positions is None else _move_columns(Y, self.positions, len(self._ids))
 
     def from_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
         """Move the columns of an indicator from positions in the head to label ids."""
-        return Y if self.positions is None else _move_columns(Y, self._ids)
+        return Y if self.positions is None else _move_columns(Y, self._ids, self.n_labels)
 
     def by_label(self, columns: np.ndarray) -> np.ndarray:
         """Reorder columns from positions in the head to label ids."""
         return columns if self.positions is None else columns[:, self.positions]
 
-    def by_position(self, values: Any) -> Any:
-        """Reorder a value for each label from label ids to positions in the head."""
-        return values if self.positions is None else values[self._ids]
+    def by_position(self, values: Any, empty: float = 0.0) -> Any:
+        """Reorder a value for each label by positions in the head; `empty` where no label is."""
+        if self.positions is None:
+            return values
+        moved = values[self._ids]
+        moved[self._ids < 0] = empty
+        return moved
 
     def to_ids(self, positions: np.ndarray) -> np.ndarray:
         """Label ids at positions in the head."""
         return positions if self.positions is None else self._ids[positions]
+
+    def with_labels(self, names: Sequence[Any]) -> tuple[LabelCode, np.ndarray]:
+        """Code with further labels, and their positions: those that hold none, then new ones.
+
+        The labels that are known keep their positions. Class labels stay sorted; columns of an
+        indicator keep their place, and new ones follow.
+        """
+        added = np.asarray(names, dtype=object if self.classes.dtype == object else None)
+        classes, n_known = np.concatenate([self.classes, added]), len(self._ids)
+        empty = np.flatnonzero(self._ids < 0)[: len(added)]
+        new = np.concatenate([empty, n_known + np.arange(len(added) - len(empty))])
+        positions = np.concatenate([self.label_order, new])
+        if not self.multilabel:
+            order = np.argsort(classes, kind="stable")
+            classes, positions = classes[order], positions[order]
+        n_positions = max(n_known, int(positions.max()) + 1)
+        return self._changed(classes, positions, n_positions), new
+
+    def without_labels(self, ids: np.ndarray) -> LabelCode:
+        """Code without some labels, whose positions then hold none."""
+        kept = np.delete(np.arange(self.n_labels), ids)
+        return self._changed(self.classes[kept], self.label_order[kept], len(self._ids))
+
+    def _changed(self, classes: np.ndarray, positions: np.ndarray, n_positions: int) -> LabelCode:
+        is_plain = np.array_equal(positions, np.arange(n_positions))
+        return replace(
+            self,
+            classes=classes,
+            positions=None if is_plain else positions,
+            n_positions=n_positions,
+            n_first=self.n_first or self.n_labels,
+        )
+
+    def unknown_of(self, classes: Any) -> list[Any]:
+        """Labels that `classes` of a later `partial_fit` adds to those known, in their order.
+
+        The columns of an indicator have no names: one that becomes wider has further numbers.
+
+        Raises
+        ------
+        ValueError
+            If a known label is missing, or names are of another type.
+        """
+        given = np.asarray(classes)
+        if given.ndim != 1:
+            raise ValueError(f"classes must be one-dimensional, got shape {given.shape}")
+        if self.multilabel and not self.form:
+            first = int(self.classes.max(initial=-1)) + 1
+            return list(range(first, first + max(0, len(given) - self.n_labels)))
+        names, known = dict.fromkeys(given.tolist()), set(self.classes.tolist())
+        missing = next((name for name in self.classes.tolist() if name not in names), None)
+        if missing is not None:
+            raise ValueError(
+                f"classes is not the same as on last call, to which it may only add: it lacks "
+                f"{plain(missing)!r}; name the labels in classes_ and new ones, or call "
+                "remove_labels"
+            )
+        added = [name for name in names if name not in known]
+        kinds = {_kind(name) for name in [*self.classes[:1].tolist(), *added]}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"classes adds {plain(added[0])!r}, but the labels known so far are of another "
+                f"type, like {plain(self.classes[0])!r}"
+            )
+        return added
+
+    def ids_of(self, labels: Any) -> np.ndarray:
+        """Ids of labels that the user names, ascending.
+
+        Raises
+        ------
+        ValueError
+            If one of them is not known.
+        """
+        names = np.asarray(labels)
+        if names.ndim != 1:
+            what = f"an array of shape {names.shape}" if names.ndim else repr(labels)
+            raise ValueError(f"labels must be array-like, got {what}")
+        ids = {name: i for i, name in enumerate(self.classes.tolist())}
+        unknown = [name for name in names.tolist() if name not in ids]
+        if unknown:
+            raise ValueError(
+                f"labels must be some of the {self.n_labels} labels in classes_, got "
+                f"{plain(unknown[0])!r}"
+            )
+        return np.unique(np.array([ids[name] for name in names.tolist()], dtype=np.int64))
 
     def read(self, y: Any) -> Any:
         """Validate a later y: label sets as an indicator of these labels, or class labels."""
@@ -100,7 +203,7 @@ class LabelCode:
             if y.ndim != 2 or y.shape[1] != self.n_labels:
                 raise ValueError(
                     f"y must be an indicator with {self.n_labels} columns as in the first fit, "
-                    f"got shape {y.shape}"
+                    f"got shape {y.shape}; more columns need as many `classes=` in partial_fit"
                 )
             return y
         if y.ndim != 1:
@@ -120,8 +223,8 @@ class LabelCode:
         if unknown.any():
             raise ValueError(
                 f"y holds the label {plain(y[unknown][0])!r}, which is not one of the "
-                f"{self.n_labels} classes of the first fit; name all classes in the first call of "
-                "partial_fit (`classes=`), or fit anew without warm_start"
+                f"{self.n_labels} classes known so far; name it in `classes=` of partial_fit, or "
+                "fit anew without warm_start"
             )
         return ids
 
@@ -142,11 +245,16 @@ class LabelCode:
         return in_form(sets, self.classes, self.form, self.dtype, X) if self.form else sets
 
 
-def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray) -> sp.csr_matrix:
-    """Copy of a matrix whose column j becomes column ``moved_to[j]``."""
+def _kind(name: Any) -> str:
+    """Kind of a label: text, a number, or something else."""
+    return "text" if isinstance(name, str) else "number" if isinstance(name, Real) else "other"
+
+
+def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.csr_matrix:
+    """Copy of a matrix whose column j becomes column ``moved_to[j]`` of `n_columns`."""
     # Indices are sorted in place, and their data with them.
     indices = moved_to.astype(Y.indices.dtype)[Y.indices]
-    moved = sp.csr_matrix((Y.data.copy(), indices, Y.indptr), shape=Y.shape)
+    moved = sp.csr_matrix((Y.data.copy(), indices, Y.indptr), shape=(Y.shape[0], n_columns))
     moved.sort_indices()
     return moved
 

@@ -191,7 +191,8 @@ def _names(classifier: Any) -> np.ndarray:
     is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
     names = classes if is_named else np.arange(len(classes))
     names = names if is_text else names.astype(np.int64)
-    return names[code.to_ids(np.arange(len(classes)))]
+    # Where no label is, any name: it is never among the best.
+    return names[code.to_ids(np.arange(code.n_positions or len(classes)))]
 
 
 def _calibrated(graph: Graph, calibration: Any, best: str) -> str:
@@ -240,7 +241,15 @@ def _linear_scores(graph: Graph, head: FlatHead | ETFHead | FourierHead, feature
     else:
         like = torch.empty(0, dtype=next(head.parameters()).dtype)
         logits = graph.linear(features, head.classifier(like), bias)
+    logits = _left_out(graph, head, logits)
     return graph.log_softmax(logits) if head.link == "exp" else logits
+
+
+def _left_out(graph: Graph, head: Head, logits: str) -> str:
+    """Logits, minus infinity where a head has no label."""
+    if head.free is None:
+        return logits
+    return graph.add("Add", logits, np.where(head.free.cpu().numpy(), -np.inf, 0.0))
 
 
 def _product_scores(graph: Graph, head: ProductHead, features: str) -> str:
@@ -281,7 +290,7 @@ def _sampling_scores(graph: Graph, head: SamplingHead, features: str) -> str:
         norm = graph.add("ReduceL2", features, [1], keepdims=1)
         features = graph.add("Div", features, graph.add("Max", norm, 1e-12))
         weight = scale * nn.functional.normalize(weight)
-    return graph.linear(features, weight)
+    return _left_out(graph, head, graph.linear(features, weight))
 
 
 _REASONS: dict[type[Head], str] = {

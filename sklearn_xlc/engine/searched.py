@@ -156,8 +156,9 @@ class SearchedLayers(SearchedDefaults):
         """Cost for a sample of each output layer that "auto" may take."""
         last = np.ravel(np.asarray(self.hidden_layer_sizes, dtype=object))[-1:].tolist()
         is_given = self.encoder is None and last and isinstance(last[0], Integral)
-        task = Task(code.n_labels, code.labels_per_sample, int(last[0]) if is_given else WIDTH)
-        lengths = head_lengths(code.n_labels, max(2, self.n_heads), "descending")
+        n_labels = code.n_first or code.n_labels  # of which the layer was made
+        task = Task(n_labels, code.labels_per_sample, int(last[0]) if is_given else WIDTH)
+        lengths = head_lengths(n_labels, max(2, self.n_heads), "descending")
         size = (self.embedding_dim, self.beam_width)
         return {
             "flat": flat_cost(task, self._n_negatives(code), self.rank),

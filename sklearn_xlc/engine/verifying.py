@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.geometry._validation import check_assignments
 from sklearn_xlc.training import XLCNet
@@ -21,16 +22,17 @@ class VerifyingMixin:
     classes_: np.ndarray
     max_active_: int | None
     net_: XLCNet
+    _code: LabelCode
     _features: Any
 
     @property
     def output_weights_(self) -> np.ndarray:
         """Weights of the output layer, ``(n_labels, 2 * max_active_ + 1 + n_slack)``."""
         check_is_fitted(self, "net_")
-        head = self.net_.module_.head
+        head, code = self.net_.module_.head, self._code
         if self.max_active_ is None:
-            return head.weight.detach().cpu().numpy()
-        return head.output_weights()
+            return code.by_label(head.weight.detach().cpu().numpy().T).T
+        return code.by_label(head.output_weights().T).T
 
     def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
         """Label sets that some inputs of the output layer give."""
@@ -40,7 +42,9 @@ class VerifyingMixin:
             return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
         if points is not None:
             # The first Fourier column is constant: it moves the threshold, and no set is lost.
-            points[:, 0] -= np.sqrt(len(self.classes_)) * cut
+            points[:, 0] -= np.sqrt(self.net_.module_.head.n_labels) * cut
+        if self.net_.module_.head.free is not None:  # rows are missing from the Fourier columns
+            return verify_argmaxable(self.output_weights_, Y, points=points, **options)
         return verify_argmaxable(self, Y, points=points, **options)
 
     def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:

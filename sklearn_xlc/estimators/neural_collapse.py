@@ -395,7 +395,8 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         """Rows of the last layer, fixed or learnt, of shape (n_labels, n_features)."""
         check_is_fitted(self, "net_")
         like = torch.empty(0, dtype=next(self.net_.module_.parameters()).dtype, device="cpu")
-        return self.net_.module_.head.classifier(like).detach().cpu().numpy()
+        rows = self.net_.module_.head.classifier(like).detach().cpu().numpy()
+        return self._code.by_label(rows.T).T
 
     # --- collapse -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads.losses import (
+    Labels,
     Loss,
     PointwiseLoss,
     RowwiseLoss,
@@ -65,6 +66,10 @@ class Head(nn.Module, ABC):
     searches_all : bool, default=True
         Whether :meth:`topk` compares all labels. False: it searches some of them, so that
         :meth:`scores` may find better ones.
+    leaves_out : bool, default=False
+        Whether positions may hold no label (`free`): neither a loss nor a ranking knows of them.
+    free : tensor of bool of shape (n_labels,), or None
+        Positions that hold no label, since theirs was removed. None: all hold one.
 
     Examples
     --------
@@ -94,6 +99,7 @@ class Head(nn.Module, ABC):
     link: str | None = None
     own_losses: ClassVar[tuple[str, ...]] = ()
     searches_all: bool = True
+    leaves_out: ClassVar[bool] = False
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()
@@ -181,6 +187,57 @@ class Head(nn.Module, ABC):
     def set_prior(self, frequency: Tensor) -> None:
         """Initialise from label frequencies: share of the samples with each label, (n_labels,)."""
 
+    # --- labels that come later, or go ------------------------------------------------------
+
+    @property
+    def free(self) -> Tensor | None:
+        """Mask of the positions that hold no label; None: all hold one."""
+        # Registered by `set_free` alone: heads whose labels never change have no such state.
+        return self._buffers.get("_free")
+
+    def set_free(self, free: Tensor) -> None:
+        """Set which positions hold no label."""
+        self.register_buffer("_free", free if free.any() else None)
+
+    def _labelled(self, logits: Tensor, labels: Labels, empty: float = -torch.inf) -> Tensor:
+        """Logits, or their losses, with `empty` at the positions that hold no label."""
+        free = self.free
+        return logits if free is None else logits.masked_fill_(free[labels], empty)
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        """Parameters with numbers for each label, and how many: those of position p are row p.
+
+        The rows are those of ``parameter.view(-1, how many)``. Removed labels have zeros there.
+        """
+        return []
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        """Parameters and buffers to enlarge for more labels, with the origin of each row.
+
+        Along the first axis, row i of the enlarged tensor is row ``origin[i]`` of the present one;
+        -1: a new row. Scores of the labels that the head has must stay as they are.
+
+        Raises
+        ------
+        ValueError
+            If the head has no room for more labels. The base class always raises.
+        """
+        raise ValueError(self._no_room(n_labels, "has no method `room_for`"))
+
+    def _no_room(self, n_labels: int, why: str) -> str:
+        return (
+            f"{type(self).__name__} has room for {self.n_labels} labels and none for "
+            f"{n_labels - self.n_labels} more: it {why}; name all labels in the first call of "
+            "partial_fit (`classes=`), or fit anew"
+        )
+
+    def set_n_labels(self, n_labels: int) -> None:
+        """Set the number of labels, once the tensors of :meth:`room_for` are enlarged."""
+        self.n_labels = n_labels
+
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        """Initialise labels at `positions`; `frequency` has the share of samples of all labels."""
+
     @abstractmethod
     def loss(
         self,
@@ -234,6 +291,20 @@ class Head(nn.Module, ABC):
         if self.link is None:
             raise ValueError(f"{type(self).__name__} defines no probabilities: its link is None")
         return _LINKS[self.link](scores)
+
+
+def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:
+    """Origin of the rows of a tensor to which rows are appended, for :meth:`Head.room_for`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads._base import origins
+    >>> origins(2, 3, torch.device("cpu"))
+    tensor([ 0,  1, -1, -1, -1])
+    """
+    rows = torch.arange(n_rows + n_more, device=device)
+    return torch.where(rows < n_rows, rows, -1)
 
 
 def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:

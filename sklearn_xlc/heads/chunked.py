@@ -178,7 +178,7 @@ class ChunkedHead(Head):
 
         def chunks() -> Iterator[tuple[int, Tensor]]:
             for chunk in self.chunks():
-                logits = self.logits(inputs, chunk)
+                logits = self._labelled(self.logits(inputs, chunk), chunk)
                 if self.link == "exp":
                     normalisers.append(logits.logsumexp(1))
                 yield chunk.start, logits
@@ -190,7 +190,8 @@ class ChunkedHead(Head):
 
     def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)
-        logits = torch.cat([self.logits(inputs, chunk) for chunk in self.chunks()], dim=1)
+        parts = [self._labelled(self.logits(inputs, chunk), chunk) for chunk in self.chunks()]
+        logits = torch.cat(parts, dim=1)
         return logits.log_softmax(1) if self.link == "exp" else logits
 
 
@@ -289,13 +290,14 @@ def _pointwise(
     for part, chunk, found in _parts(head, targets, values, weights[targets.rows], drawn):
         logits = head.logits(inputs, chunk)
         # All labels as negatives first, then the difference that the positives make.
-        negative = criterion.negative(logits)
+        negative = head._labelled(criterion.negative(logits), chunk, 0.0)
         loss += weights @ (negative.sum(1) if factors is None else negative @ factors[part])
         excess, slope = criterion.correction(logits[found.at], found.targets, found.ids)
         loss += found.weights @ excess
         if update is not None:
             check_finite(loss)
             gradient = criterion.negative_derivative(logits).mul_(weights[:, None])
+            gradient = head._labelled(gradient, chunk, 0.0)
             if factors is not None:
                 gradient.mul_(factors[part])
             gradient.index_put_(found.at, found.weights * slope, accumulate=True)
@@ -324,7 +326,7 @@ def _rowwise(
     parts = _parts(head, targets, values, share, drawn)
 
     def read(part: slice, chunk: Labels, found: Positives) -> tuple[Tensor, Tensor]:
-        logits = head.logits(inputs, chunk)
+        logits = head._labelled(head.logits(inputs, chunk), chunk)
         of_positives = _take(logits, found)
         return of_positives, logits if stands_for is None else logits.add_(stands_for[part])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads._base import Update, half_precision_linear
+from sklearn_xlc.heads._base import Update, half_precision_linear, origins
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
 
@@ -77,6 +78,7 @@ class ETFHead(ChunkedHead):
     35
     """
 
+    leaves_out = True
     low_precision: bool = False  # of heads in files that do not know of it
 
     def __init__(
@@ -123,7 +125,8 @@ class ETFHead(ChunkedHead):
     @property
     def is_simplex(self) -> bool:
         """Whether all pairs of rows of W have the same angle exactly."""
-        return self.weight is None and self.feature_dim >= self.n_labels - 1
+        has_all = self.weight is None and self.free is None
+        return has_all and self.feature_dim >= self.n_labels - 1
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [p for p in (self.weight, self.bias) if p is not None]
@@ -131,10 +134,36 @@ class ETFHead(ChunkedHead):
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the share of each label among all labels, or at its frequency."""
         if self.bias is not None:
-            shared = self.criterion.needs_normaliser
-            start = frequency / frequency.sum() if shared else frequency
             with torch.no_grad():
-                self.bias.copy_(start.log() if shared else self.criterion.prior(frequency))
+                self.bias.copy_(self._first_biases(frequency))
+
+    def _first_biases(self, frequency: Tensor) -> Tensor:
+        shared = self.criterion.needs_normaliser
+        return (frequency / frequency.sum()).log() if shared else self.criterion.prior(frequency)
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        if self.weight is None:
+            # Vectors of equal angles add up to zero, so none has that angle to all of them.
+            raise ValueError(
+                self._no_room(
+                    n_labels,
+                    "has a fixed frame, of equal angles between all pairs of its labels, which "
+                    "another label would change (output='learned' grows)",
+                )
+            )
+        rows = origins(self.n_labels, n_labels - self.n_labels, self.weight.device)
+        return [(parameter, rows) for parameter in self.fused_parameters()]
+
+    @torch.no_grad()
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        if self.weight is not None:
+            new = self.weight.new_empty(len(positions), self.feature_dim)
+            self.weight[positions] = nn.init.normal_(new, std=self.feature_dim**-0.5)
+        if self.bias is not None:
+            self.bias[positions] = self._first_biases(frequency)[positions].to(self.bias)
 
     def inputs(self, features: Tensor) -> Tensor:
         """Inputs of the classifier: h, of shape (n_rows, feature_dim)."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import Update
+from sklearn_xlc.heads._base import Update, origins
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
@@ -73,6 +73,7 @@ class FlatHead(ChunkedHead):
     torch.Size([3, 2])
     """
 
+    leaves_out = True
     n_members: int = 1  # of heads in files that do not know of members
     #: Search for the best labels, and the weights that it was made for.
     _screening: tuple[Any, Screening] | None = None
@@ -108,14 +109,31 @@ class FlatHead(ChunkedHead):
                 f"n_members={n_members} needs n_features that they can share equally and "
                 f"width=None, got n_features={n_features} and width={width}"
             )
-        # Many labels with their losses added up begin at their frequencies, which ranks better.
-        nn.init.normal_(
-            self.weight, std=(n_inputs // n_members) ** -0.5 / (10 if multilabel else 2)
-        )
+        self._start_rows(self.weight)
         self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
+
+    def _start_rows(self, rows: Tensor) -> Tensor:
+        """Draw rows of the weights."""
+        # Many labels with their losses added up begin at their frequencies, which ranks better.
+        std = (rows.shape[1] // self.n_members) ** -0.5 / (10 if self.multilabel else 2)
+        return nn.init.normal_(rows, std=std)
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        rows = origins(self.n_labels, n_labels - self.n_labels, self.weight.device)
+        return [(parameter, rows) for parameter in self.fused_parameters()]
+
+    @torch.no_grad()
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        shape = len(positions), self.weight.shape[1]
+        self.weight[positions] = self._start_rows(self.weight.new_empty(shape))
+        if self.bias is not None:
+            self.bias[positions] = self.criterion.prior(frequency)[positions].to(self.bias)
 
     def set_prior(self, frequency: Tensor) -> None:
         if self.bias is not None:
@@ -177,9 +195,16 @@ class FlatHead(ChunkedHead):
         if screening is None:
             return super().topk_of(inputs, k)
         scaled = inputs if self.n_members == 1 else inputs / self.n_members
-        return screening.topk(
-            scaled, k, lambda rows: super(FlatHead, self).topk_of(inputs[rows], k)
-        )
+
+        def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return super(FlatHead, self).topk_of(inputs[rows], k)
+
+        best, positions = screening.topk(scaled, k, compute)
+        if self.free is not None:  # their low bias has seldom let them in
+            rows = self.free[positions].any(1).nonzero()[:, 0]
+            if len(rows):
+                best[rows], positions[rows] = compute(rows)
+        return best, positions
 
     def _screening_for(self, inputs: Tensor, k: int) -> Screening | None:
         """Search for the best labels if it is faster than all logits, and their order is enough."""
@@ -191,9 +216,12 @@ class FlatHead(ChunkedHead):
             or not Screening.suits(inputs, self.weight, k)
         ):
             return None
-        made_for = _state_of(self.weight), _state_of(self.bias)
+        made_for = _state_of(self.weight), _state_of(self.bias), id(self.free)
         if self._screening is None or self._screening[0] != made_for:
-            self._screening = made_for, Screening(self.weight, self.bias)
+            bias: Tensor | None = self.bias
+            if bias is not None and self.free is not None:
+                bias = bias.masked_fill(self.free, float(bias.min()))
+            self._screening = made_for, Screening(self.weight, bias)
         return self._screening[1] if self._screening[1].is_finite else None
 
     def logits(self, inputs: Tensor, chunk: Labels) -> Tensor:

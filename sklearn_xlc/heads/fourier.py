@@ -96,6 +96,7 @@ class FourierHead(ChunkedHead):
     torch.Size([3, 10])
     """
 
+    leaves_out = True
     init: str = "frequencies"  # of heads in files that do not know of it
     low_precision: bool = False  # as well
 
@@ -179,6 +180,25 @@ class FourierHead(ChunkedHead):
             self.projection.bias[0] = self.n_labels**0.5 * constant / self.gain
             if self.n_slack:
                 self.slack[:, 0] = target - constant
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(self.slack, self.n_slack)] if self.n_slack else []
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        why = f"has Fourier columns for {self.n_labels} labels, all other than those for {n_labels}"
+        raise ValueError(self._no_room(n_labels, why))
+
+    @torch.no_grad()
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        if not self.n_slack:
+            return
+        new = self.slack.new_empty(len(positions), self.n_slack)
+        self.slack[positions] = nn.init.normal_(new, std=0.7 * self.n_slack**-0.5)
+        if self.init == "frequencies":  # the first column is a bias beside the constant one
+            constant = self.projection.bias[0] * self.gain / self.n_labels**0.5
+            target = self.criterion.prior(frequency)[positions].to(constant)
+            self.slack[positions] = 0.0
+            self.slack[positions, 0] = target - constant
 
     def inputs(self, features: Tensor) -> Tensor:
         """Coefficients of the columns of :meth:`output_weights`."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, origins, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import CHUNK
 from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
 
@@ -80,6 +80,7 @@ class SamplingHead(Head):
 
     head_frequency: Tensor
     own_losses = ("arcface",)
+    leaves_out = True
     shared_heads: bool = True  # of heads in files that do not know of it
 
     def __init__(
@@ -137,6 +138,26 @@ class SamplingHead(Head):
         padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))
         self.head_frequency.copy_(padded.view(self.n_heads, self.length).sum(1))
 
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(self.weight, self.n_features)]
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        n_more = -(-n_labels // self.length) - self.n_heads
+        rows = origins(self.n_heads, n_more, self.weight.device)
+        return [(self.weight, rows), (self.head_frequency, rows)]
+
+    def set_n_labels(self, n_labels: int) -> None:
+        super().set_n_labels(n_labels)
+        self.n_heads = -(-n_labels // self.length)
+
+    @torch.no_grad()
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        rows = self.weight.view(-1, self.n_features)
+        new = rows.new_empty(len(positions), self.n_features)
+        rows[positions] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
+        added = frequency[positions].to(self.head_frequency)
+        self.head_frequency.index_add_(0, positions // self.length, added)
+
     def loss(
         self,
         features: Tensor,
@@ -154,7 +175,7 @@ class SamplingHead(Head):
         target = position * self.length + targets.ids % self.length
         weight = F.embedding(drawn, self.weight, sparse=True).view(-1, self.n_features)
         ids = drawn[:, None] * self.length + torch.arange(self.length, device=drawn.device)
-        missing = (ids >= self.n_labels).view(-1)
+        missing = self._missing(ids).view(-1)
         at = targets.rows, target
         if self.arcface:
             logits = self._arcface_logits(features, weight, at)
@@ -171,6 +192,13 @@ class SamplingHead(Head):
         weights = row_weights(sample_weight, features)
         share = criterion.share(weights, targets.rows, targets.values_like(features))
         return share @ criterion.value(-logits.log_softmax(1)[at])
+
+    def _missing(self, ids: Tensor) -> Tensor:
+        """Mask of the positions that hold no label."""
+        if self.free is None:
+            return ids >= self.n_labels
+        held = F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))
+        return ~held[ids]
 
     def _draw_negatives(self, heads: Tensor) -> Tensor:
         """Sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
@@ -244,14 +272,15 @@ class SamplingHead(Head):
         weight, scale = self._test_weight()
         return topk_of_chunks(
             (
-                (start, self._test_logits(features, weight[start : start + CHUNK], scale))
+                (start, self._labelled(self._test_logits(features, weight[part], scale), part))
                 for start in range(0, self.n_labels, CHUNK)
+                for part in [slice(start, start + CHUNK)]
             ),
             k,
         )
 
     def scores(self, features: Tensor) -> Tensor:
-        return self._test_logits(features, *self._test_weight())
+        return self._labelled(self._test_logits(features, *self._test_weight()), slice(None))
 
     def label_vectors(self) -> Tensor:
         return self._test_weight()[0]

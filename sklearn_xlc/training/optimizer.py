@@ -19,6 +19,9 @@ RULES = {
 }
 
 
+#: Arguments of the optimiser besides parameters.
+_ARGUMENTS = ("lr", "betas", "eps", "weight_decay", "momentum", "nesterov")
+
 #: Rows of a parameter, and their gradient.
 Gradient = tuple[slice | Tensor, Tensor]
 
@@ -125,6 +128,34 @@ class RowOptimizer(torch.optim.Optimizer):
             device = parameters[number].device
             copies = {key: value.to(device, copy=True) for key, value in state.items()}
             self.state[parameters[number]] = copies
+
+    def moved(
+        self,
+        parameters: dict[Tensor, nn.Parameter],
+        change: Callable[[Tensor, Tensor], Tensor],
+    ) -> RowOptimizer:
+        """Optimiser of other parameters, with the settings of this one and states made of its own.
+
+        Parameters
+        ----------
+        parameters : dict of parameter to parameter
+            What takes the place of each parameter.
+        change : callable
+            Makes a number or tensor of the new state, from the old parameter and its old one.
+
+        Returns
+        -------
+        RowOptimizer
+            A new one; this one is left as it is.
+        """
+        groups = [
+            {**group, "params": [parameters[p] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        made = RowOptimizer(groups, **{name: self.defaults[name] for name in _ARGUMENTS})
+        for old, state in self.state.items():
+            made.state[parameters[old]] = {key: change(old, v) for key, v in state.items()}
+        return made
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and the updates of a step that was not finished."""

@@ -1,0 +1,148 @@
+"""Labels that come later, and labels that are removed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_xlc._checks import unchanged_on_error
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
+from sklearn_xlc.decisions import Decision
+from sklearn_xlc.engine.building import RARE, frequency, label_counts
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.net import TrainingMixin
+from sklearn_xlc.heads import Head, Loss
+from sklearn_xlc.training import EncoderHead, XLCNet
+from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.resizing import with_room, without_labels
+
+
+class ChangingLabelsMixin(TrainingMixin):
+    """Let a fitted classifier take in labels, and forget some.
+
+    A head has positions, each of which holds a label or none. A label keeps its position; one that
+    is removed leaves its position empty, for the next label that comes.
+    """
+
+    net_: XLCNet
+    classes_: np.ndarray
+    decision_: Decision
+    n_parameters_: int
+    _code: LabelCode
+
+    def _take_in(self, classes: Any) -> np.ndarray:
+        """Give labels that `classes` adds an id and a position; return these positions."""
+        names = [] if classes is None else self._code.unknown_of(classes)
+        if not names:
+            return np.empty(0, dtype=np.int64)
+        n_known = self._code.n_labels
+        code, positions = self._code.with_labels(names)
+        origin = np.concatenate([np.arange(n_known), np.full(len(names), -1)])
+        self._relabel(code, origin)
+        return positions
+
+    def _relabel(self, code: LabelCode, origin: np.ndarray) -> None:
+        """Take over a code; of each of its labels `origin` is the id before, or -1."""
+        self._code, self.classes_ = code, code.classes
+        if code.multilabel:  # with class labels, the best one is the answer
+            self.decision_ = self.decision_.for_labels(origin)
+
+    def _grown(
+        self, rows: Rows, positions: np.ndarray, generators: Generators
+    ) -> tuple[EncoderHead, RowOptimizer]:
+        """Copies of module and optimiser with new labels, which start at their frequency in `rows`.
+
+        Copies, so that a call that fails leaves the labels and all weights as they were.
+        """
+        net, code = self.net_, self._code
+        n_positions = code.n_positions or code.n_labels
+        module, optimizer = with_room(net.module_, n_positions, net.optimizer_)
+        head, device = module.head, torch.device(net.device)
+        at = torch.from_numpy(positions).to(device)
+        if head.free is not None:
+            free = head.free.clone()
+            free[at] = False
+            head.set_free(free)
+        self._start_losses(head, rows, at)
+        share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
+        with as_global(with_device(generators, device)):
+            head.start_labels(at, share)
+        self._head_grown(head)
+        return module, optimizer
+
+    def _start_losses(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
+        """Fit what losses hold of new labels to their counts in `rows`."""
+        losses = [part for part in head.modules() if isinstance(part, Loss) and part.per_label]
+        if not losses:
+            return
+        counts, n_samples = label_counts(rows.Y, rows.sample_weight)
+        for loss in losses:
+            fitted = copy.deepcopy(loss)
+            fitted.fit(self._code.by_position(counts), n_samples)
+            for name, buffer in loss.named_buffers(recurse=False):
+                buffer[positions] = fitted.get_buffer(name)[positions].to(buffer)
+
+    def _head_grown(self, head: Head) -> None:
+        """Update attributes that describe the head."""
+        parameters = self.net_.module_.encoder.parameters(), head.parameters()
+        self.n_parameters_ = sum(p.numel() for of in parameters for p in of if p.requires_grad)
+
+    def remove_labels(self, labels: Any) -> Any:
+        """Forget labels: they are never predicted again, and nothing of them is left.
+
+        Scores of the other labels stay as they are, to the last bit; where labels share one
+        probability (a softmax), they are normalised over the labels that stay. The next labels that
+        come (:meth:`partial_fit`) take the places of those removed.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n,)
+            Labels in ``classes_``.
+
+        Returns
+        -------
+        self : object
+            Classifier without these labels.
+
+        Raises
+        ------
+        ValueError
+            If a label is not in ``classes_``, if too few would be left, or if the output layer
+            cannot leave one out ("product", whose labels share all outputs). The classifier is then
+            as it was.
+        """
+        check_is_fitted(self, "net_")
+        ids = self._code.ids_of(labels)
+        if not len(ids):
+            return self
+        self._check_removal(len(ids))
+        with unchanged_on_error(self), usual_modes(training=True):
+            before = self.net_
+            positions = torch.from_numpy(self._code.label_order[ids]).to(before.device)
+            module, optimizer = without_labels(before.module_, positions, before.optimizer_)
+            net = copy.copy(before)
+            net.module = net.module_ = module
+            net.optimizer_ = optimizer
+            kept = np.delete(np.arange(self._code.n_labels), ids)
+            self._relabel(self._code.without_labels(ids), kept)
+            self.net_ = net
+        return self
+
+    def _check_removal(self, n_removed: int) -> None:
+        code, head = self._code, self.net_.module_.head
+        least = 1 if code.multilabel else 2
+        if code.n_labels - n_removed < least:
+            raise ValueError(
+                f"{n_removed} of {code.n_labels} labels cannot be removed: at least {least} must "
+                "stay"
+            )
+        if not head.leaves_out:
+            raise ValueError(
+                f"{type(head).__name__} cannot leave a label out: its labels share all outputs; "
+                "drop the label from predictions, or fit anew, or with algorithm='flat'"
+            )

@@ -1,0 +1,132 @@
+"""Copies of a module, and of its optimiser, in which labels have come or gone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc.heads import Loss
+from sklearn_xlc.heads._base import origins
+from sklearn_xlc.training.optimizer import RowOptimizer
+
+
+def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
+    """Copy a module, and its optimiser, with positions for more labels, which hold none yet.
+
+    Parameters
+    ----------
+    module : EncoderHead
+        Encoder and head; nothing of them is changed.
+    n_labels : int
+        Number of positions, at least as many as the head has.
+    optimizer : RowOptimizer
+        Optimiser of the module's parameters.
+
+    Returns
+    -------
+    module : EncoderHead
+        Copy. Rows of labels are as they were, and further ones zeros.
+    optimizer : RowOptimizer
+        Optimiser of the copy, with copies of the moments.
+
+    Raises
+    ------
+    ValueError
+        If the head has no room for so many labels.
+    """
+    head = module.head
+    n_more = n_labels - head.n_labels
+    rows = dict(head.room_for(n_labels)) if n_more else {}
+    if n_more:
+        for buffer in _label_buffers(head):
+            rows[buffer] = origins(len(buffer), n_more, buffer.device)
+    made = copy.deepcopy(module, {id(old): _like(old, _moved(old, of)) for old, of in rows.items()})
+    device = next(head.parameters(), torch.zeros(())).device
+    free = torch.zeros(head.n_labels, dtype=torch.bool, device=device)
+    free = free if head.free is None else head.free
+    made.head.set_n_labels(n_labels)
+    made.head.set_free(torch.cat([free, free.new_ones(n_more)]))
+
+    def state(parameter: Tensor, value: Tensor) -> Tensor:
+        is_by_row = parameter in rows and value.ndim and len(value) == len(parameter)
+        return _moved(value, rows[parameter]) if is_by_row else value.clone()
+
+    return made, optimizer.moved(_pairs(module, made), state)
+
+
+def without_labels(
+    module: Any, positions: Tensor, optimizer: RowOptimizer
+) -> tuple[Any, RowOptimizer]:
+    """Copy a head, and its optimiser, without the labels at some positions.
+
+    Parameters
+    ----------
+    module : EncoderHead
+        Encoder and head; nothing of them is changed.
+    positions : tensor of int of shape (n,)
+        Positions that no longer hold a label.
+    optimizer : RowOptimizer
+        Optimiser of the module's parameters.
+
+    Returns
+    -------
+    module : EncoderHead
+        Module with the same encoder and another head, in which nothing of these labels is left. It
+        shares what did not change.
+    optimizer : RowOptimizer
+        Optimiser of this module.
+    """
+    head = module.head
+    widths = dict(head.label_rows())
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in (*head.parameters(), *head.buffers())}
+    for old, width in widths.items():
+        memo[id(old)] = _like(old, _cleared(old, width, positions))
+    made = copy.copy(module)
+    made._modules = {**module._modules, "head": copy.deepcopy(head, memo)}
+    free = torch.zeros(head.n_labels, dtype=torch.bool, device=positions.device)
+    free = free if head.free is None else head.free.clone()
+    free[positions] = True
+    made.head.set_free(free)
+
+    def state(parameter: Tensor, value: Tensor) -> Tensor:
+        width = widths.get(parameter)
+        if width is not None and value.shape == parameter.shape:
+            return _cleared(value, width, positions)
+        if width is not None and value.ndim and width * len(value) == parameter.numel():
+            return _cleared(value, 1, positions)  # a number for each row
+        return value
+
+    return made, optimizer.moved(_pairs(module, made), state)
+
+
+def _label_buffers(head: nn.Module) -> list[Tensor]:
+    """Buffers of losses with a number for each label."""
+    losses = [part for part in head.modules() if isinstance(part, Loss)]
+    buffers = [buffer for loss in losses for buffer in loss.buffers(recurse=False)]
+    return [buffer for buffer in buffers if buffer.shape[:1] == (head.n_labels,)]
+
+
+def _pairs(module: nn.Module, made: nn.Module) -> dict[Tensor, nn.Parameter]:
+    return dict(zip(module.parameters(), made.parameters(), strict=True))
+
+
+def _like(old: Tensor, values: Tensor) -> Tensor:
+    return nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
+
+
+@torch.no_grad()
+def _moved(values: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a tensor by their origin; zeros where it is -1."""
+    moved = values.detach().index_select(0, rows.clamp(min=0))
+    moved[rows < 0] = 0
+    return moved
+
+
+@torch.no_grad()
+def _cleared(values: Tensor, width: int, positions: Tensor) -> Tensor:
+    cleared = values.detach().clone(memory_format=torch.contiguous_format)
+    cleared.view(-1, width)[positions] = 0
+    return cleared

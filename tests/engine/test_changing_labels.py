@@ -1,0 +1,250 @@
+"""Labels that come later, and labels that are removed."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from skorch.callbacks import Callback
+
+from _factories import EVERY, N_LABELS, make_learnable, quick
+from sklearn_xlc import load, save
+from sklearn_xlc.decisions import Seen, Threshold
+
+#: Number of labels of the first call.
+FIRST = 17
+#: Output layers that have no room for labels that come later, or cannot leave one out.
+NO_ROOM = ("etf", "etf-frame", "powerset", "dft", "dft-no-slack", "bags", "product", "cascade")
+SHARED = ("product", "powerset", "cascade", "bags")
+GROWING = [(name, multi) for name, multi in EVERY if not name.startswith(NO_ROOM)]
+LEAVING = [(name, multi) for name, multi in EVERY if not name.startswith(SHARED)]
+
+
+class Grab(Callback):
+    """Keeps the weights and the optimiser's state with which training begins."""
+
+    def on_train_begin(self, net, **kwargs):
+        type(self).head = pickle.loads(pickle.dumps(net.module_.head))
+        type(self).state = [
+            {key: value.clone() for key, value in net.optimizer_.state[parameter].items()}
+            for parameter in net.module_.head.parameters()
+        ]
+
+
+class Fails(Callback):
+    def on_batch_end(self, net, **kwargs):
+        raise RuntimeError("on purpose")
+
+
+def in_two_parts(name, multi, then=None, **params):
+    """Classifier that meets the last labels in its second call; with all samples."""
+    X, y = make_learnable(multi)
+    clf = quick(name, **params)
+    if multi:
+        clf.partial_fit(X, y[:, :FIRST])
+    else:
+        clf.partial_fit(X[y < FIRST], y[y < FIRST], classes=np.arange(FIRST))
+    clf.set_params(**(then or {}))
+    return clf, X, y
+
+
+def rows_of(head, tensor):
+    width = dict(head.label_rows())[tensor]
+    return tensor.detach().view(-1, width)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("name, multi", GROWING)
+def test_the_others_stay_as_they_are(name, multi, optimizer):
+    clf, X, y = in_two_parts(name, multi, {"callbacks": [Grab()]}, optimizer=optimizer)
+    before, state = clf.net_.module_.head, clf.net_.optimizer_.state
+    features = torch.from_numpy(clf.transform(X))
+    scores = before.scores(features).detach()
+    clf.partial_fit(X, y, classes=np.arange(N_LABELS))
+    head = Grab.head
+    after = head.scores(features).detach()[:, :FIRST]
+    shift = (after - scores)[:, :1] if head.link == "exp" else 0.0  # of a normaliser
+    torch.testing.assert_close(after, scores + shift, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(clf.classes_, np.arange(N_LABELS))
+    assert clf.label_order_.tolist() == list(range(N_LABELS))
+    for old, new in zip(dict(before.label_rows()), dict(head.label_rows())):
+        assert torch.equal(rows_of(head, new)[:FIRST], rows_of(before, old)[:FIRST])
+    for old, new, moments in zip(before.parameters(), head.parameters(), Grab.state):
+        assert state[old].keys() == moments.keys()
+        for key, value in moments.items():
+            known = state[old][key]
+            assert value.shape[1:] == known.shape[1:]
+            assert value.dtype == known.dtype
+            same = value[: len(known)] if value.ndim else value
+            assert torch.equal(same, known)
+            assert not value.ndim or not value[len(known) :].any()
+
+
+@pytest.mark.parametrize("name, multi", [("flat", True), ("sampling", False), ("pick-all", True)])
+def test_new_labels_are_learnt(name, multi):
+    clf, X, y = in_two_parts(name, multi)
+    clf.partial_fit(X, y, classes=np.arange(N_LABELS))
+    for _ in range(30):
+        clf.partial_fit(X, y)
+    new = np.flatnonzero(y.tocsc()[:, FIRST:].getnnz(axis=1)) if multi else y >= FIRST
+    assert clf.score(X[new], y[new]) > 0.9
+
+
+@pytest.mark.parametrize("name", ["flat", "sampling"])
+def test_a_call_that_fails_changes_nothing(name):
+    clf, X, y = in_two_parts(name, False)
+    before, classes = clf.decision_function(X), np.arange(N_LABELS)
+    clf.set_params(callbacks=[Fails()])
+    with pytest.raises(RuntimeError, match="on purpose"):
+        clf.partial_fit(X, y, classes=classes)
+    np.testing.assert_array_equal(clf.classes_, np.arange(FIRST))
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+    clf.set_params(callbacks=None)
+    again = pickle.loads(pickle.dumps(clf)).partial_fit(X, y, classes=classes)
+    assert again.decision_function(X).shape == (len(y), N_LABELS)
+
+
+def test_class_labels_stay_sorted():
+    X, y = make_learnable(False)
+    names = np.array([f"label {9 * i % N_LABELS:02}" for i in range(N_LABELS)])
+    some = y < FIRST
+    clf = quick("flat").partial_fit(X[some], names[y[some]], classes=names[:FIRST])
+    with pytest.raises(ValueError, match=r"'label .*', which is not one of the 17 classes"):
+        clf.partial_fit(X, names[y])
+    clf.partial_fit(X, names[y], classes=names)
+    np.testing.assert_array_equal(clf.classes_, np.unique(names))
+    known = np.searchsorted(clf.classes_, np.unique(names[:FIRST]))
+    np.testing.assert_array_equal(clf.label_order_[known], np.arange(FIRST))
+    for _ in range(40):
+        clf.partial_fit(X, names[y], classes=[*names, "z"])
+    assert clf.score(X, names[y]) > 0.95
+    assert clf.classes_[-1] == "z"
+
+
+def test_tags_and_columns():
+    X, Y = make_learnable(True)
+    frame = pd.DataFrame.sparse.from_spmatrix(Y, columns=[f"tag {i}" for i in range(N_LABELS)])
+    frame = frame.sparse.to_dense()
+    tags = [frame.columns[row.indices].tolist() for row in Y]
+    first = [[tag for tag in of if int(tag[4:]) < FIRST] for of in tags]
+    known, names = frame.columns[:FIRST], list(frame.columns)
+    clfs = [quick("flat") for _ in range(3)]
+    for clf, y in zip(clfs, (Y[:, :FIRST], frame[known], first)):
+        clf.partial_fit(X, y, classes=known)
+    with pytest.raises(ValueError, match="y holds the label .* not one of the 17 labels"):
+        clfs[2].partial_fit(X, tags)
+    for clf, y in zip(clfs, (Y, frame, tags)):
+        clf.partial_fit(X, y, classes=names)
+    expected = clfs[0].decision_function(X)
+    assert clfs[0].classes_.tolist() == list(range(N_LABELS))
+    for clf in clfs[1:]:
+        assert clf.classes_.tolist() == names
+        np.testing.assert_array_equal(clf.decision_function(X), expected)
+    clfs[1].remove_labels(["tag 3"])
+    assert clfs[1].predict(X).columns.tolist() == [name for name in names if name != "tag 3"]
+
+
+@pytest.mark.parametrize("name, multi", LEAVING)
+def test_labels_that_are_removed(name, multi, tmp_path):
+    X, y = make_learnable(multi)
+    clf = quick(name, max_epochs=3).fit(X, y)
+    before, ranked = clf.decision_function(X), clf.predict_topk(X, N_LABELS)
+    gone = [22, 2, 7]
+    kept = np.setdiff1d(np.arange(N_LABELS), gone)
+    assert clf.remove_labels(gone) is clf
+    after, (labels, scores) = clf.decision_function(X), clf.predict_topk(X, len(kept))
+    expected = before[:, kept]
+    best = ~np.isin(ranked[0], gone)
+    if clf.net_.module_.head.link == "exp":  # log probabilities of what is left
+        expected = expected - np.logaddexp.reduce(expected, axis=1)[:, None]
+        np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
+    else:
+        np.testing.assert_array_equal(after, expected)
+        np.testing.assert_array_equal(scores, ranked[1][best].reshape(scores.shape))
+    np.testing.assert_array_equal(labels, ranked[0][best].reshape(labels.shape))
+    assert clf.predict(X).shape == (y[:, kept].shape if multi else y.shape)
+    np.testing.assert_array_equal(clf.classes_, kept)
+    if hasattr(clf, "predict_proba"):
+        sums = clf.predict_proba(X).sum(axis=1)
+        assert multi or np.allclose(sums, 1)
+    save(clf, tmp_path / "model", storage="float32")
+    np.testing.assert_array_equal(load(tmp_path / "model").decision_function(X), after)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
+@pytest.mark.parametrize("name, multi", [("flat", True), ("sampling", False), ("flat", False)])
+def test_places_of_removed_labels_are_taken_anew(name, multi, optimizer):
+    X, y = make_learnable(multi)
+    classes = None if multi else np.arange(N_LABELS)
+    clf = quick(name, optimizer=optimizer).partial_fit(X, y, classes=classes)
+    clf.remove_labels([4, 20])
+    head = clf.net_.module_.head
+    kept = np.delete(np.arange(N_LABELS), [4, 20])
+    rows = np.ones(X.shape[0], bool) if multi else ~np.isin(y, [4, 20])
+    some = y[:, kept] if multi else y[rows]
+    clf.partial_fit(X[rows], some)  # what is left goes on
+    for tensor in dict(head.label_rows()):
+        assert not rows_of(head, tensor)[[4, 20]].any()
+    for value in clf.net_.optimizer_.state[head.weight].values():
+        if value.shape == head.weight.shape:
+            assert not value.view(-1, dict(head.label_rows())[head.weight])[[4, 20]].any()
+    new = np.arange(N_LABELS + 1) if multi else [*kept, 30, 31, 32]
+    later = sp.hstack([some, y[:, [4, 20]], y[:, :1]], "csr") if multi else some
+    clf.partial_fit(X[rows], later, classes=new)
+    assert clf.net_.module_.head.n_labels == N_LABELS + 1
+    assert clf.label_order_[-3:].tolist() == [4, 20, 23]
+    assert clf.classes_[-3:].tolist() == ([23, 24, 25] if multi else [30, 31, 32])
+    assert clf.net_.module_.head.free is None
+    known = quick(name, optimizer=optimizer).partial_fit(X[rows], later, classes=new)
+    for _ in range(20 if optimizer == "adam" else 0):
+        clf.partial_fit(X[rows], later)
+        known.partial_fit(X[rows], later)
+    if optimizer == "adam":
+        assert clf.score(X[rows], later) > 0.95 * known.score(X[rows], later)
+
+
+def test_what_belongs_to_a_label_comes_and_goes_with_it():
+    X, Y = make_learnable(True)
+    weight = {0: 2.0, 20: 3.0}
+    clf = quick("flat", loss="propensity_bce", class_weight=weight, decision=Threshold())
+    with pytest.warns(UserWarning, match="class_weight names labels that y does not have"):
+        clf.partial_fit(X, Y[:, :FIRST])
+    clf.decision_.cut_ = np.arange(FIRST, dtype=float)
+    inner = clf.net_.module_.head.criterion.loss
+    known = {name: buffer.clone() for name, buffer in inner.named_buffers()}
+    clf.partial_fit(X, Y, classes=np.arange(N_LABELS))
+    criterion = clf.net_.module_.head.criterion
+    assert criterion.label_weight[[0, 1, 20]].tolist() == [2.0, 1.0, 3.0]
+    for name, buffer in criterion.loss.named_buffers():
+        assert torch.equal(buffer[:FIRST], known[name])
+        assert (buffer[FIRST:] > 1).all()
+    assert clf.decision_.cut_.tolist() == [*range(FIRST), *[8.0] * (N_LABELS - FIRST)]
+    clf.remove_labels([1, 22])
+    assert clf.decision_.cut_[:3].tolist() == [0, 2, 3]
+    clf.partial_fit(X, np.delete(Y.toarray(), [1, 22], axis=1))
+    assert clf.net_.module_.head.criterion.label_weight[[0, 1, 20]].tolist() == [2.0, 1.0, 3.0]
+    seen = quick("pick-all", decision=Seen(), max_epochs=2).fit(X, Y)
+    seen.remove_labels([0, 1])
+    assert seen.decision_.sets_.shape[1] == seen.predict(X).shape[1] == N_LABELS - 2
+
+
+@pytest.mark.filterwarnings("ignore:.*the guarantee does not cover")
+@pytest.mark.parametrize("name, multi", [e for e in EVERY if e not in GROWING])
+def test_no_room(name, multi):
+    clf, X, y = in_two_parts(name, multi)
+    before = clf.decision_function(X)
+    with pytest.raises(ValueError, match="room for 17 labels and none for 6 more: it .*; name all"):
+        clf.partial_fit(X, y, classes=np.arange(N_LABELS))
+    np.testing.assert_array_equal(clf.decision_function(X), before)
+    assert len(clf.classes_) == FIRST
+
+
+@pytest.mark.parametrize("name, multi", [e for e in EVERY if e not in LEAVING])
+def test_labels_that_cannot_be_left_out(name, multi):
+    clf, X, _ = in_two_parts(name, multi)
+    before = clf.decision_function(X)
+    with pytest.raises(ValueError, match="cannot leave a label out: its labels share all"):
+        clf.remove_labels([0])
+    np.testing.assert_array_equal(clf.decision_function(X), before)
