@@ -98,6 +98,31 @@ class MixedRadix:
     def __repr__(self) -> str:
         return f"MixedRadix(n_labels={self.n_labels}, lengths={self.lengths})"
 
+    def longer(self, n_labels: int) -> "MixedRadix":
+        """Code for more labels, under which the present ones keep their digits.
+
+        Codes to spare are taken first; then the first head becomes longer, on whose length no place
+        value depends.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels, at least as many as there are.
+
+        Returns
+        -------
+        MixedRadix
+            A new code.
+
+        Examples
+        --------
+        >>> from sklearn_xlc.codes import MixedRadix
+        >>> MixedRadix(5, (3, 2)).longer(9)
+        MixedRadix(n_labels=9, lengths=(5, 2))
+        """
+        first = max(self.lengths[0], -(-n_labels // int(self.place_values[0])))
+        return MixedRadix(n_labels, (first, *self.lengths[1:]))
+
     def encode(self, ids: npt.ArrayLike) -> IntArray:
         """Digits of label ids.
 

@@ -16,6 +16,7 @@ from sklearn_xlc.heads._base import (
     Head,
     Update,
     half_precision_linear,
+    origins,
     row_weights,
     topk_by_position,
 )
@@ -183,8 +184,7 @@ class CascadeHead(Head):
         self.beam_width = check_integer(beam_width, "beam_width")
         check_real(path_exponent, "path_exponent", 0)
         self.path_exponent = path_exponent if multilabel else 1.0
-        # Nodes of level h that are a prefix of an existing label.
-        self.n_nodes = [(n_labels - 1) // int(p) + 1 for p in self.code.place_values]
+        self.n_nodes = self._count_nodes(n_labels)
         self.first = nn.Linear(n_features, self.n_nodes[0])
         nn.init.normal_(self.first.weight, std=n_features**-0.5 / 2)
         nn.init.zeros_(self.first.bias)
@@ -195,10 +195,10 @@ class CascadeHead(Head):
             nn.Parameter(torch.empty(n_parents, length * (embedding_dim + 1)))
             for n_parents, length in later
         )
-        for table, (_, length) in zip(self.tables, later):
-            children = table.data.view(-1, length, embedding_dim + 1)
+        for table in self.tables:
+            children = table.data.view(-1, embedding_dim + 1)
             nn.init.normal_(children, std=embedding_dim**-0.5 / 2)
-            children[..., -1] = 0.0
+            children[:, -1] = 0.0
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
@@ -234,31 +234,63 @@ class CascadeHead(Head):
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start nodes at their frequency, in later levels among the samples that score them."""
+        with torch.no_grad():
+            for level, bias in enumerate(self._first_biases(frequency)):
+                self._weights(level)[1][: len(bias)] = bias
+
+    def _first_biases(self, frequency: Tensor) -> Iterator[Tensor]:
+        """Biases of the nodes of each level."""
         labels = torch.arange(self.n_labels, device=frequency.device)
         parents = frequency  # not read on the first level
         for level, n_nodes in enumerate(self.n_nodes):
             nodes = labels // int(self.code.place_values[level])
             mass = frequency.new_zeros(n_nodes).index_add(0, nodes, frequency)
-            if level == 0:
-                self._set_bias(level, mass.clamp(1e-7, 1 - 1e-3))
-            else:
+            chance = mass.clamp(1e-7, 1 - 1e-3)
+            if level:
                 parent = torch.arange(n_nodes, device=mass.device) // self.code.lengths[level]
                 # Multi-label children are scored wherever the beam keeps their parent.
                 kept = min(1.0, self.beam_width / len(parents)) if self.multilabel else 1e-9
-                chance = mass / parents.clamp_min(kept)[parent]
-                self._set_bias(level, chance.clamp(1e-4, 1 - 1e-3))
+                chance = (mass / parents.clamp_min(kept)[parent]).clamp(1e-4, 1 - 1e-3)
+            yield torch.logit(chance) if self.multilabel else chance.log()
             parents = mass
 
-    @torch.no_grad()
-    def _set_bias(self, level: int, chance: Tensor) -> None:
-        bias = torch.logit(chance) if self.multilabel else chance.log()
+    def _weights(self, level: int) -> tuple[Tensor, Tensor]:
+        """Weights and biases of the nodes of a level, and of codes without a node behind them."""
         if level == 0:
-            self.first.bias.copy_(bias)
-            return
-        length = self.code.lengths[level]
-        children = self.tables[level - 1].data.view(-1, length, self.embedding_dim + 1)
-        padded = F.pad(bias, (0, children.shape[0] * length - len(bias)))
-        children[..., -1] = padded.view(-1, length)
+            return self.first.weight.data, self.first.bias.data
+        nodes = self.tables[level - 1].data.view(-1, self.embedding_dim + 1)
+        return nodes[:, :-1], nodes[:, -1]
+
+    # --- labels that come later -----------------------------------------------------------
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        n_nodes, device = self._count_nodes(n_labels), self.first.weight.device
+        n_more = [new - old for old, new in zip(self.n_nodes, n_nodes)]
+        tensors = [(self.first.weight, 0), (self.first.bias, 0), *zip(self.tables, range(99))]
+        return [
+            (tensor, origins(self.n_nodes[level], n_more[level], device))
+            for tensor, level in tensors
+            if n_more[level]
+        ]
+
+    def set_n_labels(self, n_labels: int) -> None:
+        super().set_n_labels(n_labels)
+        self.code, self.n_nodes = self.code.longer(n_labels), self._count_nodes(n_labels)
+
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        known = torch.arange(self.n_labels, device=positions.device)
+        known = known[~torch.isin(known, positions)]
+        for level, bias in enumerate(self._first_biases(frequency)):
+            nodes = (positions // int(self.code.place_values[level])).unique()
+            nodes = nodes[~torch.isin(nodes, known // int(self.code.place_values[level]))]
+            weights, biases = self._weights(level)
+            new = weights.new_empty(len(nodes), weights.shape[1])
+            weights[nodes] = nn.init.normal_(new, std=weights.shape[1] ** -0.5 / 2)
+            biases[nodes] = bias[nodes].to(biases)
+
+    def _count_nodes(self, n_labels: int) -> list[int]:
+        """Nodes of each level that are a prefix of a label."""
+        return [(n_labels - 1) // int(p) + 1 for p in self.code.place_values]
 
     # --- scores of the children of kept parents -------------------------------------------
 

@@ -98,10 +98,23 @@ class PowersetHead(DigitHead):
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the label frequencies, as if labels were independent."""
-        sets = [independent(part) for part in self._by_block(frequency[None])]
+        start = self._first_biases(frequency).repeat(self.n_groups)
         with torch.no_grad():
-            start = self.criterion.prior(torch.cat([part.flatten() for part in sets]))
-            self.linear.bias[: self.n_groups * len(start)] = start.repeat(self.n_groups)
+            self.linear.bias[: len(start)] = start
+
+    def _first_biases(self, frequency: Tensor) -> Tensor:
+        sets = [independent(part) for part in self._by_block(frequency[None])]
+        return self.criterion.prior(torch.cat([part.flatten() for part in sets]))
+
+    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
+        # Blocks are independent: those of further labels follow.
+        return self.code.lengths + LabelBlocks(n_labels - self.n_labels).lengths
+
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        n_known = int(self.code.starts.tolist().index(int(positions.min())))
+        outputs = torch.arange(sum(self.code.lengths), device=positions.device)
+        biases = self._first_biases(frequency)
+        self._start_outputs(outputs[sum(self.code.lengths[:n_known]) :], biases)
 
     # --- blocks of one size, side by side ---------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
-from sklearn_xlc.heads._base import Head, Update, row_weights
+from sklearn_xlc.heads._base import Head, Update, origins, row_weights
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 #: Candidates per group and sample at which the search for the k best of a mixture stops doubling.
@@ -64,6 +65,39 @@ class DigitHead(Head):
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
         """Whether it can train digits, of which each sample has one in every head."""
         return issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
+
+    # --- labels that come later -------------------------------------------------------------
+
+    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
+        """Lengths of the heads for more labels, under which the present ones keep their digits."""
+        raise NotImplementedError
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        lengths, device, n_outputs = self._lengths_for(n_labels), self.linear.weight.device, 0
+        if lengths == self.code.lengths:
+            return []  # codes to spare
+        rows = []
+        for _ in range(self.n_groups):
+            for old, new in zip_longest(self.code.lengths, lengths, fillvalue=0):
+                own = origins(old, new - old, device)
+                rows.append(torch.where(own < 0, own, own + n_outputs))
+                n_outputs += old
+        rows.append(torch.arange(n_outputs, len(self.linear.weight), device=device))  # the mixing
+        return [(self.linear.weight, torch.cat(rows)), (self.linear.bias, torch.cat(rows))]
+
+    def set_n_labels(self, n_labels: int) -> None:
+        lengths = self._lengths_for(n_labels)
+        super().set_n_labels(n_labels)
+        self.code = type(self.code)(n_labels, lengths)
+
+    @torch.no_grad()
+    def _start_outputs(self, outputs: Tensor, start: Tensor) -> None:
+        """Initialise some outputs of each group, with the biases `start` of all outputs of one."""
+        for group in range(self.n_groups):
+            rows = outputs + group * sum(self.code.lengths)
+            new = self.linear.weight.new_empty(len(rows), self.n_features)
+            self.linear.weight[rows] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
+            self.linear.bias[rows] = start[outputs].to(new)
 
     def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of the heads, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
@@ -217,6 +251,11 @@ class ProductHead(DigitHead):
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start every head at the frequencies of its digits; groups differ by their weights."""
+        start = self._first_biases(frequency).repeat(self.n_groups)
+        with torch.no_grad():
+            self.linear.bias[: len(start)] = start
+
+    def _first_biases(self, frequency: Tensor) -> Tensor:
         marginals = []
         digits = torch.as_tensor(self.code.encode(np.arange(self.n_labels)))
         for h, length in enumerate(self.code.lengths):
@@ -224,9 +263,30 @@ class ProductHead(DigitHead):
                 0, digits[:, h].to(frequency.device), frequency
             )
             marginals.append(marginal)
-        with torch.no_grad():
-            start = self.criterion.prior(torch.cat(marginals)).repeat(self.n_groups)
-            self.linear.bias[: len(start)] = start
+        return self.criterion.prior(torch.cat(marginals))
+
+    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
+        # No place value depends on the length of the first head, whose digit is the first.
+        return self.code.longer(n_labels).lengths
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        tensors = super().room_for(n_labels)
+        if tensors and self.n_groups > 1:
+            # A mixture weighs them, so that labels would not all shift by the same number.
+            raise ValueError(
+                self._no_room(
+                    n_labels,
+                    f"has {self.code.n_codes} codes, and more digits would change the softmax of "
+                    f"each of its n_groups={self.n_groups} groups in another way",
+                )
+            )
+        return tensors
+
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        first = (positions // int(self.code.place_values[0])).unique()
+        known = torch.arange(self.n_labels, device=positions.device)
+        known = known[~torch.isin(known, positions)] // int(self.code.place_values[0])
+        self._start_outputs(first[~torch.isin(first, known)], self._first_biases(frequency))
 
     def _digits(self, targets: Targets) -> Tensor:
         place_values = torch.as_tensor(self.code.place_values, device=targets.ids.device)
