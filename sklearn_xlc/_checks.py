@@ -16,6 +16,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn_xlc._compat import validate_data
 from sklearn_xlc._csr import FEW_ENTRIES, canonical, row_blocks, row_of
 
+_MISSING = {"None": "None", "nan": "NaN", "<NA>": "<NA>", "NaT": "NaT"}
 _NO_INDICATOR = (
     "for one label per sample pass a 1-D y, for label ids use "
     "sklearn.preprocessing.MultiLabelBinarizer"
@@ -90,8 +91,8 @@ def _as_array(y: Any) -> np.ndarray:
 def check_objects(labels: np.ndarray) -> None:
     """Raise ValueError for objects that are not labels, or that cannot be sorted together."""
     for row, label in enumerate(labels):
-        if label is None:
-            raise ValueError(f"y[{row}] is None: every sample needs a class label")
+        if missing := (None if isinstance(label, str) else _MISSING.get(str(label))):
+            raise ValueError(f"y[{row}] is {missing}: every sample needs a class label")
         if isinstance(label, (list, tuple, set, frozenset, np.ndarray)):
             raise ValueError(
                 f"y[{row}] is a {type(label).__name__} of labels; for several labels per sample "
@@ -465,7 +466,7 @@ def check_y(y: Any) -> Any:
         than 0 and 1.
     """
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
+        raise ValueError("fit requires y to be passed, but the target y is None")
     if sp.issparse(y):
         if y.ndim != 2 or y.shape[1] == 0:
             raise ValueError(f"a sparse y must have shape (n_samples, n_labels), got {y.shape}")

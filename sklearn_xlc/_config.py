@@ -14,7 +14,6 @@ import sklearn
 _DEFAULTS = {"dense_limit": 2 * 2**30}
 _LOCAL = threading.local()
 _DEPENDENCIES = (
-    "sklearn-xlc",
     "scikit-learn",
     "numpy",
     "scipy",
@@ -128,6 +127,8 @@ def show_versions() -> None:
     python: ...
     """
     print(f"python: {sys.version.split()[0]} on {platform.platform()}")
+    package = sys.modules["sklearn_xlc"]  # its version is known where nobody has installed it, too
+    print(f"sklearn-xlc: {package.__version__}")
     for name in _DEPENDENCIES:
         try:
             version = importlib.metadata.version(name)

@@ -313,7 +313,7 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
         with open(name, "rb") as plain:  # the library takes one of two entries of a name
             _loads(plain.read(int.from_bytes(plain.read(8), "little")))
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"it is damaged, or no file of sklearn_xlc ({error})") from error
+        raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from error
     _check_format(head)
     _check_digest(head, content)
     _check_kind(head, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -106,6 +107,7 @@ def named_sets(
         if len(y.columns) > 1:
             return _of_frame(y, classes, container, name)
         y = y[y.columns[0]] if len(y.columns) else ()
+    _refuse_array_of_strings(y, name)
     rows, container = _rows(y, container)
     first = next((row for row in rows if _is_set(row)), None) if rows else None
     if first is None or not (container in _COLUMNS or _are_tags(rows, y, counts)):
@@ -173,10 +175,22 @@ def in_form(
     if container in ("list", "tuple"):
         return rows if container == "list" else tuple(rows)
     if container == "polars":
-        return library.Series(rows)  # type: ignore[union-attr]
+        tag = library.Int64 if classes.dtype.kind == "i" else library.String  # type: ignore[union-attr]
+        return library.Series(rows, dtype=library.List(tag))  # type: ignore[union-attr]
     column = np.empty(len(rows), dtype=object)
     column[:] = rows
     return column if library is None else library.Series(column, index)
+
+
+def _refuse_array_of_strings(y: Any, name: str) -> None:
+    """Raise ValueError for a matrix of strings, which is neither classes nor an indicator."""
+    if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] < 2 or not y.size:
+        return
+    if y.dtype.kind == "U" or (y.dtype == object and isinstance(y.flat[0], str)):
+        raise ValueError(
+            f"{name} must be a two-dimensional matrix of numbers, got shape {y.shape} and dtype "
+            f"{y.dtype}; for tags give a list of lists, {name}.tolist()"
+        )
 
 
 def _rows(y: Any, container: str) -> tuple[Sequence[Any], str]:
@@ -226,7 +240,9 @@ def _of_tags(
         if not tags:
             raise ValueError(f"{name} holds no tag: at least one sample must have one")
         is_text = isinstance(tags[0], str)
-        classes = np.array(sorted(set(tags)), dtype=object if is_text else np.int64)
+        names = sorted(map(str, set(tags))) if is_text else sorted(set(tags))
+        _warn_of_blanks(names, rows, name)
+        classes = np.array(names, dtype=object if is_text else np.int64)
     classes = np.asarray(classes)
     ids = {label: position for position, label in enumerate(classes.tolist())}
     try:
@@ -258,6 +274,21 @@ def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
     raise ValueError(
         f"{name}[{position}] holds the tag {tag!r} of type {type(tag).__name__}; {rule}"
     )
+
+
+def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None:
+    """Warn of tags that are empty, or differ by blanks only: of a string that was split."""
+    seen = set(tags)
+    for tag in tags if isinstance(tags[0], str) else ():
+        bare = tag.strip()
+        if bare and (bare == tag or bare not in seen):
+            continue
+        position = next(i for i, row in enumerate(rows) if tag in row)
+        said = f" beside {bare!r}; if they are the same, strip() the tags"
+        if not bare:
+            said = ", which has no letters; no tags are an empty list, but ''.split(';') is ['']"
+        warnings.warn(f"{name}[{position}] holds the tag {tag!r}{said}", stacklevel=2)
+        return
 
 
 def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:

@@ -1,5 +1,6 @@
 """Fixtures shared by the suite: seeds, routing and the folder of real data."""
 
+import importlib
 import os
 import signal
 
@@ -18,6 +19,8 @@ import numpy as np
 import pytest
 import sklearn
 
+import sklearn_xlc
+
 #: Seeds of `global_random_seed`: a number, a range such as 3-9 (both ends included), or "all".
 SEEDS = os.environ.get("SKLEARN_XLC_TESTS_GLOBAL_RANDOM_SEED", "0-2")
 
@@ -32,8 +35,21 @@ REPLAYED = ("test_common", "test_every_classifier", "test_every_loss", "test_mod
 collect_ignore = ["half_hour.py"]
 
 
+class ImportedOnce:
+    """Doctests of the modules that the package imports: pytest would import them a second time."""
+
+    def pytest_collectstart(self, collector):
+        root = Path(sklearn_xlc.__file__).parents[1]
+        if isinstance(collector, pytest.Module) and collector.path.is_relative_to(
+            root / "sklearn_xlc"
+        ):
+            parts = collector.path.relative_to(root).with_suffix("").parts
+            importlib.import_module(".".join(parts).removesuffix(".__init__"))
+
+
 def pytest_configure(config):
     """Refuse a device that there is not, rather than replay the suite on the CPU."""
+    config.pluginmanager.register(ImportedOnce())  # hooks of this file see its own folder only
     # What a shell starts in the background ignores Ctrl-C, and with it the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if DEVICE not in ("cpu", "cuda"):

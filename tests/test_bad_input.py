@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -342,6 +343,8 @@ def test_dense_X(bad, message):
         (Y[:, :0], r"y must be class labels.*got shape \(30, 0\)"),
         ([1, "a"] * 15, "y mixes labels of different types .*convert them to one type"),
         (["a", None] * 15, r"y\[1\] is None: every sample needs a class label"),
+        (["a", np.nan] * 15, r"y\[1\] is NaN: every sample needs a class label"),
+        (np.array(["a", pd.NA] * 15), r"y\[1\] is <NA>: every sample needs a class label"),
         ([{1}, {2.5, 3}] * 15, r"y\[1\] holds the tag 2.5 of type float; tags are str or int"),
         ([[1], ["a", 3]] * 15, r"y\[0\] holds the tag 1 of type int; tags are strings, or all are"),
         ([["a"], None] * 15, r"y\[1\] is None, but others are sets of tags; give an empty list"),

@@ -193,3 +193,38 @@ def test_read_in_the_order_of_given_classes():
     np.testing.assert_array_equal(
         sets.indicator.toarray(), [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
     )
+
+
+def test_polars_lists_keep_their_type_where_all_are_empty():
+    for given in (pl.Series([["a"], []]), pl.Series([[1], []])):
+        sets = named_sets(given)
+        none = in_form(sp.csr_matrix((2, 1)), sets.classes, sets.form)
+        assert none.dtype == given.dtype
+        assert none.to_list() == [[], []]
+
+
+def test_names_of_tags_are_plain_strings():
+    assert {type(tag) for tag in named_sets([{np.str_("b")}, {"a"}]).classes} == {str}
+
+
+@pytest.mark.parametrize("dtype", [None, object])
+def test_an_array_of_strings_in_columns_is_refused(dtype):
+    y = np.array([["a", "b"], ["c", "d"]], dtype=dtype)
+    with pytest.raises(
+        ValueError, match=r"y must be .* matrix of numbers, got.*tags.*y\.tolist\(\)"
+    ):
+        named_sets(y)
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        ([["a"], [""], ["b"]], r"y\[1\] holds the tag '', .*no tags.*an empty list"),
+        ([["a", "b"], ["c"], ["c", " b"]], r"y\[2\] holds the tag ' b' .*beside 'b'.*strip"),
+    ],
+)
+def test_tags_of_a_split_that_went_wrong_are_warned_of(rows, message):
+    with pytest.warns(UserWarning, match=message):
+        sets = named_sets(rows)
+    assert sets.indicator.nnz == sum(map(len, rows))  # and taken as they are
+    named_sets(rows, sets.classes)  # no warning where names are known

@@ -87,7 +87,7 @@ class NamedAlgorithms(HeadScores, SearchedLayers, BaseXLCClassifier):
         if code.multilabel and algorithm in MULTI_CLASS_ONLY:
             raise ValueError(
                 f"algorithm={self.algorithm!r} needs exactly one label per sample (1-D y), but y "
-                "is an indicator; use algorithm='cascade' or 'flat'"
+                "holds label sets; use algorithm='cascade' or 'flat'"
             )
         kind = PowersetHead if self._is_powerset(code) else _HEADS[algorithm]
         criterion = kind.resolve_loss(self.loss, code.multilabel, f"{algorithm=}")

@@ -33,6 +33,7 @@ class HeldOutMixin:
     calibration: Any
     early_stopping: bool
     validation_fraction: float
+    verbose: Any
     n_iter_: int
     fit: Any
     _code: LabelCode
@@ -96,6 +97,11 @@ class HeldOutMixin:
         changed: dict[str, Any] = {"max_epochs": self.n_iter_, "random_state": seed}
         changed |= {"verbose": 0, "checkpoint": None}
         part.set_params(**{name: value for name, value in changed.items() if name in given})
+        if self.verbose:
+            print(
+                "another network, of a part of the samples: for decision and calibration",
+                flush=True,
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given in the first fit
             return part.fit(X, y, sample_weight)

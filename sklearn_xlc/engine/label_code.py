@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,9 @@ from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
 from sklearn_xlc._tags import NamedSets, in_form, named_sets
 from sklearn_xlc.engine.soft_labels import SoftLabels
+
+#: Class labels that are looked at for tags that nobody has split.
+_LOOKED_AT = 10_000
 
 
 @dataclass
@@ -279,4 +283,24 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         raise ValueError(
             f"y has one class only ({plain(classes[0])!r}); a classifier needs at least two classes"
         )
+    _warn_of_joined_tags(classes)
     return LabelCode(classes, False, False, classes.dtype)
+
+
+def _warn_of_joined_tags(classes: np.ndarray) -> None:
+    """Warn of class labels that look like lists of tags in one string each."""
+    if not isinstance(classes[0], str):
+        return
+    names = classes[:_LOOKED_AT].tolist()
+    for separator in ";|,":
+        joined = [name for name in names if separator in name]
+        parts = {part.strip() for name in names for part in name.split(separator)}
+        # Parts of paths and addresses are more than the names that hold them.
+        if 2 * len(joined) > len(names) > len(parts):
+            warnings.warn(
+                f"y holds one string a sample, such as {joined[0]!r}, and each of the "
+                f"{len(classes)} distinct strings is a class; if they are tags, split them: "
+                f"[tags.split({separator!r}) for tags in y]",
+                stacklevel=2,
+            )
+            return

@@ -181,6 +181,11 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
     if isinstance(X, Mapping):
         return "mapping"
+    if set(accepts) == {"text"} and hasattr(X, "columns") and len(X.columns):
+        raise ValueError(
+            "X is a data frame, but samples are strings; give one column, such as "
+            f"X[{X.columns[0]!r}]"
+        )
     is_empty = hasattr(X, "__len__") and getattr(X, "shape", None) != () and not len(X)
     if is_text(X) or (is_empty and "text" in accepts):
         return "text"

@@ -56,7 +56,13 @@ def get_scorer(name: str, **metric_params: Any) -> Any:
                 f"{name!r} is not of the form metric_at_k, such as 'psp_at_5', so it has no "
                 f"parameters, got {sorted(metric_params)}"
             )
-        return get_sklearn_scorer(name)
+        try:
+            return get_sklearn_scorer(name)
+        except ValueError:
+            raise ValueError(
+                f"{name!r} is neither the name of a scorer of scikit-learn nor of the form "
+                "metric_at_k, such as 'precision_at_5'"
+            ) from None
     return topk_scorer(found[1], int(found[2]), **metric_params)
 
 

@@ -101,7 +101,8 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
             return sets.indicator, y_pred, sets.classes
         raise TypeError(
             f"{name} holds tags, whose columns have no order: y_pred must be an array of shape "
-            "(n_samples, >=k) with the names of the best labels, as predict_topk returns"
+            "(n_samples, >=k) with the names of the best labels, the first of the two arrays that "
+            "predict_topk returns"
         )
     labels = names.ravel().tolist()
     none = (None,) if -1 in sets.classes else (None, -1)
@@ -181,7 +182,7 @@ def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> Int
     if ids.shape[1] < k:
         raise ValueError(
             f"y_pred holds {ids.shape[1]} label ids per sample, k={k} needs at least {k}; fill "
-            "with -1"
+            f"with -1, or call predict_topk(X, k={k})"
         )
     if ids.shape == true_shape and ids.shape[1] > 2 and ids.min() >= 0 and ids.max() <= 1:
         raise ValueError(

@@ -209,7 +209,11 @@ def test_no_second_network_for_callbacks_encoders_and_fits_that_go_on(few, param
     assert len(found) == 1
 
 
-def test_the_second_network_says_nothing(few, capsys, tmp_path):
+def test_the_second_network_says_one_line(few, capsys, tmp_path):
     clf = quick("flat", max_epochs=2, verbose=1, checkpoint=tmp_path).fit(*few)
-    assert capsys.readouterr().out.count("loss") <= 2 * len(clf.loss_curve_)
+    said = capsys.readouterr().out
+    assert said.count("loss") <= 2 * len(clf.loss_curve_)
+    assert said.count("another network") == 1
+    quick("flat", max_epochs=2).fit(*few)
+    assert capsys.readouterr().out == ""
     assert len(list(tmp_path.iterdir())) == 1

@@ -1,6 +1,7 @@
 """Labels in, ids out, and back."""
 
 import copy
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -139,3 +140,17 @@ def test_positions():
         np.testing.assert_array_equal(sums, each.to_positions(sp.csr_matrix([[4, 5, 6]])).data)
     np.testing.assert_array_equal(moved.to_ids(moved.label_order), [0, 1, 2])
     np.testing.assert_array_equal(code.to_ids(np.array([2, 0])), [2, 0])
+
+
+@pytest.mark.parametrize("separator", [";", ", ", "|"])
+def test_joined_tags_are_warned_of(separator):
+    y = np.array([separator.join(pair) for pair in itertools.combinations("abcdef", 2)])
+    with pytest.warns(
+        UserWarning, match=r"such as 'a.*b'.* each of the 15 distinct strings.*split"
+    ):
+        assert code_of(y, y).n_labels == 15
+
+
+@pytest.mark.parametrize("y", [["Paris, F", "Lyon, F", "Nice, F"], ["a;b", "c", "d"], [1, 2, 3]])
+def test_class_labels_that_are_no_tags(y):
+    assert code_of(y, check_y(np.array(y))).n_labels == 3

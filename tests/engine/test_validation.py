@@ -167,3 +167,14 @@ def test_clustered_label_order_needs_numbers():
     with pytest.raises(ValueError, match="label_order='clustered' .*X holds rows of numbers"):
         quick(TextEncoder, algorithm="product", label_order="clustered").fit(TEXTS, y)
     quick(TextEncoder, algorithm="product", label_order="random").fit(TEXTS, y)
+
+
+def test_a_frame_in_place_of_its_column_of_strings_is_refused():
+    frame = pd.DataFrame({"text": TEXTS})
+    message = r"X is a data frame, but samples are strings; give one column, such as X\['text'\]"
+    clf = quick(TextEncoder)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(frame, y)
+    clf.fit(frame["text"], y)
+    with pytest.raises(ValueError, match=message):
+        clf.predict(frame)

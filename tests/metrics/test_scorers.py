@@ -52,10 +52,12 @@ def test_names_of_scorers(data, fitted):
     assert get_scorer("accuracy")(fitted, X, Y) == accuracy_score(Y, fitted.predict(X))
     with pytest.raises(ValueError, match="metric must be one of .* got 'accuracy'"):
         get_scorer("accuracy_at_5")
-    with pytest.raises(ValueError, match="not a valid scoring value"):
+    with pytest.raises(ValueError, match="'precision_at_0' is neither"):
         get_scorer("precision_at_0")
     with pytest.raises(ValueError, match="'f1' is not of the form metric_at_k"):
         get_scorer("f1", propensities=weights)
+    with pytest.raises(ValueError, match=r"'precision@5' is neither .* nor .*'precision_at_5'"):
+        get_scorer("precision@5")
 
 
 def test_several_metrics_are_those_of_single_scorers(data, fitted):
