@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -112,52 +112,52 @@ class _Together:
     @cached_property
     def transposes(self) -> list[Transpose]:
         """The transpose of each batch."""
-        rows, edges = self.rows, torch.as_tensor(self.edges, device=self.rows.indptr.device)
-        n, n_features = len(edges) - 1, rows.n_features
-        sizes = rows.indptr[edges].diff()
-        # Batch by batch, and column by column in each.
-        shift = torch.arange(n, device=edges.device) * n_features
-        of_batch = torch.repeat_interleave(shift, sizes, output_size=len(rows.indices))
-        by_column = _transposed(replace(rows, indices=rows.indices + of_batch), n * n_features)
-        columns = torch.searchsorted(by_column.columns, shift).tolist()
+        n, n_features = len(self.edges) - 1, self.rows.n_features
+        by_column = _transposed(self.rows, self.edges)
+        shifts = torch.arange(n + 1, device=by_column.columns.device) * n_features
+        columns = torch.searchsorted(by_column.columns, shifts).tolist()
         entries = by_column.indptr[columns].tolist()
-        bounds = zip(
-            self.edges,
-            shift.tolist(),
-            zip(columns, [*columns[1:], len(by_column.columns)]),
-            zip(entries, [*entries[1:], len(rows.indices)]),
-        )
+        bounds = zip(self.edges, columns, columns[1:], entries, entries[1:])
         return [
             Transpose(
-                by_column.columns[a:b] - first_column,
+                by_column.columns[a:b] - number * n_features,
                 by_column.indptr[a : b + 1] - first,
                 by_column.indices[first:last] - first_row,
                 by_column.data[first:last],
             )
-            for first_row, first_column, (a, b), (first, last) in bounds
+            for number, (first_row, a, b, first, last) in enumerate(bounds)
         ]
 
 
-def _transposed(rows: SparseRows, n_columns: int) -> Transpose:
-    """The columns of rows, of all `n_columns` those that have an entry."""
-    if rows.indices.is_cpu and n_columns <= _WIDE * len(rows.indices):
-        parts = (rows.data.numpy(), rows.indices.numpy(), rows.indptr.numpy())
+def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
+    """The columns of rows that have an entry, batch by batch, as if each had columns of its own."""
+    n_entries, n_columns = len(rows.indices), (len(edges) - 1) * rows.n_features
+    if rows.indices.is_cpu and n_columns <= _WIDE * n_entries:
+        # SciPy counts the entries of each column, sooner with integers of half the size.
+        dtype = np.int32 if max(n_columns, n_entries) < 2**31 else np.int64
+        indptr, columns = rows.indptr.numpy(), rows.indices.numpy().astype(dtype)
+        shifts = np.arange(len(edges) - 1, dtype=dtype) * rows.n_features
+        columns += np.repeat(shifts, np.diff(indptr[list(edges)]))
+        parts = (rows.data.numpy(), columns, indptr.astype(dtype))
         by_column = sp.csr_matrix(parts, shape=(len(rows), n_columns)).tocsc()
-        indptr = by_column.indptr.astype(np.int64)
-        columns = np.flatnonzero(indptr[1:] != indptr[:-1])
+        columns = np.flatnonzero(np.diff(by_column.indptr))
         return Transpose(
             torch.from_numpy(columns),
-            torch.from_numpy(np.append(indptr[columns], indptr[-1])),
+            torch.from_numpy(np.append(by_column.indptr[columns], n_entries).astype(np.int64)),
             torch.from_numpy(by_column.indices.astype(np.int64)),
             torch.from_numpy(by_column.data),
         )
     # In time that does not depend on the number of columns.
-    column_of_entry, order = stable_sort(rows.indices)
+    device = rows.indices.device
+    sizes = rows.indptr[torch.as_tensor(edges, device=device)].diff()
+    shifts = torch.arange(len(sizes), device=device) * rows.n_features
+    shifts = torch.repeat_interleave(shifts, sizes, output_size=n_entries)
+    column_of_entry, order = stable_sort(rows.indices + shifts)
     columns, counts = torch.unique_consecutive(column_of_entry, return_counts=True)
     indptr = counts.new_zeros(len(columns) + 1)
     torch.cumsum(counts, 0, out=indptr[1:])
     row_of_entry = torch.repeat_interleave(
-        torch.arange(len(rows), device=order.device), rows.indptr.diff(), output_size=len(order)
+        torch.arange(len(rows), device=device), rows.indptr.diff(), output_size=n_entries
     )
     return Transpose(columns, indptr, row_of_entry[order], rows.data[order])
 

@@ -22,15 +22,19 @@ from torch.nn import functional as F
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from sklearn_xlc.batches import Batch, SparseRows, generator_for
+from sklearn_xlc.batches import Batch, SparseRows, Targets, generator_for
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.encoders.mlp import Dropout, InputLinear
-from sklearn_xlc.heads import FlatHead, check_finite, row_weights
+from sklearn_xlc.heads import BinaryCrossEntropy, FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
 from sklearn_xlc.training.foreign import is_ours, may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
 
 _kernels = torch.ops.aten
+#: Overloads, as choosing one takes longer than a small kernel; the first may write over its input.
+_where_above = _kernels.threshold_backward.grad_input
+_leaky_backward = _kernels.leaky_relu_backward.default
+_norm_backward = _kernels.native_layer_norm_backward.default
 #: Layers of the default network.
 _LAYERS = [
     [InputLinear, nn.LayerNorm, activation, *dropout, nn.Identity]
@@ -109,11 +113,8 @@ class DirectStep:
         """
         features, kept = self._forward(batch.inputs)
         check_forward(features, ())
-        weights, drawn = row_weights(batch.sample_weight, features), self.head.draw(batch.targets)
-        update = self.optimizer.update
-        loss, gradient = self.head.loss_and_gradient(
-            features, batch.targets, weights, update, drawn
-        )
+        weights = row_weights(batch.sample_weight, features)
+        loss, gradient = self._loss_and_gradient(features, batch.targets, weights)
         gradients = self._backward(batch.inputs, features, kept, gradient)
         check_finite(loss)
         self.optimizer.apply(gradients)
@@ -125,13 +126,46 @@ class DirectStep:
         normal, mean, scale = torch.native_layer_norm(
             summed, norm.normalized_shape, norm.weight, norm.bias, norm.eps
         )
-        features = F.leaky_relu(normal, self.slope) if self.slope else normal.relu()
+        # In place where nothing reads the values before: what a step touches should stay in caches.
+        features = F.leaky_relu(normal, self.slope) if self.slope else normal.relu_()
         if self.dropout is None:
             return features, _Kept(summed, mean, scale, normal, None, 0.0, 1.0)
         drawn = self.dropout.draw(features, generator_for(features.device))
         numbers, least, factor = drawn
-        features = _kernels.threshold_backward(features, numbers, least).mul_(factor)
+        _where_above(features, numbers, least, grad_input=features).mul_(factor)
         return features, _Kept(summed, mean, scale, normal, *drawn)
+
+    def _loss_and_gradient(
+        self, features: Tensor, targets: Targets, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        head, update = self.head, self.optimizer.update
+        drawn = head.draw(targets)
+        plain = type(head.criterion) is BinaryCrossEntropy and targets.values is None
+        if drawn is not None or not plain or head.n_labels > head.chunk_size():
+            return head.loss_and_gradient(features, targets, weights, update, drawn)
+        # All labels as negatives first, then the difference that the positives make.
+        logits, inputs, weight = self._logits(features)
+        of_positives, at = weights[targets.rows], (targets.rows, targets.ids)
+        loss = weights @ F.softplus(logits).sum(1)
+        loss -= of_positives @ logits[at]
+        check_finite(loss)
+        slopes = logits.sigmoid_().mul_(weights[:, None])
+        slopes.index_put_(at, -of_positives, accumulate=True)
+        to_bias, low = slopes.sum(0), slopes.to(weight.dtype)
+        gradient = (low @ weight).to(features.dtype)
+        update(head.weight, slice(None), (low.T @ inputs).to(features.dtype))
+        if head.bias is not None:
+            update(head.bias, slice(None), to_bias)
+        return loss, gradient
+
+    def _logits(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of all labels, with inputs and weights as products read them."""
+        head = self.head
+        if not head.low_precision:
+            return F.linear(features, head.weight, head.bias), features, head.weight
+        inputs, weight = features.bfloat16(), head.weight.bfloat16()
+        logits = (inputs @ weight.T).to(features.dtype)
+        return logits if head.bias is None else logits.add_(head.bias), inputs, weight
 
     def _backward(
         self, rows: SparseRows, features: Tensor, kept: _Kept, gradient: Tensor
@@ -141,11 +175,11 @@ class DirectStep:
             gradient = gradient.mul_(kept.factor)
         if self.slope:
             if kept.numbers is not None:
-                gradient = _kernels.threshold_backward(gradient, kept.numbers, kept.least)
-            gradient = _kernels.leaky_relu_backward(gradient, kept.normal, self.slope, False)
+                _where_above(gradient, kept.numbers, kept.least, grad_input=gradient)
+            gradient = _leaky_backward(gradient, kept.normal, self.slope, False)
         else:  # features are above zero where both ReLU and dropout let them pass
-            gradient = _kernels.threshold_backward(gradient, features, 0)
-        to_sum, to_weight, to_bias = _kernels.native_layer_norm_backward(
+            _where_above(gradient, features, 0, grad_input=gradient)
+        to_sum, to_weight, to_bias = _norm_backward(
             gradient,
             kept.summed,
             norm.normalized_shape,
