@@ -26,7 +26,7 @@ from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
 #: Numbers or stored entries of X that are cut at once, for several batches: with their transpose
-#: they take 55 bytes each.
+#: they take 50 bytes each.
 _ENTRIES_AT_ONCE = 72_000
 
 

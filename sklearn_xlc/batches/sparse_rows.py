@@ -131,27 +131,14 @@ class _Together:
 
 def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
     """The columns of rows that have an entry, batch by batch, as if each had columns of its own."""
-    n_entries, n_columns = len(rows.indices), (len(edges) - 1) * rows.n_features
-    if rows.indices.is_cpu and n_columns <= _WIDE * n_entries:
-        # SciPy counts the entries of each column, sooner with integers of half the size.
-        dtype = np.int32 if max(n_columns, n_entries) < 2**31 else np.int64
-        indptr, columns = rows.indptr.numpy(), rows.indices.numpy().astype(dtype)
-        shifts = np.arange(len(edges) - 1, dtype=dtype) * rows.n_features
-        columns += np.repeat(shifts, np.diff(indptr[list(edges)]))
-        parts = (rows.data.numpy(), columns, indptr.astype(dtype))
-        by_column = sp.csr_matrix(parts, shape=(len(rows), n_columns)).tocsc()
-        columns = np.flatnonzero(np.diff(by_column.indptr))
-        return Transpose(
-            torch.from_numpy(columns),
-            torch.from_numpy(np.append(by_column.indptr[columns], n_entries).astype(np.int64)),
-            torch.from_numpy(by_column.indices.astype(np.int64)),
-            torch.from_numpy(by_column.data),
-        )
-    # In time that does not depend on the number of columns.
-    device = rows.indices.device
+    n_columns = (len(edges) - 1) * rows.n_features
+    if rows.indices.is_cpu and n_columns <= _WIDE * len(rows.indices):
+        return _by_counting(rows, edges, n_columns)
+    device, n_entries = rows.indices.device, len(rows.indices)
     sizes = rows.indptr[torch.as_tensor(edges, device=device)].diff()
     shifts = torch.arange(len(sizes), device=device) * rows.n_features
     shifts = torch.repeat_interleave(shifts, sizes, output_size=n_entries)
+    # In time that does not depend on the number of columns.
     column_of_entry, order = stable_sort(rows.indices + shifts)
     columns, counts = torch.unique_consecutive(column_of_entry, return_counts=True)
     indptr = counts.new_zeros(len(columns) + 1)
@@ -160,6 +147,24 @@ def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
         torch.arange(len(rows), device=device), rows.indptr.diff(), output_size=n_entries
     )
     return Transpose(columns, indptr, row_of_entry[order], rows.data[order])
+
+
+def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Transpose:
+    """The same by SciPy, which counts the entries of each column, sooner so in 32 bits."""
+    n_entries, indptr = len(rows.indices), rows.indptr.numpy()
+    dtype: Any = np.int32 if max(n_columns, n_entries) < 2**31 else np.int64
+    shifts = np.arange(len(edges) - 1, dtype=dtype) * rows.n_features
+    indices: Any = rows.indices.numpy().astype(dtype)
+    indices += np.repeat(shifts, np.diff(indptr[list(edges)]))
+    parts = (rows.data.numpy(), indices, indptr.astype(dtype))
+    by_column = sp.csr_matrix(parts, shape=(len(rows), n_columns)).tocsc()
+    columns = np.flatnonzero(np.diff(by_column.indptr))
+    return Transpose(
+        torch.from_numpy(columns),
+        torch.from_numpy(np.append(by_column.indptr[columns], n_entries).astype(np.int64)),
+        torch.from_numpy(by_column.indices.astype(np.int64)),
+        torch.from_numpy(by_column.data),
+    )
 
 
 def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ here, in the same order, so that weights are equal to the last bit.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from skorch.callbacks import (
@@ -114,7 +114,7 @@ class DirectStep:
         features, kept = self._forward(batch.inputs)
         check_forward(features, ())
         weights = row_weights(batch.sample_weight, features)
-        loss, gradient = self._loss_and_gradient(features, batch.targets, weights)
+        loss, gradient = self._loss_and_gradient(features, cast(Targets, batch.targets), weights)
         gradients = self._backward(batch.inputs, features, kept, gradient)
         check_finite(loss)
         self.optimizer.apply(gradients)

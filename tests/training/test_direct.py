@@ -11,15 +11,16 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import new_generators
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads import FlatHead, chunked
 from sklearn_xlc.training import CosineSchedule, EncoderHead, XLCNet
 from sklearn_xlc.training.direct import DirectStep
 
 
-def make_rows(dtype=np.float32, weights=False):
+def make_rows(dtype=np.float32, weights=False, soft=False):
     X = sp.random(70, 30, 0.2, "csr", dtype=dtype, random_state=np.random.default_rng(0))
     Y = sp.random(70, 40, 0.1, "csr", dtype=dtype, random_state=np.random.default_rng(1))
-    Y.data[:] = 1
+    Y.data[:] = np.linspace(0.1, 1, Y.nnz)
+    Y = Y if soft else sp.csr_matrix(Y > 0, dtype=np.int8)
     X = sp.vstack([X[:-1], X[:1] * 0], "csr")  # a sample without an entry
     X.eliminate_zeros()
     weight = np.linspace(0.5, 1.5, 70).astype(dtype) if weights else None
@@ -72,9 +73,12 @@ def state_of(net):
         {"head": {"n_negatives": 5}, "optimizer_rule": "mixed", "row_momentum": False},
         {"head": {"loss": "pick_all_labels", "with_bias": False}, "optimizer_rule": "adagrad"},
         {"head": {"precision": "bfloat16"}, "precision": "bfloat16", "head_lr": 0.01},
+        {"head": {"precision": "bfloat16", "with_bias": False}},
+        {"head": {"loss": "asymmetric"}, "encoder": {"negative_slope": 0.3}},
         {"optimizer_rule": "sgd", "optimizer__weight_decay": 0.1},
         {"optimizer_rule": "sgd", "optimizer__momentum": 0.9},
         {"rows": {"weights": True}, "optimizer_rule": "mixed"},
+        {"rows": {"soft": True}},
         {"rows": {"dtype": np.float64}},
         {"validation": make_rows()},
     ],
@@ -94,6 +98,14 @@ def test_weights_and_moments_are_equal_to_the_last_bit(params, n_direct):
     for name, value in direct.items():
         assert torch.equal(value, general[name]), name
     assert nets[0]._direct is None  # nothing that a file of the net would hold
+
+
+def test_labels_of_several_chunks_are_updated_chunk_by_chunk(monkeypatch, n_direct):
+    monkeypatch.setattr(chunked, "CHUNK", 16)
+    nets = [make_net(max_epochs=1), with_autograd(make_net(max_epochs=1))]
+    direct, general = (state_of(net.fit(make_rows())) for net in nets)
+    assert n_direct() == 5
+    assert all(torch.equal(value, general[name]) for name, value in direct.items())
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e38])
