@@ -72,8 +72,12 @@ class ChangingLabelsMixin(TrainingMixin):
         share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
         with as_global(with_device(generators, device)):
             head.start_labels(at, share)
+            self._start_beside(head, rows, at)
         self._head_grown(head)
         return module, optimizer
+
+    def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
+        """Set what a head holds of new labels beside its weights."""
 
     def _start_losses(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
         """Fit what losses hold of new labels to their counts in `rows`."""

@@ -42,8 +42,8 @@ class VerifyingMixin:
             return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
         if points is not None:
             # The first Fourier column is constant: it moves the threshold, and no set is lost.
-            points[:, 0] -= np.sqrt(self.net_.module_.head.n_labels) * cut
-        if self.net_.module_.head.free is not None:  # rows are missing from the Fourier columns
+            points[:, 0] -= np.sqrt(self._code.n_first or self._code.n_labels) * cut
+        if self._code.n_first:  # labels came or went: no whole Fourier columns
             return verify_argmaxable(self.output_weights_, Y, points=points, **options)
         return verify_argmaxable(self, Y, points=points, **options)
 

@@ -385,8 +385,8 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
     ) -> MIMLClassifier:
         """Train for one pass over some bags, at a constant learning rate.
 
-        The label embeddings are learnt in the first call and then stay fixed. The network is
-        trained in place: after an interrupt it keeps the steps taken so far.
+        The embedding of a label is learnt in the call that it comes with, and then stays fixed. The
+        network is trained in place: after an interrupt it keeps the steps taken so far.
 
         Parameters
         ----------
@@ -396,7 +396,9 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
                 (n_samples, n_labels) or (n_bags, n_labels)
             Labels of the bags, as in :meth:`fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes that will ever occur; needed in the first call with class labels.
+            All classes or tags that will occur; required in the first call with class labels. A
+            later call may name more than those in ``classes_``, which are then added; None adds
+            none. With an indicator the columns are the labels: name as many as there are.
         groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
                 (n_samples, n_bags), default=None
             Bags, as in :meth:`fit`.
@@ -411,7 +413,8 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
         Raises
         ------
         ValueError
-            If `classes` is missing in the first call, or y holds labels outside of them.
+            If `classes` is missing in the first call, or lacks known labels in a later one; or if y
+            holds labels outside of them.
         """
         warn_without_groups(groups)
         return super().partial_fit(Grouped(X, groups), y, classes, sample_weight)
@@ -453,11 +456,23 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
         self._bag_size = rows.X.shape[0] / len(rows)
         module = super()._start(data, train, rng, generators)
         if self.attention is not None:
-            seed = int(rng.randint(2**31 - 1))
             assert isinstance(module.head, MIMLHead)
-            how = (self.attention, rows, self.multiplicity, self.memory_limit, seed)
-            module.head.attend(torch.from_numpy(embeddings_of_bags(*how)))
+            module.head.attend(self._embeddings(rows, int(rng.randint(2**31 - 1))))
         return module
+
+    def _embeddings(self, rows: Rows, seed: int) -> torch.Tensor:
+        how = (self.attention, rows, self.multiplicity, self.memory_limit, seed)
+        return torch.from_numpy(embeddings_of_bags(*how))
+
+    def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
+        if self.attention is not None:  # the embeddings of the others stay fixed
+            assert isinstance(head, MIMLHead)
+            before, seed = head.label_embeddings, int(torch.randint(2**31 - 1, (), device="cpu"))
+            assert before is not None
+            head.attend(self._code.by_position(self._embeddings(rows, seed)).to(before))
+            new = head.label_embeddings
+            assert new is not None
+            head.label_embeddings = before.index_copy(1, positions, new[:, positions])
 
     @property
     def label_embeddings_(self) -> np.ndarray | None:

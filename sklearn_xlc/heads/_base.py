@@ -202,7 +202,7 @@ class Head(nn.Module, ABC):
     def _labelled(self, logits: Tensor, labels: Labels, empty: float = -torch.inf) -> Tensor:
         """Logits, or their losses, with `empty` at the positions that hold no label."""
         free = self.free
-        return logits if free is None else logits.masked_fill_(free[labels], empty)
+        return logits if free is None else logits.masked_fill(free[labels], empty)
 
     def label_rows(self) -> list[tuple[Tensor, int]]:
         """Parameters with numbers for each label, and how many: those of position p are row p.

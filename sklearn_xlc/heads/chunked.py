@@ -116,7 +116,7 @@ class ChunkedHead(Head):
     def chunks(self) -> list[slice]:
         """Slices of labels, in order."""
         size = self.chunk_size()
-        return _slices(self.n_labels, size)
+        return slices(0, self.n_labels, size)
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Draw the labels that a step trains; None: all.
@@ -260,8 +260,9 @@ def positives_by_chunk(
     ]
 
 
-def _slices(n: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+def slices(start: int, stop: int, size: int) -> list[slice]:
+    """Cut a range into slices of one size, but for the last."""
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 def _parts(
@@ -269,7 +270,7 @@ def _parts(
 ) -> list[tuple[slice, Labels, Positives]]:
     """Chunks of all labels or of those drawn: place, labels as heads read them, positives."""
     positions = None if drawn is None else drawn.positions
-    chunks = head.chunks() if positions is None else _slices(len(positions), head.chunk_size())
+    chunks = head.chunks() if positions is None else slices(0, len(positions), head.chunk_size())
     found = positives_by_chunk(chunks, targets, values, weights, positions)
     return [(part, part if positions is None else positions[part], of) for part, of in found]
 

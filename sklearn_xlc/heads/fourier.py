@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.geometry import fourier_matrix
-from sklearn_xlc.heads._base import Update
-from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead
+from sklearn_xlc.heads._base import Update, origins
+from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
 from sklearn_xlc.heads.losses import Loss
 
 #: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
@@ -99,6 +99,7 @@ class FourierHead(ChunkedHead):
     leaves_out = True
     init: str = "frequencies"  # of heads in files that do not know of it
     low_precision: bool = False  # as well
+    n_grid: int | None = None  # as well, and of heads to which no label has come
 
     def __init__(
         self,
@@ -185,8 +186,17 @@ class FourierHead(ChunkedHead):
         return [(self.slack, self.n_slack)] if self.n_slack else []
 
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
-        why = f"has Fourier columns for {self.n_labels} labels, all other than those for {n_labels}"
-        raise ValueError(self._no_room(n_labels, why))
+        n_more = n_labels - self.n_labels
+        return [(self.slack, origins(self.n_labels, n_more, self.slack.device))]
+
+    def set_n_labels(self, n_labels: int) -> None:
+        self.n_grid = self._n_grid
+        super().set_n_labels(n_labels)
+
+    @property
+    def _n_grid(self) -> int:
+        """Labels for which the Fourier columns were made; those that came later lie between."""
+        return self.n_grid or self.n_labels
 
     @torch.no_grad()
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
@@ -195,7 +205,7 @@ class FourierHead(ChunkedHead):
         new = self.slack.new_empty(len(positions), self.n_slack)
         self.slack[positions] = nn.init.normal_(new, std=0.7 * self.n_slack**-0.5)
         if self.init == "frequencies":  # the first column is a bias beside the constant one
-            constant = self.projection.bias[0] * self.gain / self.n_labels**0.5
+            constant = self.projection.bias[0] * self.gain / self._n_grid**0.5
             target = self.criterion.prior(frequency)[positions].to(constant)
             self.slack[positions] = 0.0
             self.slack[positions, 0] = target - constant
@@ -217,12 +227,19 @@ class FourierHead(ChunkedHead):
         return super().step_bytes(n_rows) + 3 * 8 * basis
 
     def chunk_size(self) -> int:
-        return CHUNK if self.method == "chunk" else self.n_labels
+        return CHUNK if self.method == "chunk" else self._n_grid
+
+    def chunks(self) -> list[slice]:
+        """Slices of labels, in order; those that came later have slices of their own."""
+        of_grid = slices(0, self._n_grid, self.chunk_size())
+        return of_grid + slices(self._n_grid, self.n_labels, CHUNK)
 
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         coefficients = inputs[:, : self.width]
-        if self.method == "fft":
-            logits = _inverse_transform(coefficients, self.n_labels)
+        if chunk.start >= self._n_grid:
+            logits = coefficients @ self._between(inputs, chunk).T
+        elif self.method == "fft":
+            logits = _inverse_transform(coefficients, self._n_grid)
         else:
             if chunk.start:
                 coefficients = _turn(coefficients, *self._phase(chunk.start, inputs))
@@ -236,7 +253,9 @@ class FourierHead(ChunkedHead):
     ) -> None:
         if self.low_precision:
             gradient = gradient.bfloat16()
-        if self.method == "fft":
+        if chunk.start >= self._n_grid:
+            coefficients = (gradient @ self._between(gradient, chunk)).to(into.dtype)
+        elif self.method == "fft":
             coefficients = _transform(gradient, self.max_active)
         else:
             basis = self._basis(gradient)[: chunk.stop - chunk.start]
@@ -253,22 +272,43 @@ class FourierHead(ChunkedHead):
     def output_weights(self) -> np.ndarray:
         """Fourier and slack columns, of shape (n_labels, 2 * max_active + 1 + n_slack)."""
         slack = self.slack.detach().cpu().numpy()
-        return np.hstack([fourier_matrix(self.n_labels, self.max_active), slack])
+        rows = fourier_matrix(self._n_grid, self.max_active)
+        return np.hstack([np.vstack([rows, self._rows_between()]), slack])
 
     def _basis(self, like: Tensor) -> Tensor:
         """First rows of W, as many as a chunk has."""
-        size = min(self.chunk_size(), self.n_labels)
+        size = min(self.chunk_size(), self._n_grid)
         return self._table(
-            "basis", like, lambda: fourier_matrix(self.n_labels, self.max_active, stop=size)
+            "basis", like, lambda: fourier_matrix(self._n_grid, self.max_active, stop=size)
         )
+
+    def _between(self, like: Tensor, chunk: slice) -> Tensor:
+        """Rows of W of a chunk of labels that came later."""
+        rows = self._table("between", like, self._rows_between)
+        return rows[chunk.start - self._n_grid : chunk.stop - self._n_grid]
+
+    def _rows_between(self) -> np.ndarray:
+        """Rows of labels that came later: Eq. 8 of the paper at angles between those of the others.
+
+        The guarantee holds for any angles that differ: as many sign changes as 2 k can be made.
+        """
+        n, later = self._n_grid, np.arange(self.n_labels - self._n_grid)
+        # Halves of the gaps, then quarters, and so on: bits of the round in reverse order.
+        rounds = range(1, 2 + int(later.max(initial=0)) // n)
+        parts = np.array([int(f"{r:b}"[::-1], 2) / 2 ** r.bit_length() for r in rounds])
+        turns = np.arange(1, self.max_active + 1) * (later % n + parts[later // n])[:, None]
+        angles = 2 * np.pi / n * np.mod(turns, n)
+        waves = np.stack([np.cos(angles), np.sin(angles)], axis=2)
+        waves = waves.reshape(len(later), 2 * self.max_active)
+        return np.hstack([np.ones((len(later), 1)), 2**0.5 * waves]) / n**0.5
 
     def _phase(self, shift: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine and sine of each frequency's rotation over `shift` labels."""
 
         def make() -> np.ndarray:
             # f * shift modulo n is exact in integers, so that high frequencies lose no digits.
-            turns = np.arange(1, self.max_active + 1) * shift % self.n_labels
-            angles = 2 * np.pi / self.n_labels * turns
+            turns = np.arange(1, self.max_active + 1) * shift % self._n_grid
+            angles = 2 * np.pi / self._n_grid * turns
             return np.stack([np.cos(angles), np.sin(angles)])
 
         cosines, sines = self._table(shift, like, make)

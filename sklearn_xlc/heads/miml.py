@@ -14,9 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets
-from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, origins, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import positives_by_chunk
-from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 #: Highest initial probability of a label in an instance.
 MAX_PRIOR = 0.5
@@ -88,6 +88,7 @@ class MIMLHead(Head):
     torch.Size([3, 5])
     """
 
+    leaves_out = True
     label_embeddings: Tensor | None
 
     def __init__(
@@ -137,12 +138,41 @@ class MIMLHead(Head):
         self.label_embeddings = rows.T.contiguous().to(self.weight)
 
     def set_prior(self, frequency: Tensor) -> None:
-        with torch.no_grad():
-            prior = torch.logit(frequency.clamp(1e-7, MAX_PRIOR))
-            if self.bias is not None:
-                self.bias.copy_(prior)
-            else:
-                self.concept_bias.copy_(prior[:, None])
+        self._set_prior(slice(None), frequency)
+
+    @torch.no_grad()
+    def _set_prior(self, labels: Labels, frequency: Tensor) -> None:
+        prior = torch.logit(frequency.clamp(1e-7, MAX_PRIOR)).to(self.weight)
+        if self.bias is not None:
+            self.bias[labels] = prior
+        else:
+            self.concept_bias[labels] = prior[:, None]
+
+    # --- labels that come later, or go ------------------------------------------------------
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(p, math.prod(p.shape[1:])) for p in self.parameters()]
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        rows = origins(self.n_labels, n_labels - self.n_labels, self.weight.device)
+        return [(parameter, rows) for parameter in self.parameters()]
+
+    def set_n_labels(self, n_labels: int) -> None:
+        if self.label_embeddings is not None:
+            self.label_embeddings = F.pad(self.label_embeddings, (0, n_labels - self.n_labels))
+        super().set_n_labels(n_labels)
+
+    def set_free(self, free: Tensor) -> None:
+        super().set_free(free)
+        if self.label_embeddings is not None:
+            self.label_embeddings = self.label_embeddings.masked_fill(free, 0.0)
+
+    @torch.no_grad()
+    def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
+        new = self.weight.new_empty(len(positions), *self.weight.shape[1:])
+        self.weight[positions] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
+        self.concept_bias[positions] = 0.0
+        self._set_prior(positions, frequency[positions])
 
     def loss(
         self,
@@ -220,13 +250,16 @@ class MIMLHead(Head):
     def _bag_logits(self, bags: Bags, chunk: slice) -> Tensor:
         """Logits of bags, (n_bags, chunk): of each label in the first-ranked instance."""
         keys, values = self._keys_and_values(bags, chunk)
-        return values.gather(0, first_of_segments(keys, bags.owner, len(bags)))
+        logits = values.gather(0, first_of_segments(keys, bags.owner, len(bags)))
+        return self._labelled(logits, chunk)
 
     def _label_losses(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
         """Loss of each bag, summed over the labels of a chunk."""
         criterion, counts = cast(PointwiseLoss, self.criterion), self._target_counts(targets, chunk)
         if not self.counts:
-            return criterion(self._bag_logits(bags, chunk), counts.clamp(max=1), chunk).sum(1)
+            logits = self._labelled(self._bag_logits(bags, chunk), chunk, 0.0)
+            losses = criterion(logits, counts.clamp(max=1), chunk)
+            return self._labelled(losses, chunk, 0.0).sum(1)
         keys, values = self._keys_and_values(bags, chunk)
         # Exactly c instances hold a label: the c-th in rank does, the next one does not.
         order = sort_segments(keys, bags.owner)
@@ -235,7 +268,8 @@ class MIMLHead(Head):
         held = values.gather(0, order.gather(0, (rank - 1).clamp(min=0)))
         not_held = values.gather(0, order.gather(0, rank.clamp(max=len(keys) - 1)))
         losses = (counts > 0) * criterion.positive(held, chunk)
-        return (losses + (counts < size) * criterion.negative(not_held)).sum(1)
+        losses = losses + (counts < size) * criterion.negative(not_held)
+        return self._labelled(losses, chunk, 0.0).sum(1)
 
     def _softmax_terms(
         self, bags: Bags, chunk: slice, at: tuple[Tensor, Tensor]

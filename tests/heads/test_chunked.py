@@ -6,7 +6,7 @@ from torch import nn
 
 from _factories import plain_loss
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads import ChunkedHead, chunked
+from sklearn_xlc.heads import ChunkedHead, FlatHead, chunked
 
 N_LABELS = 10
 TARGETS = Targets(torch.tensor([0, 3, 3, 4]), torch.tensor([9, 0, 4, 2]))
@@ -105,3 +105,34 @@ def test_second_derivatives_are_refused():
     (gradient,) = torch.autograd.grad(head.loss(inputs, TARGETS), inputs, create_graph=True)
     with pytest.raises(RuntimeError, match="does not require grad"):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("loss", ["bce", "asymmetric", "focal", "pick_all_labels", "ce"])
+def test_positions_without_a_label_do_not_count(monkeypatch, loss):
+    """Loss, gradient and ranking are those of a head with the other labels alone."""
+    monkeypatch.setattr(chunked, "CHUNK", 4)
+    multilabel = loss != "ce"
+    head = FlatHead(3, 10, multilabel, loss=loss).double()
+    kept = torch.tensor([0, 2, 3, 4, 6, 7])
+    small = FlatHead(3, len(kept), multilabel, loss=loss).double()
+    with torch.no_grad():
+        head.weight.normal_()
+        small.weight.copy_(head.weight[kept])
+    head.set_free(~torch.isin(torch.arange(10), kept))
+    features = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    of_small = (
+        ([0, 1, 4, 5], [0, 1, 2, 3, 4]) if not multilabel else ([1, 3, 0, 5, 2], [0, 2, 3, 3, 5])
+    )
+    ids, indptr = (torch.tensor(part) for part in of_small)
+    results = []
+    for each, labels in ((head, kept[ids]), (small, ids)):
+        value = each.loss(features, Targets(indptr, labels))
+        results.append((value, *torch.autograd.grad(value, [features, each.weight, each.bias])))
+    for one, other in zip(*results):
+        torch.testing.assert_close(one[kept] if len(one.shape) and len(one) == 10 else one, other)
+    assert not results[0][2][head.free].any()
+    best, positions = head.topk(features, 6)
+    expected = small.topk(features, 6)
+    torch.testing.assert_close(best, expected[0])
+    assert torch.equal(positions, kept[expected[1]])
+    assert (head.scores(features)[:, head.free] == -torch.inf).all()

@@ -1,6 +1,7 @@
 """The Fourier head: three ways to one product, its gradients, and its first logits."""
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -9,9 +10,15 @@ import torch
 from torch.autograd import gradcheck
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
-from sklearn_xlc.geometry import fourier_adjoint, fourier_forward, fourier_matrix
+from sklearn_xlc.geometry import (
+    fourier_adjoint,
+    fourier_forward,
+    fourier_matrix,
+    verify_argmaxable,
+)
 from sklearn_xlc.heads import FourierHead, chunked, fourier
-from sklearn_xlc.training import RowOptimizer
+from sklearn_xlc.training import EncoderHead, RowOptimizer
+from sklearn_xlc.training.resizing import with_room
 
 N_FEATURES = 4
 
@@ -196,3 +203,43 @@ def test_single_precision_at_a_million_labels_is_close():
 def test_the_fastest_way_is_chosen(n_labels, max_active, memory_limit, way):
     head = FourierHead(3, n_labels, True, max_active, memory_limit=memory_limit)
     assert head.method == way
+
+
+def grown(head, n_labels):
+    """Head with positions for labels that came later, made as a classifier makes it."""
+    module = EncoderHead(torch.nn.Identity(), head)
+    head = with_room(module, n_labels, RowOptimizer([{"params": list(module.parameters())}]))[
+        0
+    ].head
+    head.set_free(torch.zeros(n_labels, dtype=torch.bool))
+    torch.nn.init.normal_(head.slack)
+    return head
+
+
+def test_labels_that_come_later_lie_between_the_others(method):
+    head, features = make(method=method, n_labels=11)
+    before = head.output_weights()
+    head = grown(grown(head, 14), 37)  # halves, quarters and three quarters of the gaps
+    weights = head.output_weights()
+    np.testing.assert_array_equal(weights[:11, :5], before[:, :5])
+    angles = np.arctan2(weights[:, 2], weights[:, 1]) % (2 * np.pi) * 11 / (2 * np.pi)
+    parts = [0.0] * 11 + [0.5] * 11 + [0.25] * 11 + [0.75] * 4
+    np.testing.assert_allclose(angles, np.arange(37) % 11 + parts, atol=1e-12)
+    inputs = head.inputs(features)
+    expected = inputs @ torch.from_numpy(weights).T
+    torch.testing.assert_close(head.scores(features), expected)
+    loss = head.loss(features, SEVERAL, ROW_WEIGHT)
+    plain = plain_loss(expected, SEVERAL, ROW_WEIGHT, True)
+    torch.testing.assert_close(loss, plain)
+    parameters = [features, head.projection.weight]
+    for one, other in zip(
+        torch.autograd.grad(loss, parameters), torch.autograd.grad(plain, parameters)
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_guarantee_holds_for_labels_that_come_later():
+    head, _ = make(n_labels=7, max_active=2, n_slack=0)
+    weights = grown(head, 12).output_weights()
+    sets = [np.isin(np.arange(12), pair) for pair in itertools.combinations(range(12), 2)]
+    assert verify_argmaxable(weights, np.array(sets, dtype=int)).status.tolist() == [1] * len(sets)
