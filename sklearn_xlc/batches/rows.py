@@ -27,7 +27,7 @@ from sklearn_xlc.batches.targets import Targets
 
 #: Numbers or stored entries of X that are cut at once, for several batches: with their transpose
 #: they take 50 bytes each.
-_ENTRIES_AT_ONCE = 72_000
+_ENTRIES_AT_ONCE = 48_000
 
 
 @dataclass

@@ -158,6 +158,7 @@ def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Tran
     indices += np.repeat(shifts, np.diff(indptr[list(edges)]))
     parts = (rows.data.numpy(), indices, indptr.astype(dtype))
     by_column = sp.csr_matrix(parts, shape=(len(rows), n_columns)).tocsc()
+    del indices, parts
     columns = np.flatnonzero(np.diff(by_column.indptr))
     return Transpose(
         torch.from_numpy(columns),
