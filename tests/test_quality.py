@@ -50,6 +50,23 @@ def test_cascade_keeps_up_with_flat_and_both_with_the_peers(data_dir, name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+def test_labels_that_come_part_by_part(data_dir):
+    """A tenth of the labels comes with each pass; the other classifier knows all from the start."""
+    X, Y, X_test, Y_test = load(data_dir / "debtags")
+    order = np.random.default_rng(0).permutation(Y.shape[1])
+    Y, Y_test = sp.csr_matrix(Y)[:, order], sp.csr_matrix(Y_test)[:, order]
+    found = []
+    for known in (np.linspace(0, Y.shape[1], 11)[1:].round().astype(int), [Y.shape[1]] * 10):
+        clf = MultiHeadClassifier("flat", random_state=0)
+        for n_labels in known:
+            clf.partial_fit(X, Y[:, :n_labels], classes=np.arange(n_labels))
+        found.append(precision_at_k(Y_test, clf.predict_topk(X_test, 1)[0], 1))
+    assert found[0] >= 0.98 * found[1]
+    assert found[1] > 0.78
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_multi_class_heads_keep_up_with_flat_on_mnist(data_dir):
     images = np.load(data_dir / "mnist" / "mnist.npz")
     X, X_test = (

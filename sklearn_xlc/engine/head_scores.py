@@ -81,7 +81,8 @@ class HeadScores(BaseXLCClassifier):
 
     def _digits_of_classes(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Digits of the best classes, and of the true ones; -1 for classes not seen."""
-        code, digits = self._code, MixedRadix(len(self.classes_), self.head_lengths_)
+        code = self._code
+        digits = MixedRadix(code.n_positions or code.n_labels, self.head_lengths_)
         self._code.encode(y[:0])  # raises if y is an indicator
         true = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         found, true_digits = (

@@ -92,6 +92,15 @@ def test_double_precision_stays(name, multilabel):
     assert_same(clf, X, digits=1e-11)
 
 
+@pytest.mark.parametrize("name, multilabel", [("flat", True), ("sampling", False), ("etf", True)])
+def test_labels_that_are_removed_are_left_out(name, multilabel):
+    X, y = make_learnable(multilabel)
+    clf = quick(name, max_epochs=5).fit(X, y).remove_labels([0, 1, 8])
+    found = exported(clf, X, k=20)
+    assert not np.isin(found["labels"], [0, 1, 8]).any()
+    assert_same(clf, X, k=20, digits=1e-11)
+
+
 def test_samples_without_entries_and_single_ones():
     X, Y = make_learnable(True, dtype=np.float32)
     clf = quick("flat", max_epochs=5).fit(X, Y)
