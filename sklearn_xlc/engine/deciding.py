@@ -116,6 +116,9 @@ class DecisionMixin(HeldOutMixin):
 
         With `part`, a classifier that has not seen many of the samples, "auto" is as fitted there.
         """
+        if part and self.decision == "auto":
+            self.decision_, self.calibration_ = part.decision_, part.calibration_
+            return
         Y = self._labels_of(train)
         if not self._code.multilabel:
             self.decision_ = TopK(1).fit(None, Y)
@@ -123,9 +126,6 @@ class DecisionMixin(HeldOutMixin):
         head = self.net_.module_.head
         if first:
             self.calibration_ = part.calibration_ if part else self._new_calibration(held)
-        if part and self.decision == "auto":
-            self.decision_ = part.decision_
-            return
         decision, goes_on = self._decision_to_fit(held, first)
         context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": _link(head)}
         context["calibration"] = self.calibration_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 STATISTICS_SIZE = 2**16
 
 
+@functools.cache
 def largest(dtype: torch.dtype) -> float:
     """Norm that no features, gradient or move of a weight may reach.
 

@@ -247,8 +247,11 @@ class RowOptimizer(torch.optim.Optimizer):
             self._safe.append(_is_safe(group, norm, limit))
 
     def _state(self, parameter: nn.Parameter, by_rows: bool = False) -> dict[str, Tensor]:
-        state, group = self.state[parameter], self._group_of[parameter]
-        rule, new = group["rule"], {}
+        state = self.state[parameter]
+        if "exp_avg" in state or "mean_square" in state:  # complete, in most steps
+            return state
+        group, new = self._group_of[parameter], {}
+        rule = group["rule"]
         if not state:
             if rule == "adam":
                 new["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
@@ -300,7 +303,7 @@ class RowOptimizer(torch.optim.Optimizer):
                 _lazy_adam(group, table, state, rows, gradient)
                 return
             moments = [_as_table(state[key]) for key in ("exp_avg", "exp_avg_sq")]
-            if rows.indices(len(table)) != (0, len(table), 1):
+            if rows != slice(None) and rows.indices(len(table)) != (0, len(table), 1):
                 table, *moments = (each[rows] for each in (table, *moments))
             average, square = moments
             counts = [state["step"] + 1]
@@ -396,7 +399,7 @@ def _root_mean_square(state: dict[str, Tensor], size: int, norm: Tensor) -> floa
         state["mean_square"].mul_(_MEMORY).add_((1 - _MEMORY) * now)
         state["step"] += 1
     # As in Adam: the mean starts at zero, and would be too small in the first steps.
-    mean_square = float(state["mean_square"]) / max(1 - _MEMORY ** float(state["step"]), 1e-9)
+    mean_square = state["mean_square"].item() / max(1 - _MEMORY ** state["step"].item(), 1e-9)
     return mean_square**0.5
 
 
