@@ -216,6 +216,10 @@ def _probabilities(graph: Graph, head: Head, best: str, everything: str | None) 
 
 def _best(graph: Graph, head: Head, features: str, k: int) -> tuple[str, str, str | None]:
     """Scores and positions of the k best labels, and the scores of all unless a beam finds them."""
+    if type(head) is CascadeHead and head.free is not None:
+        raise TypeError(
+            "to_onnx cannot express a CascadeHead from which labels were removed: fit it anew"
+        )
     if type(head) is CascadeHead:
         return (*_beam(graph, head, features, k), None)
     if type(head) not in _SCORES:

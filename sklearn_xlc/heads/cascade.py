@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from sklearn_xlc.heads._base import (
     row_weights,
     topk_by_position,
 )
+from sklearn_xlc.heads.child_logits import ChildLogits
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
 
 
@@ -29,75 +30,6 @@ class _Pairs(NamedTuple):
     rows: Tensor
     nodes: Tensor
     values: Tensor
-
-
-class _Meetings(NamedTuple):
-    """Pairs of rows and parents, sorted so that parents of equally many rows are neighbours."""
-
-    parents: Tensor
-    order: Tensor  # of the pairs, parent by parent
-    groups: list[tuple[int, int]]  # number of parents, and of the rows that each of them meets
-
-    @classmethod
-    def of(cls, parents: Tensor) -> _Meetings:
-        unique, inverse, counts = torch.unique(parents, return_inverse=True, return_counts=True)
-        by_count = counts.argsort(stable=True)
-        rank = torch.empty_like(by_count)
-        rank[by_count] = torch.arange(len(by_count), device=rank.device)
-        order = rank[inverse].argsort(stable=True)
-        sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
-        groups = list(zip(numbers.tolist(), sizes.tolist()))
-        return cls(unique[by_count], order, groups)
-
-    def each(self, *by_pair: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
-        """Parents of each group, and views of shape (n_parents, n_rows, ...) of its pairs."""
-        parent = pair = 0
-        for number, size in self.groups:
-            pairs = slice(pair, pair + number * size)
-            of_group = [tensor[pairs].view(number, size, -1) for tensor in by_pair]
-            yield slice(parent, parent + number), of_group
-            parent, pair = parent + number, pairs.stop
-
-
-class _ChildLogits(torch.autograd.Function):
-    """Logits of the children of (row, parent) pairs, with a row-sparse gradient of the table.
-
-    A parent's embeddings are gathered once however many rows keep it: parents with equal numbers of
-    rows share one batched product. (These are too small to be faster in bfloat16.)
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, table: Tensor, query: Tensor, rows: Tensor, parents: Tensor, length: int
-    ) -> Tensor:
-        pairs = _Meetings.of(parents)
-        rows = rows[pairs.order]
-        weight = table.index_select(0, pairs.parents).view(len(pairs.parents), length, -1)
-        queries = query.index_select(0, rows)
-        products = queries.new_empty(len(rows), length)
-        for some, (q, out) in pairs.each(queries, products):
-            torch.bmm(q, weight[some].transpose(1, 2), out=out)
-        logits = torch.empty_like(products)
-        logits[pairs.order] = products
-        ctx.save_for_backward(weight, queries, rows)
-        ctx.pairs, ctx.shapes = pairs, (table.shape, query.shape)
-        return logits
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        (weight, queries, rows), pairs = ctx.saved_tensors, ctx.pairs
-        slopes = grad_outputs[0].index_select(0, pairs.order)
-        to_weight, to_queries = torch.empty_like(weight), torch.empty_like(queries)
-        for some, (slope, q, out) in pairs.each(slopes, queries, to_queries):
-            torch.bmm(slope.transpose(1, 2), q, out=to_weight[some])
-            torch.bmm(slope, weight[some], out=out)
-        of_table, of_query = ctx.shapes
-        to_table = torch.sparse_coo_tensor(
-            pairs.parents[None], to_weight.flatten(1), of_table, check_invariants=False
-        )
-        to_query = queries.new_zeros(of_query).index_add_(0, rows, to_queries)
-        return to_table, to_query, None, None, None
 
 
 class CascadeHead(Head):
@@ -155,6 +87,7 @@ class CascadeHead(Head):
     """
 
     searches_all = False
+    leaves_out = True
     # Of heads in files that do not know of it:
     low_precision: bool = False
     level_weighting: str = "sum"
@@ -230,7 +163,8 @@ class CascadeHead(Head):
     def _beam_for(self, k: int) -> int:
         """Width of a beam that holds k labels."""
         # Every kept parent has all its children, except the last node of a level.
-        return max(self.beam_width, -(-(k - 1) // self.code.lengths[-1]) + 1)
+        n_free = 0 if self.free is None else int(self.free.sum())
+        return max(self.beam_width, -(-(k - 1 + n_free) // self.code.lengths[-1]) + 1)
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start nodes at their frequency, in later levels among the samples that score them."""
@@ -261,7 +195,21 @@ class CascadeHead(Head):
         nodes = self.tables[level - 1].data.view(-1, self.embedding_dim + 1)
         return nodes[:, :-1], nodes[:, -1]
 
-    # --- labels that come later -----------------------------------------------------------
+    # --- labels that come later, or go ----------------------------------------------------
+
+    def label_rows(self) -> list[tuple[Tensor, int]]:
+        return [(self.tables[-1], self.embedding_dim + 1)]
+
+    def _without_label(self, level: int) -> Tensor | None:
+        """Mask of the nodes of a level that hold no label and are left out; None: there are none.
+
+        In multi-label a node has a probability of its own: only labels are left out.
+        """
+        is_last = level + 1 == self.code.n_heads
+        if self.free is None or is_last or self.multilabel:
+            return self.free if is_last else None
+        labels = (~self.free).nonzero()[:, 0] // int(self.code.place_values[level])
+        return ~torch.isin(torch.arange(self.n_nodes[level], device=labels.device), labels)
 
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
         n_nodes, device = self._count_nodes(n_labels), self.first.weight.device
@@ -280,6 +228,7 @@ class CascadeHead(Head):
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         known = torch.arange(self.n_labels, device=positions.device)
         known = known[~torch.isin(known, positions)]
+        known = known if self.free is None else known[~self.free[known]]
         for level, bias in enumerate(self._first_biases(frequency)):
             nodes = (positions // int(self.code.place_values[level])).unique()
             nodes = nodes[~torch.isin(nodes, known // int(self.code.place_values[level]))]
@@ -305,13 +254,20 @@ class CascadeHead(Head):
         query = self._linear(self.queries[level - 1], features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
         table, length = self.tables[level - 1], self.code.lengths[level]
-        return _ChildLogits.apply(table, query, rows, parents, length)
+        return ChildLogits.apply(table, query, rows, parents, length)
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Children of parents, (n_pairs, length), and whether they exist."""
         length = self.code.lengths[level]
         children = parents[:, None] * length + torch.arange(length, device=parents.device)
-        return children, children < self.n_nodes[level]
+        exist, without = children < self.n_nodes[level], self._without_label(level)
+        if without is not None:
+            exist = exist & ~without[children.clamp(max=len(without) - 1)]
+        return children, exist
+
+    def _first_logits(self, features: Tensor) -> Tensor:
+        logits, without = self._linear(self.first, features), self._without_label(0)
+        return logits if without is None else logits.masked_fill(without, -torch.inf)
 
     # --- training -------------------------------------------------------------------------
 
@@ -331,7 +287,7 @@ class CascadeHead(Head):
         criterion = cast(SoftmaxCrossEntropy, self.criterion)
         place_values, rows = self.code.place_values.tolist(), targets.rows
         node = targets.ids // place_values[0]
-        surprise = -self._linear(self.first, features).log_softmax(1)[rows, node]
+        surprise = -self._first_logits(features).log_softmax(1)[rows, node]
         for level in range(1, self.code.n_heads):
             logits = self._child_logits(level, features, rows, node)
             _, exist = self._children(level, node)
@@ -343,7 +299,7 @@ class CascadeHead(Head):
         return share @ criterion.value(surprise)
 
     def _multilabel_loss(self, features: Tensor, targets: Targets, weights: Tensor) -> Tensor:
-        logits = self._linear(self.first, features)
+        logits = self._first_logits(features)
         values = targets.values_like(features)
         true = self._true_nodes(0, targets, values)
         multi_hot = torch.zeros_like(logits)
@@ -434,7 +390,7 @@ class CascadeHead(Head):
     def _leaves(self, features: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Leaves below the beam and their final scores, -inf where none exists."""
         n_rows = len(features)
-        nodes, path = self._first_beam(self._linear(self.first, features), width)
+        nodes, path = self._first_beam(self._first_logits(features), width)
         for level in range(1, self.code.n_heads):
             rows = torch.arange(n_rows, device=nodes.device).repeat_interleave(nodes.shape[1])
             logits = self._child_logits(level, features, rows, nodes.reshape(-1))
@@ -479,7 +435,7 @@ class CascadeHead(Head):
         ids, place_values = positions.reshape(-1), self.code.place_values.tolist()
         rows = torch.arange(len(features), device=ids.device).repeat_interleave(positions.shape[1])
         nodes = ids // place_values[0]
-        path = self._squash(self._linear(self.first, features))[rows, nodes]
+        path = self._squash(self._first_logits(features))[rows, nodes]
         for level in range(1, self.code.n_heads):
             logits = self._child_logits(level, features, rows, nodes)
             own = self._squash(logits, self._children(level, nodes)[1])

@@ -1,0 +1,29 @@
+"""Logits of the children of kept parents, against one product for each pair."""
+
+import torch
+from torch.autograd import gradcheck
+
+from sklearn_xlc.heads.child_logits import ChildLogits, Meetings
+
+ROWS, PARENTS = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([1, 3, 3, 0, 1, 3])
+
+
+def test_products_and_gradients():
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randn(4, 2 * 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    query = torch.randn(3, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    logits = ChildLogits.apply(table, query, ROWS, PARENTS, 2)
+    expected = torch.einsum("pcd,pd->pc", table.view(4, 2, 3)[PARENTS], query[ROWS])
+    torch.testing.assert_close(logits, expected)
+    assert gradcheck(lambda q: ChildLogits.apply(table.detach(), q, ROWS, PARENTS, 2), query)
+    (found,) = torch.autograd.grad(logits.square().sum(), table)
+    (plain,) = torch.autograd.grad(expected.square().sum(), table)
+    assert found.is_sparse
+    torch.testing.assert_close(found.to_dense(), plain)
+
+
+def test_parents_of_equally_many_rows_are_neighbours():
+    pairs = Meetings.of(PARENTS)
+    assert pairs.parents.tolist() == [0, 1, 3]
+    assert pairs.groups == [(1, 1), (1, 2), (1, 3)]
+    assert PARENTS[pairs.order].tolist() == [0, 1, 1, 3, 3, 3]
