@@ -135,6 +135,7 @@ OWN_TEXT = {
         "validation_fraction": "bags, not samples",
         "precision": "each names the products of its head",
         "memory_limit": "each names what it makes in blocks",
+        "n_jobs": "each names what it computes in parallel",
         "random_state": "each names what it draws",
         "warm_start": "label embeddings go on, too",
         "device": "one has nothing to train",

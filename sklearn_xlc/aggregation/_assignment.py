@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from joblib import Parallel, delayed, effective_n_jobs
 
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
+from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 
 
@@ -77,11 +77,9 @@ def assign_labels(
     """
     X = check_samples(X, data)
     n_extra = 4
-    blocks = split_labels(data, X, n_extra, max(1, memory_limit // effective_n_jobs(n_jobs)))
-    parts = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_assign_block)(X, data, embeddings, use_counts, totals, quantile, first, last)
-        for first, last in blocks
-    )
+    blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
+    shared = (X, data, embeddings, use_counts, totals, quantile)
+    parts = run_tasks(_assign_block, shared, blocks, n_jobs)
     return join_blocks(data, parts)
 
 

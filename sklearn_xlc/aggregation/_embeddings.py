@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed, effective_n_jobs
 
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
+from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 from sklearn_xlc.aggregation._start import start_pairs
 
@@ -140,11 +140,9 @@ def learn_embeddings(
     """
     X = check_samples(X, data)
     n_extra = 4 if background is None else 4 + len(background.directions)
-    blocks = split_labels(data, X, n_extra, max(1, memory_limit // effective_n_jobs(n_jobs)))
+    blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
     settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)
-    parts = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_embed_block)(X, data, background, settings, first, last) for first, last in blocks
-    )
+    parts = run_tasks(_embed_block, (X, data, background, settings), blocks, n_jobs)
     sums, weights, low_rank = zip(*parts)
     return Embeddings(
         sums=sp.vstack(sums, format="csr") if sp.issparse(X) else np.concatenate(sums),

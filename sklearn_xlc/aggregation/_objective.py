@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed, effective_n_jobs
 
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, check_samples, make_pairs
+from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels
 
 
@@ -78,10 +78,8 @@ def grlr_objective(
     """
     X = check_samples(X, data)
     embeddings = _as_embeddings(embeddings, (data.n_labels, X.shape[1]))
-    blocks = split_labels(data, X, 1, max(1, memory_limit // effective_n_jobs(n_jobs)))
-    parts = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_objective_block)(X, data, embeddings, first, last) for first, last in blocks
-    )
+    blocks = split_labels(data, X, 1, memory_limit, count_jobs(n_jobs))
+    parts = run_tasks(_objective_block, (X, data, embeddings), blocks, n_jobs)
     return np.concatenate([np.zeros(0), *parts])
 
 

@@ -18,11 +18,13 @@ PIECE = 2**23
 SPARSITY = 16
 
 
-def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tuple[int, int]]:
-    """Ranges of labels whose pairs take at most about `limit` bytes, or of a single label.
+def split_labels(
+    data: Aggregation, X: Any, n_extra: int, memory_limit: int, n_jobs: int = 1
+) -> list[tuple[int, int]]:
+    """Ranges of labels, or single labels, that `n_jobs` jobs compute in `memory_limit` bytes.
 
-    A pair takes the entries of its sample (a value, an index and a copy of it) and `n_extra`
-    numbers.
+    There is a range for each job, where the labels can be split. A pair takes the entries of its
+    sample (a value, an index and a copy of it) and `n_extra` numbers.
     """
     groups = data.groups
     n_entries = np.diff(X.indptr) if sp.issparse(X) else np.full(len(X), X.shape[1])
@@ -31,6 +33,7 @@ def split_labels(data: Aggregation, X: Any, n_extra: int, limit: int) -> list[tu
     item = X.dtype.itemsize
     size = entries * (item + 16) + data.n_pairs * (2 * item * n_extra + 100)
     size = size + 3 * item * X.shape[1]
+    limit = max(1, min(memory_limit // n_jobs, int(size.sum()) // n_jobs + 1))
     large = entries > PIECE
     block = (
         np.cumsum(size) // limit + np.cumsum(large) + np.concatenate([[0], np.cumsum(large)[:-1]])

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from joblib import Parallel, delayed, effective_n_jobs
 
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._assignment import best_of_segments
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, check_samples, make_pairs
+from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels
 
 #: Number of samples without a label that set its bound, and the share of these above it.
@@ -98,11 +98,10 @@ def sharing_rates(
     others = np.sort(rng.choice(samples, min(N_OTHERS, len(samples)), replace=False))
     X_others, has_label = X[others], _labels_of_samples(data, others)
     data = data.of_groups(counted)
-    limit = max(1, memory_limit // effective_n_jobs(n_jobs))
-    parts = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_count_block)(X, data, learnt, X_others, has_label, limit, first, last)
-        for first, last in split_labels(data, X, 4, limit)
-    )
+    blocks = split_labels(data, X, 4, memory_limit, count_jobs(n_jobs))
+    limit = max(1, memory_limit // count_jobs(n_jobs))
+    shared = (X, data, learnt, X_others, has_label, limit)
+    parts = run_tasks(_count_block, shared, blocks, n_jobs)
     n_best, best, n_in_group, in_group = map(np.concatenate, zip(*parts))
     # Labels whose best samples hardly differ from the others are uninformative.
     power = np.maximum(_towards_pooled(best, n_best), 10 * TAIL)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import is_indicator, warn_unread
 from sklearn_xlc._compat import (
+    N_JOBS,
     HasMethods,
     Interval,
     StrOptions,
@@ -83,6 +84,9 @@ class AggregatedLabelClassifier(
           samples times that of labels exceeds 2**31.
     n_folds : int, default=2
         Number of folds of the groups, if there is more than one round.
+    n_jobs : int, default=None
+        Number of classifiers of a round trained in parallel through joblib, and of jobs of the
+        default assigner. With as many threads in each job the result does not depend on it.
 
     Attributes
     ----------
@@ -170,6 +174,7 @@ class AggregatedLabelClassifier(
         "assigner": [None, HasMethods(["fit", "assign"])],
         "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "n_jobs": N_JOBS,
     }
 
     def __init__(
@@ -179,11 +184,13 @@ class AggregatedLabelClassifier(
         *,
         n_rounds: int | str = "auto",
         n_folds: int = 2,
+        n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.assigner = assigner
         self.n_rounds = n_rounds
         self.n_folds = n_folds
+        self.n_jobs = n_jobs
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -231,7 +238,8 @@ class AggregatedLabelClassifier(
             y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
-        assigner = EAGLETransformer() if self.assigner is None else clone(self.assigner)
+        default = EAGLETransformer(n_jobs=self.n_jobs)
+        assigner = default if self.assigner is None else clone(self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
         samples = Samples(X, y, assigned, fit_params)
         assigned, posterior = self._rounds(samples, y, groups, assigner, assigned)
@@ -277,10 +285,12 @@ class AggregatedLabelClassifier(
         data = aggregation(groups, groups.per_group(samples.indicator(y), "y"))
         if not is_soft:
             for _ in range(n_fits):
-                assigned = assign_anew(samples, data, self.estimator, assigned, folds, use_counts)
+                assigned = assign_anew(
+                    samples, data, self.estimator, assigned, folds, use_counts, self.n_jobs
+                )
             return assigned, None
         posterior = cross_fitted_posterior(
-            samples, data, self.estimator, assigned, folds, n_fits, keep_best=is_auto
+            samples, data, self.estimator, assigned, folds, n_fits, is_auto, self.n_jobs
         )
         if posterior is None:
             return assigned, None

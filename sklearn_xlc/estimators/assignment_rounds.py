@@ -28,6 +28,7 @@ from sklearn_xlc.aggregation import (
     group_log_likelihood,
     noisy_or_posterior,
 )
+from sklearn_xlc.aggregation._parallel import run_tasks
 from sklearn_xlc.aggregation._posterior import EPSILON
 from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.engine.soft_labels import SoftLabels
@@ -102,22 +103,24 @@ class Samples:
     def score_pairs(
         self,
         estimator: Any,
-        scores: sp.csr_matrix,
+        like: sp.csr_matrix,
         test: IntArray,
         assigned: sp.csr_matrix,
         seen: sp.csr_matrix,
-    ) -> None:
-        """Set the stored scores of the test samples; unseen labels score as assigned."""
-        n_labels = scores.shape[1]
+    ) -> tuple[npt.NDArray[Any], ...]:
+        """Entries of the test samples in `like`, and their scores; unseen labels as assigned."""
+        n_labels = like.shape[1]
         columns = self._columns(estimator, n_labels)
         known = np.zeros(n_labels, dtype=bool)
         known[columns] = np.bincount(seen.indices, minlength=n_labels)[columns] > 0
-        for samples, X, row, entries in self.blocks(scores, test):
+        parts = []
+        for samples, X, row, entries in self.blocks(like, test):
             values = np.zeros((len(samples), n_labels))
             found = all_scores(estimator, X, not self.one_label, len(columns))
             values[:, columns] = found.toarray() if sp.issparse(found) else found
             values[:, ~known] = assigned[samples][:, np.flatnonzero(~known)].toarray()
-            scores.data[entries] = values[row, scores.indices[entries]]
+            parts.append((entries, values[row, like.indices[entries]]))
+        return _joined(parts)
 
     def _columns(self, estimator: Any, n_labels: int) -> IntArray:
         """Label of each column of scores of a classifier."""
@@ -139,14 +142,28 @@ def assign_anew(
     assigned: sp.csr_matrix,
     folds: Sequence[Fold],
     use_counts: bool,
+    n_jobs: int | None = None,
 ) -> sp.csr_matrix:
     """Assign each label to the samples that score highest, as many as carried it before."""
-    scores, estimator = _candidates(data), _for_scores(estimator)
-    for train, test in folds:
-        fitted = samples.fit(estimator, assigned[train], train)
-        samples.score_pairs(fitted, scores, test, assigned, assigned[train])
+    scores = _candidates(data)
+    shared = (samples, _for_scores(estimator), assigned, scores)
+    for entries, values in run_tasks(_scores_of_fold, shared, folds, n_jobs, prefer=None):
+        scores.data[entries] = values
     totals = None if use_counts else np.asarray(assigned.sum(axis=0)).ravel()
     return assign_by_scores(data, scores, use_counts=use_counts, totals=totals)
+
+
+def _scores_of_fold(
+    samples: Samples,
+    estimator: Any,
+    assigned: sp.csr_matrix,
+    like: sp.csr_matrix,
+    train: IntArray,
+    test: IntArray,
+) -> tuple[npt.NDArray[Any], ...]:
+    """Entries of the test samples in `like`, and scores by a classifier fitted on the others."""
+    seen = assigned[train]
+    return samples.score_pairs(samples.fit(estimator, seen, train), like, test, assigned, seen)
 
 
 def cross_fitted_posterior(
@@ -157,6 +174,7 @@ def cross_fitted_posterior(
     folds: Sequence[Fold],
     n_fits: int,
     keep_best: bool,
+    n_jobs: int | None = None,
 ) -> sp.csr_matrix | None:
     """Probability that each sample carries each label of its groups, after `n_fits` rounds.
 
@@ -174,7 +192,7 @@ def cross_fitted_posterior(
     posterior, before, best = None, None, -np.inf
     for _ in range(n_fits):
         targets = assigned if posterior is None else posterior
-        found, weight, log_none = _held_out(samples, estimator, targets, prior, folds)
+        found, weight, log_none = _held_out(samples, estimator, targets, prior, folds, n_jobs)
         if keep_best:
             likelihood = group_log_likelihood(data, found, log_none)
             if likelihood <= best:
@@ -191,24 +209,40 @@ def _held_out(
     targets: sp.csr_matrix,
     like: sp.csr_matrix,
     folds: Sequence[Fold],
+    n_jobs: int | None,
 ) -> tuple[sp.csr_matrix, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Probabilities by classifiers that have not seen the group, with the entries of `like`.
 
     Also the weight of each, from the number of training samples with the label; and the sum of
     log(1 - q) over all labels of each sample. Samples without a group are in no fold's test part.
     """
-    found, weight = like.copy(), np.zeros(like.nnz)
-    log_none, estimator = np.zeros(like.shape[0]), _for_scores(estimator)
-    for train, test in folds:
-        fitted = samples.fit(estimator, targets[train], train)
+    found, weight, log_none = like.copy(), np.zeros(like.nnz), np.zeros(like.shape[0])
+    shared = (samples, _for_scores(estimator), targets, like)
+    of_folds = run_tasks(_probabilities_of_fold, shared, folds, n_jobs, prefer=None)
+    for (train, _), (entries, q, rows, sums) in zip(folds, of_folds):
         n_carry = np.asarray(targets[train].sum(axis=0), dtype=np.float64).ravel()
-        for rows, X, row, entries in samples.blocks(like, test):
-            q = np.asarray(fitted.predict_proba(X))
-            labels = like.indices[entries]
-            found.data[entries] = q[row, labels]
-            weight[entries] = n_carry[labels] / (n_carry[labels] + STRENGTH)
-            log_none[rows] = np.log1p(-np.minimum(q, 1 - EPSILON)).sum(axis=1, dtype=np.float64)
+        n_carry = n_carry[like.indices[entries]]
+        found.data[entries] = q
+        weight[entries] = n_carry / (n_carry + STRENGTH)
+        log_none[rows] = sums
     return found, weight, log_none
+
+
+def _probabilities_of_fold(
+    samples: Samples,
+    estimator: Any,
+    targets: sp.csr_matrix,
+    like: sp.csr_matrix,
+    train: IntArray,
+    test: IntArray,
+) -> tuple[npt.NDArray[Any], ...]:
+    """Entries of the test samples in `like` and their probabilities; rows and their log(1 - q)."""
+    fitted, parts = samples.fit(estimator, targets[train], train), []
+    for rows, X, row, entries in samples.blocks(like, test):
+        q = np.asarray(fitted.predict_proba(X))
+        log_none = np.log1p(-np.minimum(q, 1 - EPSILON)).sum(axis=1, dtype=np.float64)
+        parts.append((entries, q[row, like.indices[entries]], rows, log_none))
+    return _joined(parts)
 
 
 def _for_scores(estimator: Any) -> Any:
@@ -220,6 +254,11 @@ def _for_scores(estimator: Any) -> Any:
     return clone(estimator).set_params(
         **{name: value for name, value in params.items() if given.get(name) == "auto"}
     )
+
+
+def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
+    """Arrays of all blocks."""
+    return tuple(map(np.concatenate, zip(*parts)))
 
 
 def _candidates(data: Aggregation) -> sp.csr_matrix:

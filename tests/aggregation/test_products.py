@@ -64,6 +64,15 @@ def test_bits_do_not_depend_on_the_block(problem, rng, convert):
         np.testing.assert_array_equal(gathered.scores(gathered.sums(weights[part])), expected[part])
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2, 3, 5])
+def test_there_is_a_range_for_each_job(rng, n_jobs):
+    data = aggregation(np.eye(40), rng.random((40, 60)) < 0.5)
+    ranges = split_labels(data, rng.normal(size=(40, 12)), 4, 2**40, n_jobs)
+    assert len(ranges) == n_jobs
+    sizes = [data.n_pairs[first:last].sum() for first, last in ranges]
+    assert max(sizes) < 1.5 * min(sizes)
+
+
 @pytest.mark.parametrize("limit", [1, 3000, 10**9])
 @pytest.mark.parametrize("piece", [20, 2**23])
 def test_ranges_cover_all_labels_and_part_large_ones(problem, monkeypatch, limit, piece):

@@ -371,6 +371,7 @@ def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, messag
         ({"n_rounds": 0}, "n_rounds"),
         ({"n_rounds": "often"}, "n_rounds"),
         ({"n_folds": 1}, "n_folds"),
+        ({"n_jobs": 0}, "n_jobs"),
     ],
 )
 def test_bad_parameters(problem, parameters, message):

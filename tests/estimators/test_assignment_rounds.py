@@ -1,8 +1,10 @@
 """Rounds of probabilities: dense labels, the choice without ground truth, and their limits."""
 
+import joblib
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
@@ -73,6 +75,17 @@ def test_same_fit_twice(problem):
     clf = AggregatedLabelClassifier(QUICK, SEEDED)
     first = clf.fit(X, grouped, groups).predict_proba(X)
     np.testing.assert_array_equal(clf.fit(X, grouped, groups).predict_proba(X), first)
+
+
+@pytest.mark.parametrize("inner", [QUICK, OneVsRestClassifier(LogisticRegression())])
+def test_folds_side_by_side_give_the_fit_of_one_after_the_other(problem, inner):
+    X, _, grouped, groups, _, _ = problem
+    clf = AggregatedLabelClassifier(inner, SEEDED, n_rounds=2, n_folds=3)
+    expected = clf.fit(X, grouped, groups).predict_proba(X)
+    with joblib.parallel_config("threading"):
+        found = clone(clf).set_params(n_jobs=2).fit(X, grouped, groups)
+    np.testing.assert_array_equal(found.predict_proba(X), expected)
+    assert (found.assigned_ != clf.assigned_).nnz == 0
 
 
 def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
