@@ -68,6 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
     xlc.MultiHeadClassifier(checkpoint=folder, **quick).fit(X, Y)
     xlc.save(clf, folder + "/model")
     xlc.load(folder + "/model").predict(X)
+    xlc.predict_topk(folder + "/model", X)
 bags = np.arange(110) // 10
 xlc.MIMLClassifier(**quick).fit(X, Y[::10], bags).predict(X, bags)
 base = xlc.MultiHeadClassifier(**quick)
@@ -98,6 +99,11 @@ def test_a_first_fit_leaves_the_compiler_of_torch_alone(loaded):
     # Nor does a plan without weights, which every fit makes first.
     assert [name for name in loaded["fits"] if name.startswith(COMPILER)] == []
     assert len(loaded["fits"]) < 300
+
+
+def test_what_runs_on_several_machines_is_left_alone(loaded):
+    found = [name for names in loaded.values() for name in names]
+    assert [name for name in found if name.startswith(("dask", "distributed"))] == []
 
 
 def test_the_ground_floor():

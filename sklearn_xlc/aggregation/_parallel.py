@@ -5,11 +5,15 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
 
 Result = TypeVar("Result")
+#: How often tasks are started when workers die, as often as dask tries a task.
+ATTEMPTS = 4
 
 
 class Shared:
@@ -50,9 +54,17 @@ def run_tasks(
     if count_jobs(n_jobs) == 1 or len(tasks) == 1:
         return [function(*shared, *task) for task in tasks]
     held = Shared(shared)
-    return Parallel(n_jobs=n_jobs, prefer=prefer)(
-        delayed(_run)(function, held, task) for task in tasks
-    )
+
+    def run_all() -> list[Result]:
+        calls = (delayed(_run)(function, held, task) for task in tasks)
+        return list(Parallel(n_jobs=n_jobs, prefer=prefer)(calls))
+
+    # Where a worker of dask dies, dask runs its tasks again; but if it had the only copy of what
+    # they share, they are cancelled, and that must be sent again.
+    for _ in range(ATTEMPTS - 1):
+        with suppress(CancelledError):
+            return run_all()
+    return run_all()
 
 
 def _run(function: Callable[..., Result], shared: Shared, task: tuple[Any, ...]) -> Result:

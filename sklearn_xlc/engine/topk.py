@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc.engine.partitions import is_collection, is_path, opened, rank_partitions
 from sklearn_xlc.metrics._scorer import all_scores, innermost
 from sklearn_xlc.metrics._validation import rank_scores
 
 
-class TopLabels(tuple[np.ndarray, np.ndarray]):
+class _Pair(tuple[Any, Any]):
+    """Labels and their scores; attributes of the two classes below."""
+
+    def __new__(cls, labels: Any, scores: Any) -> Self:
+        """Make the pair."""
+        return super().__new__(cls, (labels, scores))
+
+    def __getnewargs__(self) -> tuple[Any, Any]:
+        return self[0], self[1]
+
+    @property
+    def labels(self) -> Any:
+        """Labels, best first."""
+        return self[0]
+
+    @property
+    def scores(self) -> Any:
+        """Scores or probabilities of the labels."""
+        return self[1]
+
+
+class TopLabels(_Pair):
     """Best labels of samples: a pair ``(labels, scores)``, shown as a table.
 
     Attributes
@@ -26,23 +48,6 @@ class TopLabels(tuple[np.ndarray, np.ndarray]):
 
     #: Samples that a notebook or a terminal shows.
     N_SHOWN = 10
-
-    def __new__(cls, labels: np.ndarray, scores: np.ndarray) -> TopLabels:
-        """Make the pair."""
-        return super().__new__(cls, (labels, scores))
-
-    def __getnewargs__(self) -> tuple[np.ndarray, np.ndarray]:
-        return self[0], self[1]
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Labels, best first."""
-        return self[0]
-
-    @property
-    def scores(self) -> np.ndarray:
-        """Scores or probabilities of the labels."""
-        return self[1]
 
     def to_frame(self) -> Any:
         """Make a pandas frame: a row for each label of each sample.
@@ -89,17 +94,73 @@ class TopLabels(tuple[np.ndarray, np.ndarray]):
         return "<tr>".join(["<table>", f"<th>sample</th>{ranks}", *rows]) + "</table>"
 
 
-def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> TopLabels:
+class LazyTopLabels(_Pair):
+    """Best labels of a dask collection: a pair ``(labels, scores)`` of dask arrays.
+
+    Both come from the same tasks: ``compute()`` of the pair, or ``dask.compute(labels, scores)``,
+    ranks a partition once, and two calls of ``compute()`` would rank it twice.
+
+    Attributes
+    ----------
+    labels : dask.array.Array of shape (n_samples, k)
+        Labels, best first; a chunk for each partition.
+    scores : dask.array.Array of shape (n_samples, k)
+        Their scores or probabilities.
+    """
+
+    def compute(self, **options: Any) -> TopLabels:
+        """Rank all partitions, and gather the result.
+
+        Parameters
+        ----------
+        **options : dict
+            Options of ``dask.compute``, such as `scheduler`.
+
+        Returns
+        -------
+        TopLabels
+            Pair of arrays.
+        """
+        import dask
+
+        return TopLabels(*dask.compute(*self, **options))
+
+    def persist(self, **options: Any) -> LazyTopLabels:
+        """Rank all partitions, and leave the result where it was computed.
+
+        Parameters
+        ----------
+        **options : dict
+            Options of ``dask.persist``.
+
+        Returns
+        -------
+        LazyTopLabels
+            Pair of dask arrays whose chunks are computed, or are being computed by the workers.
+        """
+        import dask
+
+        return LazyTopLabels(*dask.persist(*self, **options))
+
+    def __repr__(self) -> str:
+        n_partitions, k = self.labels.numblocks[0], self.labels.shape[1]
+        return f"LazyTopLabels of {n_partitions} partitions, k={k}: compute() ranks them"
+
+
+def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> Any:
     """Find the best k labels of each sample, through pipelines, searches and frozen estimators.
 
     Parameters
     ----------
-    estimator : estimator
+    estimator : estimator, str or path-like
         Fitted classifier, or a :class:`~sklearn.pipeline.Pipeline`, search or
         :class:`~sklearn.frozen.FrozenEstimator` around one. Labels of classifiers of other
         packages are ranked by ``decision_function`` or ``predict_proba``, computed for all labels.
-    X : {array-like, sparse matrix, dataframe}
-        Samples, as the outermost estimator takes them.
+        Or the path of a file of :func:`save`: a process maps it into memory once, and keeps it.
+    X : {array-like, sparse matrix, dataframe} or dask collection
+        Samples, as the outermost estimator takes them. Or an array, a dataframe or a series of
+        dask whose partitions are such samples, CSR matrices included; they are ranked when the
+        result is computed.
     k : int, default=5
         Number of labels, at most the number of labels there are.
     proba : bool, default=False
@@ -107,14 +168,17 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
 
     Returns
     -------
-    TopLabels
+    TopLabels or LazyTopLabels
         Pair ``(labels, scores)`` of arrays of shape (n_samples, k), best first. It shows itself as
-        a table in notebooks; ``to_frame()`` makes a pandas frame.
+        a table in notebooks; ``to_frame()`` makes a pandas frame. For a dask collection a pair of
+        dask arrays with a chunk for each partition; ``compute()`` gives the pair of arrays.
 
     Raises
     ------
     TypeError
-        If the estimator ranks no labels.
+        If the estimator ranks no labels, or X is another kind of dask collection.
+    OSError
+        If there is no such file.
     ValueError
         If `k` is larger than the number of labels, or `proba` is set and there are no
         probabilities.
@@ -131,6 +195,13 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     >>> labels
     array([['cat']], dtype=object)
     """
+    if is_collection(X):
+        return LazyTopLabels(*rank_partitions(_rank, estimator, X, k, proba))
+    return _rank(opened(estimator) if is_path(estimator) else estimator, X, k, proba)
+
+
+def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:
+    """Best labels of samples in memory."""
     found, X = innermost(estimator, X)
     if hasattr(found, "predict_topk"):
         return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))

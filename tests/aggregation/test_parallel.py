@@ -2,6 +2,7 @@
 
 import sys
 import types
+from concurrent.futures import CancelledError
 
 import joblib
 import numpy as np
@@ -33,6 +34,26 @@ def test_the_size_of_an_object_counts_the_arrays_within(rng):
     nested = types.SimpleNamespace(X=matrix, names={"weights": dense}, rest=None)
     assert n_bytes < sys.getsizeof(Shared((nested, "given"))) < n_bytes + 2000
     assert sys.getsizeof(nested) < 2000  # which dask would send with each task
+
+
+@pytest.mark.parametrize("n_losses", [1, 3, 4])
+def test_what_a_worker_took_with_it_is_sent_again(monkeypatch, n_losses):
+    losses = iter(range(n_losses))
+
+    class Losing(joblib.Parallel):
+        def __call__(self, tasks):
+            if next(losses, None) is not None:
+                raise CancelledError
+            return super().__call__(tasks)
+
+    monkeypatch.setattr(module, "Parallel", Losing)
+    tasks = [(0, 1), (1, 3)]
+    if n_losses == 4:
+        with pytest.raises(CancelledError):
+            run_tasks(weighted, (np.arange(3), 2), tasks, 2)
+    else:
+        found = run_tasks(weighted, (np.arange(3), 2), tasks, 2)
+        assert np.concatenate(found).tolist() == [0, 2, 4]
 
 
 def test_a_task_of_dask_computes_on_its_own(monkeypatch):
