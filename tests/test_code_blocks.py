@@ -1,12 +1,14 @@
 """Every block of Python code on a page of the documentation runs, page by page, as a reader would.
 
 The blocks of a page share their names, in the order of the page. A block that cannot run
-everywhere is preceded by a comment that says why: ``<!-- not run: needs a GPU -->``. Fits of
+everywhere is preceded by a comment that says why: ``<!-- not run: needs a GPU -->``; one that
+needs another package, by its name: ``<!-- run if installed: distributed -->``. Fits of
 networks end after two epochs here, so that pages can show parameters that are worth having.
 """
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ FENCE = re.compile(r"^ *(?P<marks>`{3,}|~{3,})(?P<info>.*)$")
 #: What fences hold that is not Python: commands, output, files and MyST's directives.
 OTHER = re.compile("|bash|console|text|json|bibtex|toml|yaml|[{](?!code)[a-z-]+[}].*")
 CAUSE = re.compile(r"^ *<!-- not run: (?P<cause>.+) -->$")
+NEEDED = re.compile(r"^ *<!-- run if installed: (?P<package>[a-z_]+) -->$")
 CAUSES = ("needs a GPU", "needs a network", "needs a folder of data", "needs an extra")
 
 
@@ -34,8 +37,10 @@ def blocks_of(text):
         if info == "python":
             indent = len(opened[0]) - len(opened[0].lstrip())
             code = "\n".join(line[indent:] for line in lines[start:number])
-            cause = CAUSE.match(lines[start - 2]) if start > 1 else None
-            found.append((start + 1, code, cause and cause["cause"]))
+            before = lines[start - 2] if start > 1 else ""
+            cause, needed = CAUSE.match(before), NEEDED.match(before)
+            if needed is None or find_spec(needed["package"]):
+                found.append((start + 1, code, cause and cause["cause"]))
         else:
             assert OTHER.fullmatch(info), f"line {start}: is {info!r} Python, or not?"
         number += 1
@@ -86,6 +91,15 @@ one = 1
 three = 3
 ```
 
+<!-- run if installed: numpy -->
+```python
+four = 4
+```
+<!-- run if installed: no_such_package -->
+```python
+five = 5
+```
+
 ```
 not Python
 ```
@@ -100,4 +114,5 @@ not Python
         (5, "one = 1", None),
         (11, "if one:\n    two = 2", None),
         (17, "three = 3", "needs a GPU"),
+        (22, "four = 4", None),
     ]
