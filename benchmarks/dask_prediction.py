@@ -7,13 +7,15 @@ from which workers read their partitions (`datasets.open_csr`). `predict_topk(pa
 is then computed by workers of one thread, whose model is mapped, and by the same workers with the
 model in memory, sent to them. "In one process" is the same loop over partitions without dask. The
 first computation of workers loads the package and the model, and is shown beside the later ones.
-PSS divides a page of memory among the processes that have it; it is read after the prediction.
+PSS divides a page of memory among the processes that have it; the largest is shown, and what a
+worker has for itself at that time.
 """
 
 import argparse
 import logging
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -43,11 +45,32 @@ def rows_of(path, start, stop):
     return open_csr(path, verify=False)[start:stop]
 
 
-def memory(process="self"):
-    """PSS of a process, and how much of it only this process has, in MiB."""
-    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
-    sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
-    return sizes["Pss"], sizes["Private_Clean"] + sizes["Private_Dirty"]
+class Memory:
+    """Largest mean PSS of some processes, and what each has for itself, in MiB, within a block."""
+
+    def __init__(self, processes):
+        self.files = [Path(f"/proc/{process}/smaps_rollup") for process in processes]
+        self.largest, self.ended = (0, 0), threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.ended.wait(0.1):
+            self.largest = max(
+                self.largest, tuple(np.mean(list(map(self.read, self.files)), axis=0))
+            )
+
+    def read(self, file):
+        lines = file.read_text().splitlines()[1:]
+        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+        return sizes["Pss"], sizes["Private_Clean"] + sizes["Private_Dirty"]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.ended.set()
+        self.thread.join()
 
 
 def cpu_seconds():
@@ -68,10 +91,13 @@ def in_one_process(model, file, bounds, runs):
     from sklearn_xlc import predict_topk
 
     def rank():
+        before.append(cpu_seconds())
         parts = [predict_topk(model, rows_of(file, *bound), K) for bound in bounds]
         return np.concatenate([labels for labels, _ in parts])
 
-    return timed(rank, runs)
+    before = []
+    first, later, labels = timed(rank, runs)
+    return first, later, labels, (cpu_seconds() - before[1]) / runs
 
 
 def by_workers(n_workers, model, file, bounds, shape, runs):
@@ -106,9 +132,10 @@ def by_workers(n_workers, model, file, bounds, shape, runs):
             before.append(sum(client.run(cpu_seconds).values()))
             return predict_topk(model, samples, K).compute().labels
 
-        first, later, labels = timed(rank, runs)
+        with Memory(client.run(os.getpid).values()) as memory:
+            first, later, labels = timed(rank, runs)
         cpu = (sum(client.run(cpu_seconds).values()) - before[1]) / runs
-        return first, later, labels, cpu, list(client.run(memory).values())
+        return first, later, labels, cpu, memory.largest
 
 
 def main():
@@ -136,15 +163,17 @@ def main():
         print(f"{n_rows} samples in {len(bounds)} partitions; weights of {weights:.0f} MiB")
         print("| | model | first, s | later, s | CPU, s | PSS a worker, MiB | private, MiB |")
         print("|---|---|---|---|---|---|---|")
-        first, later, expected = in_one_process(load(path, mmap=True), file, bounds, options.runs)
-        print(f"| one process | mapped | {first:.1f} | {later:.1f} | | | |", flush=True)
+        first, later, expected, cpu = in_one_process(
+            load(path, mmap=True), file, bounds, options.runs
+        )
+        print(f"| one process | mapped | {first:.1f} | {later:.1f} | {cpu:.1f} | | |", flush=True)
         for n_workers in options.workers:
             for name, given in (("mapped", path), ("sent", model)):
                 first, later, labels, cpu, sizes = by_workers(
                     n_workers, given, file, bounds, X.shape, options.runs
                 )
                 assert (labels == expected).mean() > 0.9999
-                pss, private = (f"{size:.0f}" for size in np.mean(sizes, axis=0))
+                pss, private = (f"{size:.0f}" for size in sizes)
                 print(
                     f"| {n_workers} workers | {name} | {first:.1f} | {later:.1f} | {cpu:.1f} "
                     f"| {pss} | {private} |",

@@ -19,6 +19,7 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.engine.files import load
 from sklearn_xlc.metrics._scorer import unwrapped
 from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.training.heap import memory_kept
 
 #: ``rank(estimator, X, k, proba)`` gives labels and scores of samples in memory.
 Rank = Callable[[Any, Any, int, bool], tuple[np.ndarray, np.ndarray]]
@@ -116,5 +117,6 @@ def _rank_part(
     """Labels and scores of a partition, which may be empty."""
     if not X.shape[0]:
         return np.empty((0, k), dtype=labels), np.empty((0, k), dtype=scores)
-    found, values = rank(opened(model) if is_path(model) else model, X, k, proba)
+    with memory_kept():  # workers of dask hand freed memory back at once: half as long again
+        found, values = rank(opened(model) if is_path(model) else model, X, k, proba)
     return found, values.astype(scores, copy=False)
