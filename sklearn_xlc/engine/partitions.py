@@ -94,7 +94,7 @@ def _parts(X: Any) -> tuple[list[Any], list[float]]:
 
 
 def _types(estimator: Any, k: int) -> tuple[np.dtype, np.dtype]:
-    """Types of labels and scores, before anything is ranked."""
+    """Types of labels and scores before anything is ranked; double where others compute scores."""
     check_is_fitted(estimator)
     found, _ = unwrapped(estimator)
     classes = getattr(found, "classes_", None)
