@@ -14,6 +14,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
 from sklearn_xlc.decisions import Decision
 from sklearn_xlc.engine.building import RARE, frequency, label_counts
+from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.heads import Head, Loss
@@ -97,7 +98,7 @@ class ChangingLabelsMixin(TrainingMixin):
         self.n_parameters_ = sum(p.numel() for of in parameters for p in of if p.requires_grad)
 
     def remove_labels(self, labels: Any) -> Any:
-        """Forget labels: they are never predicted again, and nothing of them is left.
+        """Forget labels: they are never predicted again, and their weights are gone.
 
         Scores of the other labels stay as they are, to the last bit; where labels share one
         probability (a softmax), they are normalised over the labels that stay. The next labels that
@@ -117,8 +118,8 @@ class ChangingLabelsMixin(TrainingMixin):
         ------
         ValueError
             If a label is not in ``classes_``, if too few would be left, or if the output layer
-            cannot leave one out ("product", whose labels share all outputs). The classifier is then
-            as it was.
+            cannot leave one out ("product" on label sets, whose outputs are sets of labels). The
+            classifier is then as it was.
         """
         check_is_fitted(self, "net_")
         ids = self._code.ids_of(labels)
@@ -146,7 +147,12 @@ class ChangingLabelsMixin(TrainingMixin):
                 "stay"
             )
         if not head.leaves_out:
+            why = (
+                "its outputs are sets of labels"
+                if ranks_sets(head)
+                else "its `leaves_out` is not set"
+            )
             raise ValueError(
-                f"{type(head).__name__} cannot leave a label out: its labels share all outputs; "
-                "drop the label from predictions, or fit anew, or with algorithm='flat'"
+                f"{type(head).__name__} cannot leave a label out: {why}; drop the label from "
+                "predictions, or fit anew, or with algorithm='flat'"
             )

@@ -285,6 +285,7 @@ def _product_scores(graph: Graph, head: ProductHead, features: str) -> str:
         stacked = [graph.add("Unsqueeze", part, [0]) for part in weighted]
         mixed = graph.reduce("ReduceLogSumExp", graph.add("Concat", *stacked, axis=0), axis=0)
         scores = graph.add("Squeeze", mixed, [0])
+    scores = _left_out(graph, head, scores)
     return graph.log_softmax(scores) if head.link == "exp" else scores
 
 

@@ -234,6 +234,7 @@ class ProductHead(DigitHead):
     .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification".
     """
 
+    leaves_out = True
     code: MixedRadix
 
     def __init__(
@@ -285,7 +286,9 @@ class ProductHead(DigitHead):
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
         first = (positions // int(self.code.place_values[0])).unique()
         known = torch.arange(self.n_labels, device=positions.device)
-        known = known[~torch.isin(known, positions)] // int(self.code.place_values[0])
+        known = known[~torch.isin(known, positions)]
+        known = known if self.free is None else known[~self.free[known]]
+        known = known // int(self.code.place_values[0])
         self._start_outputs(first[~torch.isin(first, known)], self._first_biases(frequency))
 
     def _digits(self, targets: Targets) -> Tensor:
@@ -329,13 +332,16 @@ class ProductHead(DigitHead):
     @torch.no_grad()
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         groups, mixing = self._log_scores(features)
+        n_free = 0 if self.free is None else int(self.free.sum())
         if self.n_groups == 1:
-            scores, ids = self.code.topk(groups[0], k)
-            if self.link == "exp":
-                scores = scores - self.code.log_normalizer(groups[0])[:, None]
+            scores, ids = self.code.topk(groups[0], k + n_free)
         else:
-            scores, ids = self._mixture_topk(groups, mixing, k)
-            scores = scores - self._mixture_normalizer(groups, mixing)
+            scores, ids = self._mixture_topk(groups, mixing, k + n_free)
+        if self.free is not None:
+            kept = np.argsort(self.free.cpu().numpy()[ids], axis=1, kind="stable")[:, :k]
+            scores, ids = (np.take_along_axis(each, kept, axis=1) for each in (scores, ids))
+        if self.link == "exp":
+            scores = scores - self._normalizer(groups, mixing)
         return torch.as_tensor(scores).to(features), torch.as_tensor(ids, device=features.device)
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
@@ -371,7 +377,12 @@ class ProductHead(DigitHead):
             if digit:
                 terms.append(edge + head[..., :digit].logsumexp(-1))
             edge = edge + head[..., digit]
-        return torch.stack([*terms, edge]).logsumexp(0)
+        mass = torch.stack([*terms, edge]).logsumexp(0)
+        if self.free is None:
+            return mass
+        gone = self.code.encode(np.flatnonzero(self.free.cpu().numpy()))
+        parts = [head[..., torch.as_tensor(gone[:, h])] for h, head in enumerate(heads)]
+        return _without(mass, torch.stack(parts).sum(0).logsumexp(-1))
 
     def _n_codes(self) -> int:
         return self.n_labels
@@ -383,20 +394,37 @@ class ProductHead(DigitHead):
     def _to_digits(self, codes: np.ndarray) -> np.ndarray:
         return self.code.encode(codes)
 
-    def _mixture_normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
-        mass = [self.code.log_normalizer(heads) for heads in groups]
-        return np.logaddexp.reduce(np.stack(mass, axis=1) + mixing, axis=1)[:, None]
+    def _normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
+        """Log of what the products, or their mixture, give all labels that exist, (n_rows, 1)."""
+        mixing = mixing if self.n_groups > 1 else np.zeros_like(mixing, shape=(len(mixing), 1))
+        if self.free is not None:  # a difference needs more digits
+            groups = [[head.astype(np.float64) for head in heads] for heads in groups]
+        mass = np.stack([self.code.log_normalizer(heads) for heads in groups], axis=1)
+        total = np.logaddexp.reduce(mass + mixing, axis=1)[:, None]
+        if self.free is None:
+            return total
+        digits = self.code.encode(np.flatnonzero(self.free.cpu().numpy()))
+        gone = np.full_like(total, -np.inf)
+        for part in row_blocks(len(digits), len(total) * len(groups)):
+            scores = self._mixture_scores(groups, mixing, digits[None, part])
+            gone = np.logaddexp(gone, np.logaddexp.reduce(scores, axis=1, keepdims=True))
+        return _without(torch.from_numpy(total), torch.from_numpy(gone)).numpy()
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
         groups, mixing = self._log_scores(features)
-        ids = np.broadcast_to(np.arange(self.n_labels), (len(features), self.n_labels))
         if self.n_groups == 1:
             digits = self.code.encode(np.arange(self.n_labels))
             scores = sum(head[:, digits[:, h]] for h, head in enumerate(groups[0]))
-            if self.link == "exp":
-                scores = scores - self.code.log_normalizer(groups[0])[:, None]
         else:
+            ids = np.broadcast_to(np.arange(self.n_labels), (len(features), self.n_labels))
             scores = self._mixture_scores(groups, mixing, self.code.encode(ids))
-            scores = scores - self._mixture_normalizer(groups, mixing)
-        return torch.as_tensor(scores).to(features)
+        if self.link == "exp":
+            scores = scores - self._normalizer(groups, mixing)
+        return self._labelled(torch.as_tensor(scores).to(features), slice(None))
+
+
+def _without(total: Tensor, gone: Tensor) -> Tensor:
+    """Logarithm of a total less a part of it, from their logarithms."""
+    share = (gone.double() - total.double()).clamp(max=-1e-14)
+    return (total + torch.log(-torch.expm1(share))).to(total)

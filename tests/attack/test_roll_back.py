@@ -247,7 +247,7 @@ def random_part(rng, name, multilabel, scenario, error):
 NETS = [case for case in ESTIMATORS if case[0] not in ("eagle", "aggregated")]
 SCENARIOS = list(itertools.product(["first fit", "refit", "warm start", "partial_fit"], NETS))
 SCENARIOS += itertools.product(["first fit", "refit"], [c for c in ESTIMATORS if c not in NETS])
-NO_ROOM, SHARED = ("etf", "product-groups"), ("product", "powerset", "cascade")
+NO_ROOM, SHARED = ("etf", "product-groups"), ("powerset",)
 SCENARIOS += [("new labels", case) for case in NETS if not case[0].startswith(NO_ROOM)]
 SCENARIOS += [("removed labels", case) for case in NETS if not case[0].startswith(SHARED)]
 

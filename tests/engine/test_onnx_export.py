@@ -92,7 +92,9 @@ def test_double_precision_stays(name, multilabel):
     assert_same(clf, X, digits=1e-11)
 
 
-@pytest.mark.parametrize("name, multilabel", [("flat", True), ("sampling", False), ("etf", True)])
+@pytest.mark.parametrize(
+    "name, multilabel", [("flat", True), ("sampling", False), ("product", False)]
+)
 def test_labels_that_are_removed_are_left_out(name, multilabel):
     X, y = make_learnable(multilabel)
     clf = quick(name, max_epochs=5).fit(X, y).remove_labels([0, 1, 8])

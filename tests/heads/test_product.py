@@ -125,3 +125,19 @@ def test_vectors_of_labels_add_up_the_weights_of_their_digits(n_labels, n_heads)
     expected = sum(part[:, digits[:, h]] for h, part in enumerate(parts))
     torch.testing.assert_close(features @ head.label_vectors().T, expected)
     assert two.label_vectors().shape == (n_labels, 2 * N_FEATURES)
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize("n_free", [1, 9])
+def test_positions_without_a_label_do_not_count(n_groups, n_free):
+    head, features = make(12, 2, n_groups=n_groups)
+    free = torch.isin(torch.arange(12), torch.randperm(12)[:n_free])
+    head.set_free(free)
+    joint = brute_force(head, features).masked_fill(free, -torch.inf)
+    expected = joint - joint.logsumexp(1, keepdim=True)
+    torch.testing.assert_close(head.scores(features), expected.detach())
+    k = 12 - n_free
+    scores, ids = head.topk(features, k)
+    torch.testing.assert_close(scores, expected.detach().topk(k, dim=1).values)
+    assert not free[ids].any()
+    torch.testing.assert_close(head.scores_at(features, ids), expected.gather(1, ids))
