@@ -25,6 +25,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "benchmark_tables",
+    "long_names",
 ]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -46,7 +47,8 @@ html_theme_options = {
     "show_prev_next": False,
     "navbar_align": "left",
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
+    # Code of examples needs the place.
+    "secondary_sidebar_items": {"*": ["page-toc"], "generated/*": ["page-toc"]},
     "footer_start": ["copyright"],
     "footer_end": [],
     "header_links_before_dropdown": 6,
@@ -67,6 +69,7 @@ sphinx_gallery_conf = {
     "default_thumb_file": str(Path(__file__).parent / "_static" / "example_without_picture.png"),
     "min_reported_time": 10**6,  # the time of a build says nothing about the reader's machine
     "show_signature": False,
+    "ignore_repr_types": r"Display'>",  # the picture is there already
     "download_all_examples": False,
 }
 if os.environ.get("XLC_ONLINE") == "1":

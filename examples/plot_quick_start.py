@@ -43,7 +43,7 @@ model = make_pipeline(
 )
 start = time.perf_counter()
 model.fit(texts_train, Y_train)
-vectorizer, classifier = model[:-1], model[-1]
+classifier = model[-1]
 print(
     f"Fitted in {time.perf_counter() - start:.0f} s: algorithm {classifier.algorithm_!r}, "
     f"{classifier.n_features_in_} features, {classifier.n_parameters_ / 1e6:.0f} million parameters"
@@ -53,12 +53,13 @@ print(
 # How good is it?
 # ---------------
 # P@k is the share of true labels among the first k that a model names. `predict_topk` finds these
-# without a matrix of all scores; a pipeline does not pass the method on, so the two steps are
-# called one after the other. To compare with: the most frequent labels, whatever the text.
+# through the pipeline, without a matrix of all scores. To compare with: the most frequent labels,
+# whatever the text.
 
+from sklearn_xlc import predict_topk
 from sklearn_xlc.metrics import precision_at_k
 
-labels, scores = classifier.predict_topk(vectorizer.transform(texts_test), k=5)
+labels, probabilities = predict_topk(model, texts_test, k=5, proba=True)
 frequency = np.asarray(Y_train.sum(axis=0)).ravel()
 most_frequent = np.argsort(-frequency, kind="stable")[:5]
 rankings = {
@@ -86,10 +87,8 @@ except ImportError as error:
 # %%
 # What does it say?
 # -----------------
-# Here are the first three definitions of the test part. The scores of a multi-label classifier are
-# log odds, and `expit` turns them into probabilities. A star marks the labels that are true.
-
-from scipy.special import expit
+# Here are the first three definitions of the test part, with the five best labels and their
+# probabilities. A star marks the labels that are true.
 
 
 def readable(name):
@@ -101,7 +100,7 @@ for row in range(3):
     true = Y_test[row].indices
     print(f"\n{readable(glosses.synset_names[test[row]])}: {texts_test[row]}")
     print("  true labels: " + ", ".join(readable(glosses.target_names[label]) for label in true))
-    for label, probability in zip(labels[row], expit(scores[row])):
+    for label, probability in zip(labels[row], probabilities[row]):
         mark = "*" if label in true else " "
         print(f"  {mark} {probability:4.0%}  {readable(glosses.target_names[label])}")
 
@@ -123,5 +122,5 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"\nThe saved pipeline takes {path.stat().st_size / 2**20:.0f} MiB")
     loaded = sklearn_xlc.load(path)
 
-again = loaded[-1].predict_topk(loaded[:-1].transform(texts_test), k=5)[0]
+again = predict_topk(loaded, texts_test, k=5).labels
 print(f"P@1 of the loaded pipeline: {precision_at_k(Y_test, again, k=1):.3f}")
