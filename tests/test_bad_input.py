@@ -451,6 +451,11 @@ def test_encoder(encoder, message):
         ({"y": y, "classes": range(10)}, {"y": y.astype(str)}, "label '0', which is not one of"),
         ({"y": y, "classes": range(10)}, {"y": y, "classes": [0, 1]}, "not the same as on last"),
         ({"y": y, "classes": range(10)}, {"y": y, "classes": [*range(9), 11]}, "it lacks 9; name"),
+        (
+            {"y": y, "classes": range(10)},
+            {"y": y, "classes": [*range(10), "a"]},
+            "adds 'a', but the",
+        ),
         ({"y": y, "classes": range(10)}, {"y": y, "classes": [[*range(10)]]}, "one-dimensional"),
         ({"y": Y}, {"y": Y, "classes": range(12)}, r"with 12 columns .* got shape \(30, 10\)"),
         ({"y": y, "classes": range(10)}, {"y": Y}, "1-D class labels in the first fit and is an i"),

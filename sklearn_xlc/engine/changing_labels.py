@@ -16,6 +16,7 @@ from sklearn_xlc.decisions import Decision
 from sklearn_xlc.engine.building import RARE, frequency, label_counts
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead, XLCNet
@@ -62,6 +63,7 @@ class ChangingLabelsMixin(TrainingMixin):
         """
         net, code = self.net_, self._code
         n_positions = code.n_positions or code.n_labels
+        self._check_room(n_positions)
         module, optimizer = with_room(net.module_, n_positions, net.optimizer_)
         head, device = module.head, torch.device(net.device)
         at = torch.from_numpy(positions).to(device)
@@ -76,6 +78,17 @@ class ChangingLabelsMixin(TrainingMixin):
             self._start_beside(head, rows, at)
         self._head_grown(head)
         return module, optimizer
+
+    def _check_room(self, n_positions: int) -> None:
+        """Raise MemoryError before a larger layer, with two moments, is made that does not fit."""
+        head, device = self.net_.module_.head, self.net_.device
+        tensors = head.room_for(n_positions) if n_positions > head.n_labels else []
+        row_bytes = (
+            len(rows) * tensor[:1].numel() * tensor.element_size() for tensor, rows in tensors
+        )
+        n_bytes, what = 3 * sum(row_bytes), f"a layer for {n_positions:,} labels"
+        if n_bytes > SMALL:
+            refuse_beyond(n_bytes, available_memory(device), what, self._smaller_model())
 
     def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
         """Set what a head holds of new labels beside its weights."""

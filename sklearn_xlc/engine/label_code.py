@@ -158,7 +158,9 @@ class LabelCode:
         if self.multilabel and not self.form:
             first = int(self.classes.max(initial=-1)) + 1
             return list(range(first, first + max(0, len(given) - self.n_labels)))
-        names, known = dict.fromkeys(given.tolist()), set(self.classes.tolist())
+        # An array of a list would make one type of several.
+        values = classes.tolist() if hasattr(classes, "tolist") else list(classes)
+        names, known = dict.fromkeys(values), set(self.classes.tolist())
         missing = next((name for name in self.classes.tolist() if name not in names), None)
         if missing is not None:
             raise ValueError(

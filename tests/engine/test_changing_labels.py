@@ -12,6 +12,7 @@ from skorch.callbacks import Callback
 from _factories import EVERY, N_LABELS, make_learnable, quick
 from sklearn_xlc import load, save
 from sklearn_xlc.decisions import Seen, Threshold
+from sklearn_xlc.engine import changing_labels
 
 #: Number of labels of the first call.
 FIRST = 17
@@ -59,8 +60,11 @@ def rows_of(head, tensor):
 
 
 @pytest.mark.filterwarnings("ignore:.*the guarantee does not cover")
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-@pytest.mark.parametrize("name, multi", GROWING)
+@pytest.mark.parametrize(
+    "name, multi, optimizer",
+    [(*case, "adam") for case in GROWING]
+    + [("flat", True, "adagrad"), ("sampling", False, "adagrad"), ("cascade", True, "adagrad")],
+)
 def test_the_others_stay_as_they_are(name, multi, optimizer):
     clf, X, y = in_two_parts(name, multi, {"callbacks": [Grab()]}, optimizer=optimizer)
     before, state = clf.net_.module_.head, clf.net_.optimizer_.state
@@ -276,3 +280,13 @@ def test_codes_to_spare_serve_all_heads():
     one.partial_fit(X, y, classes=np.arange(51))
     assert one.head_lengths_ == (11, 5)
     assert one.score_heads(X, y).shape == (2,)
+
+
+def test_a_layer_that_does_not_fit_is_refused(monkeypatch):
+    clf, X, y = in_two_parts("flat", True)
+    before = clf.decision_function(X)
+    monkeypatch.setattr(changing_labels, "available_memory", lambda device: 1e6)
+    wide = sp.hstack([y, sp.csr_matrix((y.shape[0], 10**6))], "csr")
+    with pytest.raises(MemoryError, match="a layer for 1,000,023 labels takes about"):
+        clf.partial_fit(X, wide, classes=range(wide.shape[1]))
+    np.testing.assert_array_equal(clf.decision_function(X), before)
