@@ -154,3 +154,37 @@ def test_joined_tags_are_warned_of(separator):
 @pytest.mark.parametrize("y", [["Paris, F", "Lyon, F", "Nice, F"], ["a;b", "c", "d"], [1, 2, 3]])
 def test_class_labels_that_are_no_tags(y):
     assert code_of(y, check_y(np.array(y))).n_labels == 3
+
+
+@given(st.data(), st.booleans())
+@settings(derandomize=True, max_examples=40, deadline=None)
+def test_labels_keep_their_positions_while_others_come_and_go(data, multilabel):
+    classes = np.arange(0, 10, 2)
+    code = LabelCode(classes, multilabel, True, np.int8, None)
+    if data.draw(st.booleans()):
+        code = code.reordered(np.array(data.draw(st.permutations(range(5)))))
+    held = dict(zip(code.classes.tolist(), code.label_order.tolist()))
+    most = 5
+    for _ in range(data.draw(st.integers(1, 5))):
+        if data.draw(st.booleans()) and len(held) > 2:
+            gone = data.draw(st.sets(st.sampled_from(sorted(held)), max_size=len(held) - 2))
+            code = code.without_labels(code.ids_of(sorted(gone)))
+            held = {name: at for name, at in held.items() if name not in gone}
+        else:
+            fresh = st.lists(st.integers(0, 99).filter(lambda n: n not in held), unique=True)
+            names = data.draw(fresh.filter(len))
+            code, positions = code.with_labels(names)
+            held |= dict(zip(names, positions.tolist()))
+        most = max(most, 1 + max(held.values()))
+        assert dict(zip(code.classes.tolist(), code.label_order.tolist())) == held
+        assert len(set(held.values())) == len(held)
+        assert (code.n_positions or code.n_labels) == most
+        assert multilabel or (np.diff(code.classes) > 0).all()
+    Y = sp.random(7, code.n_labels, 0.4, "csr", rng=0)
+    moved = code.to_positions(Y)
+    assert moved.shape == (7, most)
+    np.testing.assert_array_equal(code.by_label(moved.toarray()), Y.toarray())
+    np.testing.assert_array_equal(code.from_positions(moved).toarray(), Y.toarray())
+    by_position = code.by_position(code.classes.astype(float), np.nan)
+    np.testing.assert_array_equal(by_position[code.label_order], code.classes)
+    assert code.n_first == 5

@@ -6,6 +6,7 @@ import torch
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.heads import FlatHead, PointwiseLoss, chunked, flat
+from sklearn_xlc.heads.screening import multiplies_int8
 from sklearn_xlc.training import RowOptimizer
 
 N_LABELS, N_FEATURES = 11, 4
@@ -408,3 +409,28 @@ def test_members_average_their_logits(monkeypatch, multilabel, k):
 def test_members_need_equal_parts_of_the_features(params):
     with pytest.raises(ValueError, match="n_members=. needs n_features that they can share"):
         FlatHead(N_FEATURES, N_LABELS, True, **params)
+
+
+@pytest.mark.skipif(not multiplies_int8(), reason="no fast products of eight-bit integers here")
+def test_the_search_for_the_best_labels_leaves_out_those_removed():
+    torch.manual_seed(0)
+    head = FlatHead(64, 5000, multilabel=True).eval()
+    features = torch.randn(300, 64).relu()
+    with torch.no_grad():
+        head.weight.mul_(10)
+        head.bias.normal_()
+        before = head.topk(features, 10)
+        free = torch.zeros(5000, dtype=torch.bool)
+        free[before[1][:, :2].unique()] = True
+        head.weight[free], head.bias[free] = 0.0, 0.0
+        head.set_free(free)
+        scores, labels = head.topk(features, 5)
+        assert head._screening is not None
+    expected = head.scores(features).topk(5)
+    assert torch.equal(labels, expected.indices)
+    torch.testing.assert_close(scores, expected.values)
+    kept = ~free[before[1]]
+    rows = kept.any(1).nonzero()[:, 0]
+    assert len(rows) > 100
+    first = kept[rows].int().argmax(1)  # the best of those that stay has the score that it had
+    assert torch.equal(scores[rows, 0], before[0][rows, first])
