@@ -99,11 +99,12 @@ class ChangingLabelsMixin(TrainingMixin):
         if not losses:
             return
         counts, n_samples = label_counts(rows.Y, rows.sample_weight)
+        on_host = positions.cpu()
         for loss in losses:
             fitted = copy.deepcopy(loss)
             fitted.fit(self._code.by_position(counts), n_samples)
             for name, buffer in loss.named_buffers(recurse=False):
-                buffer[positions] = fitted.get_buffer(name)[positions].to(buffer)
+                buffer[positions] = fitted.get_buffer(name)[on_host].to(buffer)
 
     def _head_grown(self, head: Head) -> None:
         """Update attributes that describe the head."""

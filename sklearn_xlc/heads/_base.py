@@ -215,14 +215,19 @@ class Head(nn.Module, ABC):
         """Parameters and buffers to enlarge for more labels, with the origin of each row.
 
         Along the first axis, row i of the enlarged tensor is row ``origin[i]`` of the present one;
-        -1: a new row. Scores of the labels that the head has must stay as they are.
+        -1: a new row. Scores of the labels that the head has must stay as they are. The base class
+        appends rows to the parameters of :meth:`label_rows`.
 
         Raises
         ------
         ValueError
-            If the head has no room for more labels. The base class always raises.
+            If the head has no room for more labels.
         """
-        raise ValueError(self._no_room(n_labels, "has no method `room_for`"))
+        parameters = [parameter for parameter, _ in self.label_rows()]
+        if not parameters or any(len(p) != self.n_labels for p in parameters):
+            raise ValueError(self._no_room(n_labels, "does not name rows in `label_rows`"))
+        n_more = n_labels - self.n_labels
+        return [(p, origins(self.n_labels, n_more, p.device)) for p in parameters]
 
     def _no_room(self, n_labels: int, why: str) -> str:
         return (
@@ -236,7 +241,10 @@ class Head(nn.Module, ABC):
         self.n_labels = n_labels
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        """Initialise labels at `positions`; `frequency` has the share of samples of all labels."""
+        """Initialise labels at `positions`, whose rows are zeros.
+
+        `frequency` has the share of the samples that hold each label, of shape (n_labels,).
+        """
 
     @abstractmethod
     def loss(

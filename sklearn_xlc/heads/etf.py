@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads._base import Update, half_precision_linear, origins
+from sklearn_xlc.heads._base import Update, half_precision_linear
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
 
@@ -154,8 +154,7 @@ class ETFHead(ChunkedHead):
                     "another label would change (output='learned' grows)",
                 )
             )
-        rows = origins(self.n_labels, n_labels - self.n_labels, self.weight.device)
-        return [(parameter, rows) for parameter in self.fused_parameters()]
+        return super().room_for(n_labels)
 
     @torch.no_grad()
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import Update, origins
+from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
@@ -123,10 +123,6 @@ class FlatHead(ChunkedHead):
 
     def label_rows(self) -> list[tuple[Tensor, int]]:
         return [(p, math.prod(p.shape[1:])) for p in self.fused_parameters()]
-
-    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
-        rows = origins(self.n_labels, n_labels - self.n_labels, self.weight.device)
-        return [(parameter, rows) for parameter in self.fused_parameters()]
 
     @torch.no_grad()
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:

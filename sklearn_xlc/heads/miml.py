@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets
-from sklearn_xlc.heads._base import Head, Update, origins, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
 from sklearn_xlc.heads.chunked import positives_by_chunk
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 
@@ -152,10 +152,6 @@ class MIMLHead(Head):
 
     def label_rows(self) -> list[tuple[Tensor, int]]:
         return [(p, math.prod(p.shape[1:])) for p in self.parameters()]
-
-    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
-        rows = origins(self.n_labels, n_labels - self.n_labels, self.weight.device)
-        return [(parameter, rows) for parameter in self.parameters()]
 
     def set_n_labels(self, n_labels: int) -> None:
         if self.label_embeddings is not None:

@@ -23,6 +23,8 @@ from sklearn_xlc.heads import ChunkedHead
 class BusemannHead(ChunkedHead):
     """Labels are points at the border of the Poincare ball, features points inside it."""
 
+    leaves_out = True
+
     def __init__(self, n_features, n_labels, multilabel, dim=8, loss="auto"):
         super().__init__(n_features, n_labels, multilabel, loss=loss)
         self.projection = nn.Linear(n_features, dim)
@@ -34,6 +36,13 @@ class BusemannHead(ChunkedHead):
 
     def set_prior(self, frequency):
         self.bias.data.copy_(self.criterion.prior(frequency))
+
+    def label_rows(self):
+        return [(self.ideal_points, self.ideal_points.shape[1]), (self.bias, 1)]
+
+    def start_labels(self, positions, frequency):
+        self.ideal_points.data[positions] = torch.randn(len(positions), self.ideal_points.shape[1])
+        self.bias.data[positions] = self.criterion.prior(frequency)[positions].to(self.bias)
 
     def inputs(self, features):
         tangent = self.projection(features)  # exponential map at the origin
@@ -101,6 +110,20 @@ def test_it_learns_is_saved_and_goes_on(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
     before = loaded.decision_function(X)
     assert (loaded.partial_fit(X[300:], Y[300:]).decision_function(X) != before).any()
+
+
+def test_labels_come_later_and_go():
+    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
+    clf = MultiHeadClassifier(head=BusemannHead, **QUICK).fit(X, Y[:, :9])
+    before = clf.decision_function(X)
+    clf.remove_labels([2, 5])
+    kept = np.setdiff1d(np.arange(9), [2, 5])
+    np.testing.assert_array_equal(clf.decision_function(X), before[:, kept])
+    order = [*kept, 2, 5, 9, 10, 11]  # two of the new ones take the places
+    for _ in range(30):
+        clf.partial_fit(X, Y[:, order], classes=range(12))
+    assert clf.net_.module_.head.n_labels == 12
+    assert clf.score(X, Y[:, order]) > 0.8
 
 
 def test_grid_search_over_heads():
