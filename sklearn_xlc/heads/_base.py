@@ -302,15 +302,7 @@ class Head(nn.Module, ABC):
 
 
 def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:
-    """Origin of the rows of a tensor to which rows are appended, for :meth:`Head.room_for`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.heads._base import origins
-    >>> origins(2, 3, torch.device("cpu"))
-    tensor([ 0,  1, -1, -1, -1])
-    """
+    """Origin of the rows of a tensor to which rows are appended, for :meth:`Head.room_for`."""
     rows = torch.arange(n_rows + n_more, device=device)
     return torch.where(rows < n_rows, rows, -1)
 
