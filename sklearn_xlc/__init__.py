@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn_xlc._config import config_context, get_config, set_config, show_versions
 
 if TYPE_CHECKING:
+    from sklearn_xlc import distributed
     from sklearn_xlc.engine.explaining import explain_topk
     from sklearn_xlc.engine.files import compress, load, save
     from sklearn_xlc.engine.onnx_export import to_onnx
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "compress",
     "config_context",
+    "distributed",
     "explain_topk",
     "get_config",
     "load",
@@ -64,6 +66,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "distributed":
+        return importlib.import_module("sklearn_xlc.distributed")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -81,6 +81,7 @@ PARAMETERS = {
     "callbacks": ["bar", 3],
     "checkpoint": [3, True],
     "device": [3, None],
+    "distributed": ["yes", None],
     "memory_limit": [1000, 1e9],
     "random_state": [-1, "seed"],
     "warm_start": ["yes", 2],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.order import regrouped, shuffled
+from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.samples import Columns, collate, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
@@ -101,6 +102,20 @@ class Rows:
             sample_weight=None if self.sample_weight is None else self.sample_weight[index],
         )
 
+    def without_labels(self) -> Rows:
+        """The same samples, of unknown labels and weights."""
+        return replace(self, Y=None, sample_weight=None)
+
+    def targets(self, index: np.ndarray | None = None) -> tuple[Any, Any]:
+        """Targets and weights of the samples of `index`, or of all; None where unknown."""
+        rows = self if index is None else self._beside(index)
+        targets, Y, weight = None, rows.Y, rows.sample_weight
+        if Y is not None:
+            indptr = torch.from_numpy(Y.indptr.astype(np.int64))
+            values = torch.from_numpy(Y.data) if Y.dtype.kind == "f" else None
+            targets = Targets(indptr, torch.from_numpy(Y.indices.astype(np.int64)), values)
+        return targets, None if weight is None else torch.from_numpy(weight)
+
     def is_mostly_zeros(self) -> bool:
         """Whether the rows of X that belong to the samples are mostly zeros."""
         if self.members is None:
@@ -140,6 +155,29 @@ class Rows:
         return found
 
 
+class Part(NamedTuple):
+    """Samples of a batch whose inputs this process reads.
+
+    Parameters
+    ----------
+    samples : slice
+        The samples; there may be none.
+    rows : slice
+        Rows of the encoder's inputs among those of the whole batch: instances, where samples are
+        bags. Encoders cannot read nothing, so that without a sample it is the first one.
+    n_rows : int
+        Number of rows of the whole batch.
+    """
+
+    samples: slice
+    rows: slice
+    n_rows: int
+
+    @property
+    def n_samples(self) -> int:
+        return self.samples.stop - self.samples.start
+
+
 @dataclass
 class Batch:
     """Inputs, targets and weights of one batch.
@@ -154,12 +192,15 @@ class Batch:
         Weights in the loss.
     n_samples : int
         Number of samples.
+    own : Part, default=None
+        The samples that `inputs` holds, if several processes share the batch; None: all.
     """
 
     inputs: Any
     targets: Targets | None
     sample_weight: Tensor | None
     n_samples: int
+    own: Part | None = None
 
     def __len__(self) -> int:
         return self.n_samples
@@ -189,6 +230,7 @@ class Batch:
             None if self.targets is None else self.targets.to(device),
             None if self.sample_weight is None else self.sample_weight.to(device),
             self.n_samples,
+            self.own,
         )
 
 
@@ -233,6 +275,9 @@ class BatchIterator:
         Generator that shuffles the samples in every pass; None keeps their order.
     device : torch.device
         Device of the batches.
+    processes : Processes, default=None
+        Those that share each batch: all have its targets, and each its part of the inputs. None:
+        this process has all.
     """
 
     def __init__(
@@ -241,8 +286,10 @@ class BatchIterator:
         batch_size: int,
         rng: np.random.Generator | None,
         device: torch.device,
+        processes: Processes | None = None,
     ) -> None:
         self.rows, self.batch_size, self.rng, self.device = rows, batch_size, rng, device
+        self.processes = processes
 
     def __len__(self) -> int:
         return n_batches(len(self.rows), self.batch_size)
@@ -252,10 +299,25 @@ class BatchIterator:
         n_at_once = self._batches_at_once()
         groups = [edges[a : a + n_at_once + 1] for a in range(0, len(self), n_at_once)]
         for some, index in zip(groups, self._order([(some[0], some[-1]) for some in groups])):
-            start, whole = some[0], make_batch(self.rows.take(index))
+            start, whole = some[0], self._cut(index)
             one = [whole] if len(some) == 2 else whole.split([edge - start for edge in some])
             for batch in one:
                 yield batch.to(self.device)
+
+    def _cut(self, index: slice | np.ndarray) -> Batch:
+        if self.processes is None:
+            return make_batch(self.rows.take(index))
+        if isinstance(index, slice):
+            index = np.arange(index.start, index.stop)
+        samples = self.processes.part(len(index))
+        read = samples if samples.stop > samples.start else slice(0, 1)
+        sizes = np.ones(len(index), np.int64)
+        if self.rows.bags is not None:
+            sizes = np.diff(self.rows.bags)[index]
+        first, last = int(sizes[: read.start].sum()), int(sizes[: read.stop].sum())
+        inputs = make_batch(self.rows.without_labels().take(index[read])).inputs
+        own = Part(samples, slice(first, last), int(sizes.sum()))
+        return Batch(inputs, *self.rows.targets(index), len(index), own)
 
     def _order(self, bounds: list[tuple[int, int]]) -> Iterable[slice | np.ndarray]:
         """Samples between each two places of the pass."""
@@ -267,6 +329,8 @@ class BatchIterator:
     def _batches_at_once(self) -> int:
         """Number of batches to cut from X in one operation, which takes as long as for one."""
         rows = self.rows
+        if self.processes is not None:
+            return 1
         if rows.collate is not None or rows.bags is not None or rows.X.dtype.kind not in "biuf":
             return 1
         is_sparse = rows.sparse and rows.X.shape[0]
@@ -290,13 +354,7 @@ def make_batch(rows: Rows) -> Batch:
     inputs = (rows.collate or collate)(rows.samples())
     if rows.bags is not None:
         inputs = Bags(inputs, torch.from_numpy(rows.bags.astype(np.int64)))
-    targets = None
-    if rows.Y is not None:
-        indptr = torch.from_numpy(rows.Y.indptr.astype(np.int64))
-        values = torch.from_numpy(rows.Y.data) if rows.Y.dtype.kind == "f" else None
-        targets = Targets(indptr, torch.from_numpy(rows.Y.indices.astype(np.int64)), values)
-    weight = None if rows.sample_weight is None else torch.from_numpy(rows.sample_weight)
-    return Batch(inputs, targets, weight, len(rows))
+    return Batch(inputs, *rows.targets(), len(rows))
 
 
 def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import SparseRows, generator_for
+from sklearn_xlc.batches.processes import rows_read
 from sklearn_xlc.encoders._base import Encoder
 
 
@@ -115,9 +117,12 @@ class Dropout(nn.Dropout):
         The numbers have shape and type of `like`.
         """
         n_dropped = min(round(self.p * 2**16), 2**16 - 1)
-        numbers = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+        own, n_rows = rows_read() or (slice(None), len(like))
+        shape = (n_rows, *like.shape[1:])
+        size = math.prod(shape)
+        numbers = torch.empty(-(-size // 4), dtype=torch.int64, device=like.device)
         numbers.random_(-(2**63), None, generator=generator)
-        parts = numbers.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
+        parts = numbers.view(torch.int16)[:size].view(shape)[own].to(like.dtype)
         return parts, n_dropped - 2**15 - 1, 2**16 / (2**16 - n_dropped)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn_xlc.codes import LabelBlocks, MixedRadix, head_lengths
 from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, vectorizes
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import Head
+from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.devices import TORCH_DTYPES
 
 #: Label frequencies are not taken to be below this when a head starts from them.
@@ -35,6 +37,17 @@ def default_encoder(
     """
     sizes = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()  # an int array loses True
     return MLPEncoder(n_features, sizes, dropout, sparse, *others)
+
+
+def n_weights(module: EncoderHead) -> int:
+    """Count the parameters that are trained, those that other processes hold included."""
+    shards, total = module.head.sharded_parameters(), 0
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            shard = shards.get(parameter)
+            n_rows = shard.n_rows if shard else len(torch.atleast_1d(parameter))
+            total += n_rows * math.prod(parameter.shape[1:])
+    return total
 
 
 @torch.no_grad()

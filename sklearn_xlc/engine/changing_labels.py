@@ -19,6 +19,7 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.heads import Head, Loss
+from sklearn_xlc.heads.sharding import refuse_parts
 from sklearn_xlc.training import EncoderHead, XLCNet
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.resizing import with_room, without_labels
@@ -62,6 +63,7 @@ class ChangingLabelsMixin(TrainingMixin):
         Copies, so that a call that fails leaves the labels and all weights as they were.
         """
         net, code = self.net_, self._code
+        refuse_parts(net.module_.head)
         n_positions = code.n_positions or code.n_labels
         self._check_room(n_positions)
         module, optimizer = with_room(net.module_, n_positions, net.optimizer_)
@@ -154,6 +156,7 @@ class ChangingLabelsMixin(TrainingMixin):
 
     def _check_removal(self, n_removed: int) -> None:
         code, head = self._code, self.net_.module_.head
+        refuse_parts(head)
         least = 1 if code.multilabel else 2
         if code.n_labels - n_removed < least:
             raise ValueError(

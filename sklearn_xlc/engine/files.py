@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import _files
 from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.engine.gathering import gathering
 from sklearn_xlc.engine.object_tree import describe, rebuild
 from sklearn_xlc.engine.packing import storing
 
@@ -29,7 +30,9 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int8") ->
     The file is a safetensors container, whose arrays other tools can read, with a description of
     the estimator in JSON. It holds the parameters once, versions of the packages, and a digest.
     It is written under a temporary name and renamed, so that there is the old file or the new one,
-    never a part: a process that has loaded or is loading the old one keeps it.
+    never a part: a process that has loaded or is loading the old one keeps it. Where several
+    processes hold the weights of a model (:mod:`sklearn_xlc.distributed`), all call this function,
+    and the first writes the file that one process would write.
 
     Parameters
     ----------
@@ -88,9 +91,13 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int8") ->
     (True, True)
     """
     _check_estimator("save", estimator)
-    with storing(storage):
+    with storing(storage), gathering() as gathered:
         document, arrays = describe(estimator)
-    _files.write(path, document, arrays, _KIND)
+    processes = gathered.processes
+    if processes is None or processes.rank == 0:
+        _files.write(path, document, arrays, _KIND)
+    if processes is not None:
+        processes.of_first(None)  # nobody goes on before the file is there
 
 
 def compress(estimator: Any, storage: str = "int8") -> Any:

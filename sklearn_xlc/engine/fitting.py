@@ -19,7 +19,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from sklearn_xlc._checks import check_y, is_indicator, unchanged_on_error, warn_unread
+from sklearn_xlc._checks import check_y, is_indicator, warn_unread
 from sklearn_xlc._compat import (
     RANDOM_STATE,
     Interval,
@@ -30,7 +30,7 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import Generators, as_global, new_generators, usual_modes
+from sklearn_xlc.batches.randomness import Generators, as_global, new_generators
 from sklearn_xlc.decisions import Decision
 from sklearn_xlc.encoders import MLPEncoder, accepted_forms
 from sklearn_xlc.engine.building import (
@@ -39,6 +39,7 @@ from sklearn_xlc.engine.building import (
     inputs_for,
     label_counts,
     mean_one,
+    n_weights,
     output_width,
     reads_sparse,
     user_encoder,
@@ -141,6 +142,7 @@ class BaseXLCClassifier(
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
         "checkpoint": [None, str, os.PathLike],
+        "distributed": [StrOptions({"auto"}), "boolean"],
     }
 
     #: Whether y may hold counts of labels.
@@ -213,7 +215,7 @@ class BaseXLCClassifier(
         UserWarning
             If the user has interrupted the training.
         """
-        with unchanged_on_error(self), usual_modes(training=True):
+        with self._fitting():
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
@@ -278,7 +280,7 @@ class BaseXLCClassifier(
             If `classes` is missing in the first call, lacks known labels in a later one, or adds
             some for which the output layer has no room; or if y holds labels outside of them.
         """
-        with unchanged_on_error(self), usual_modes(training=True):
+        with self._fitting():
             first = not hasattr(self, "net_")
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else self._take_in(classes)
@@ -425,7 +427,7 @@ class BaseXLCClassifier(
             if train is not None:
                 head.set_prior(code.by_position(frequency(train.Y, train.sample_weight)))
         self._n_features_out = width
-        self.n_parameters_ = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        self.n_parameters_ = n_weights(module)
         if not self.n_parameters_:
             raise ValueError(
                 "there is no parameter to train: neither the encoder nor the head has one that "

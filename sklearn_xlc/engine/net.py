@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,8 +24,15 @@ from skorch.callbacks import (
 from torch import nn
 
 import sklearn_xlc
+from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Rows, n_batches
-from sklearn_xlc.batches.randomness import Generators, with_device
+from sklearn_xlc.batches.processes import (
+    Processes,
+    all_processes,
+    training_processes,
+    training_with,
+)
+from sklearn_xlc.batches.randomness import Generators, usual_modes, with_device
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
 from sklearn_xlc.engine.validation import SMALL_DATA, TrainingData, model_dtype
@@ -37,7 +46,15 @@ from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 #: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
 #: in do not depend on them. (Of the random state its numbers count, of warm_start the weights.)
-_OF_NO_EFFECT = {"checkpoint", "device", "memory_limit", "random_state", "verbose", "warm_start"}
+_OF_NO_EFFECT = {
+    "checkpoint",
+    "device",
+    "distributed",
+    "memory_limit",
+    "random_state",
+    "verbose",
+    "warm_start",
+}
 
 
 class TrainingMixin:
@@ -69,6 +86,8 @@ class TrainingMixin:
     #: Folder of checkpoints, and weights of labels, for subclasses without these parameters.
     checkpoint: Any = None
     class_weight: Any = None
+    #: Whether processes train together, for subclasses without this parameter.
+    distributed: Any = "auto"
     _sparse_inputs: bool
     net_: XLCNet
     _bfloat16: bool
@@ -135,6 +154,46 @@ class TrainingMixin:
         """Whether matrix products of training have half precision."""
         return self.precision == "bfloat16"
 
+    @contextlib.contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Context of a fit: as it was if anything fails, torch's modes, all processes."""
+        processes = self._processes()
+        with unchanged_on_error(self), usual_modes(training=True), training_with(processes):
+            yield
+
+    def _processes(self) -> Processes | None:
+        """Processes that take part in a fit; None: this one is alone."""
+        processes = all_processes() if self.distributed else None
+        if processes is None and self.distributed is True:
+            raise ValueError(
+                "distributed=True needs a process group of several processes: start the program "
+                "with torchrun and call sklearn_xlc.distributed.init() first, or set "
+                "distributed='auto'"
+            )
+        return processes
+
+    def _check_agreement(self, data: TrainingData, processes: Processes) -> None:
+        """Raise ValueError unless all processes fit the same classifier to the same data."""
+        rows = data.rows
+        about = {
+            "class": type(self).__name__,
+            **{
+                f"parameter {name}": _comparable(value) for name, value in self.get_params().items()
+            },
+            "shape of X": tuple(rows.X.shape),
+            "number of samples": len(rows),
+            "shape of y": rows.Y.shape,
+            "labels of y": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
+        }
+        everywhere = processes.objects(about)
+        for name, mine in everywhere[0].items():
+            for rank, other in enumerate(everywhere):
+                if other[name] != mine:
+                    raise ValueError(
+                        "all processes must fit the same classifier to the same data, but the "
+                        f"{name} in process {rank} is {other[name]}, and in process 0 {mine}"
+                    )
+
     def _begin(
         self, data: TrainingData, going_on: bool
     ) -> tuple[np.random.RandomState, Checkpoints | None]:
@@ -144,9 +203,14 @@ class TrainingMixin:
         those of another: a digest of all that determines the result is part of their name.
         """
         rng = check_random_state(self.random_state)
+        is_seeded = rng is not check_random_state(None)
+        processes = training_processes()
+        if processes is not None:
+            self._check_agreement(data, processes)
+            if not is_seeded:
+                rng = np.random.RandomState(processes.of_first(rng.randint(2**31 - 1)))
         if self.checkpoint is None:
             return rng, None
-        is_seeded = rng is not check_random_state(None)
         rows, code = data.rows, data.code
         params = self.get_params(deep=False).items()
         name = identity(
@@ -223,7 +287,10 @@ class TrainingMixin:
             _warn_of_scores(callbacks)
         n_steps = n_batches(n_samples, batch_size)
         verbose = bool(self.verbose) or _has(callbacks, PrintLog)  # which prints for such nets only
-        if self.verbose:
+        processes = training_processes()
+        if processes is not None and processes.rank:  # the first one speaks for all
+            verbose = False
+        if self.verbose and verbose:
             callbacks.extend(self._shown(callbacks, module.head, n_steps))
         if not one_pass:
             if not _has(callbacks, LRScheduler):
@@ -238,7 +305,7 @@ class TrainingMixin:
             generators=with_device(generators, torch.device(device)),
             validation=validation,
             with_valid_loss=self.early_stopping,
-            keeps_interrupted=not one_pass,
+            keeps_interrupted=not one_pass and processes is None,
             precision="bfloat16" if self._bfloat16 else "float32",
             optimizer_rule=self._rule(n_samples),
             optimizer__weight_decay=self.weight_decay,
@@ -250,6 +317,7 @@ class TrainingMixin:
             max_epochs=max_epochs,
             batch_size=batch_size,
             device=device,
+            processes=processes,
             callbacks=callbacks,
             callbacks__print_log=None,
             verbose=int(verbose),
@@ -303,8 +371,14 @@ class TrainingMixin:
         if not (keep_optimizer or self.warm_start):
             net.optimizer_.state.clear()
         net.validation, net.checkpoints, net.generators = None, None, ()
-        net.classifier = None
+        net.classifier = net.processes = None
         self.net_ = net
+
+
+def _comparable(value: Any) -> Any:
+    """Value of a parameter, or the name of its class, where equal objects may look different."""
+    is_plain = value is None or isinstance(value, bool | int | float | str | tuple)
+    return value if is_plain else type(value).__name__
 
 
 def _has(callbacks: list[Any], kind: type[Callback]) -> bool:

@@ -15,6 +15,7 @@ from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.engine.described import DescribedStateMixin
+from sklearn_xlc.engine.gathering import gathered, whole_skeleton
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.object_tree import describe
 from sklearn_xlc.engine.packing import PackedWeight, RowForm, prepared, shape_of, unpacked
@@ -128,25 +129,26 @@ def save_module(module: nn.Module) -> dict[str, Any]:
     joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
     the CPU whatever device the module was trained on. Weights that are rounded are packed.
     """
-    tensors = _tensors(module)
+    tensors = gathered(module, _tensors(module))
     # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
     memo: dict[int, Any] = {}
-    for tensor in tensors.values():
-        empty = torch.empty_like(tensor, device="meta")
-        is_parameter = isinstance(tensor, nn.Parameter)
-        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+    for name, held in _tensors(module).items():
+        empty = torch.empty_like(tensors[name], device="meta")
+        is_parameter = isinstance(held, nn.Parameter)
+        memo[id(held)] = nn.Parameter(empty, held.requires_grad) if is_parameter else empty
     forms: dict[int, RowForm] = {
         id(parameter): RowForm(length, bias)
         for part in module.modules()
         for parameter, length, bias in getattr(part, "bias_columns", list)()
     }
     weights: dict[str, Any] = {}
-    for name, tensor in tensors.items():
-        array = tensor.detach().cpu().numpy()
-        is_parameter = isinstance(tensor, nn.Parameter)
-        weights[name] = prepared(name, array, forms.get(id(tensor))) if is_parameter else array
+    for name, held in _tensors(module).items():
+        array = tensors[name].detach().cpu().numpy()
+        is_parameter = isinstance(held, nn.Parameter)
+        weights[name] = prepared(name, array, forms.get(id(held))) if is_parameter else array
     version = 2 if any(type(weight) is PackedWeight for weight in weights.values()) else 1
-    return {"version": version, "skeleton": copy.deepcopy(module, memo), "weights": weights}
+    skeleton = whole_skeleton(copy.deepcopy(module, memo))
+    return {"version": version, "skeleton": skeleton, "weights": weights}
 
 
 def load_module(saved: dict[str, Any]) -> Any:

@@ -173,6 +173,9 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         of a finished fit, which then ends at once: delete the folder when you are done. Writing
         takes at most about 5% of the time of training: where a file takes long, epochs are left
         out. None: no checkpoints.
+    distributed : {"auto", True, False}, default="auto"
+        Whether processes train together, each on its part of every batch and with output weights of
+        its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto": in a process group.
 
     Attributes
     ----------
@@ -292,6 +295,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         warm_start: bool = False,
         verbose: Any = 0,
         checkpoint: Any = None,
+        distributed: Any = "auto",
     ) -> None:
         self.max_active = max_active
         self.n_slack = n_slack
@@ -323,6 +327,7 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.distributed = distributed
 
     def _scores_apart(self, code: LabelCode) -> bool:
         return not FlatHead.resolve_loss(self.loss, code.multilabel).needs_normaliser

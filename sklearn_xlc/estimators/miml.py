@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -186,6 +186,9 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
         of a finished fit, which then ends at once: delete the folder when you are done. Writing
         takes at most about 5% of the time of training: where a file takes long, epochs are left
         out. None: no checkpoints.
+    distributed : {"auto", True, False}, default="auto"
+        Whether processes train together, each on its part of every batch and with output weights of
+        its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto": in a process group.
 
     Attributes
     ----------
@@ -308,6 +311,7 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
         warm_start: bool = False,
         verbose: Any = 0,
         checkpoint: Any = None,
+        distributed: Any = "auto",
     ) -> None:
         self.attention = attention
         self.temperature = temperature
@@ -340,6 +344,7 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.distributed = distributed
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -467,11 +472,10 @@ class MIMLClassifier(SearchedBags, BagPredictionMixin, BaseXLCClassifier):
     def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
         if self.attention is not None:  # the embeddings of the others stay fixed
             assert isinstance(head, MIMLHead)
-            before, seed = head.label_embeddings, int(torch.randint(2**31 - 1, (), device="cpu"))
-            assert before is not None
+            seed = int(torch.randint(2**31 - 1, (), device="cpu"))
+            before = cast(torch.Tensor, head.label_embeddings)
             head.attend(self._code.by_position(self._embeddings(rows, seed)).to(before))
-            new = head.label_embeddings
-            assert new is not None
+            new = cast(torch.Tensor, head.label_embeddings)
             head.label_embeddings = before.index_copy(1, positions, new[:, positions])
 
     @property

@@ -227,6 +227,9 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         of a finished fit, which then ends at once: delete the folder when you are done. Writing
         takes at most about 5% of the time of training: where a file takes long, epochs are left
         out. None: no checkpoints.
+    distributed : {"auto", True, False}, default="auto"
+        Whether processes train together, each on its part of every batch and with output weights of
+        its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto": in a process group.
 
     Attributes
     ----------
@@ -385,6 +388,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         warm_start: bool = False,
         verbose: Any = 0,
         checkpoint: Any = None,
+        distributed: Any = "auto",
     ) -> None:
         self.algorithm = algorithm
         self.n_heads = n_heads
@@ -430,6 +434,7 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.distributed = distributed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

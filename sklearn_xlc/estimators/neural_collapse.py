@@ -177,6 +177,9 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         of a finished fit, which then ends at once: delete the folder when you are done. Writing
         takes at most about 5% of the time of training: where a file takes long, epochs are left
         out. None: no checkpoints.
+    distributed : {"auto", True, False}, default="auto"
+        Whether processes train together, each on its part of every batch and with output weights of
+        its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto": in a process group.
 
     Attributes
     ----------
@@ -311,6 +314,7 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         warm_start: bool = False,
         verbose: Any = 0,
         checkpoint: Any = None,
+        distributed: Any = "auto",
     ) -> None:
         self.output = output
         self.feature_dim = feature_dim
@@ -342,6 +346,7 @@ class ETFNeuralCollapseClassifier(SearchedDefaults, BaseXLCClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.distributed = distributed
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         ETFHead.resolve_loss(self._criterion(), code.multilabel, type(self).__name__)

@@ -4,15 +4,7 @@ To add one, subclass :class:`Head`, or :class:`ChunkedHead`, with which every lo
 loss, subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 """
 
-from sklearn_xlc.heads._base import (
-    Head,
-    Update,
-    check_finite,
-    merge_topk,
-    row_weights,
-    topk_by_position,
-    topk_of_chunks,
-)
+from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
 from sklearn_xlc.heads.cascade import CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.etf import ETFHead
@@ -32,6 +24,7 @@ from sklearn_xlc.heads.losses import (
 from sklearn_xlc.heads.miml import MIMLHead
 from sklearn_xlc.heads.powerset import PowersetHead
 from sklearn_xlc.heads.product import ProductHead
+from sklearn_xlc.heads.ranking import merge_topk, topk_by_position, topk_of_chunks
 from sklearn_xlc.heads.sampling import SamplingHead
 
 __all__ = [

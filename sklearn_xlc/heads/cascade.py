@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,11 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
-from sklearn_xlc.heads._base import (
-    Head,
-    Update,
-    half_precision_linear,
-    origins,
-    row_weights,
-    topk_by_position,
-)
+from sklearn_xlc.heads._base import Head, Update, half_precision_linear, origins, row_weights
 from sklearn_xlc.heads.child_logits import ChildLogits
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.ranking import topk_by_position
+from sklearn_xlc.heads.sharding import Shard, draw_normal, looked_up, rows_held
 
 
 class _Pairs(NamedTuple):
@@ -91,6 +86,9 @@ class CascadeHead(Head):
     # Of heads in files that do not know of it:
     low_precision: bool = False
     level_weighting: str = "sum"
+    #: Rows of each table that this process holds, in training over processes: subtrees. The rest
+    #: of the head is small, and each process has all of it.
+    table_shards: list[Shard] | None = None
 
     def __init__(
         self,
@@ -124,14 +122,18 @@ class CascadeHead(Head):
         # One row per parent: its children's embeddings, each followed by the child's bias.
         later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
         self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
+        shards = [Shard.of_fit(n_parents) for n_parents, _ in later]
+        self.table_shards = None if None in shards else cast(list[Shard], shards)
         self.tables = nn.ParameterList(
-            nn.Parameter(torch.empty(n_parents, length * (embedding_dim + 1)))
-            for n_parents, length in later
+            nn.Parameter(torch.empty(rows_held(shard, n_parents), length * (embedding_dim + 1)))
+            for shard, (n_parents, length) in zip(shards, later)
         )
-        for table in self.tables:
+        for table, shard in zip(self.tables, shards):
             children = table.data.view(-1, embedding_dim + 1)
-            nn.init.normal_(children, std=embedding_dim**-0.5 / 2)
-            children[:, -1] = 0.0
+            if shard is not None:  # rows of parents are drawn together
+                children = table.data.view(len(table), -1, embedding_dim + 1)
+            draw_normal(children, embedding_dim**-0.5 / 2, shard)
+            children[..., -1] = 0.0
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
@@ -141,6 +143,12 @@ class CascadeHead(Head):
 
     def row_parameters(self) -> list[nn.Parameter]:
         return list(self.tables)
+
+    def sharded_parameters(self) -> dict[nn.Parameter, Any]:
+        return dict(zip(self.tables, self.table_shards or ()))
+
+    def forget_shards(self) -> None:
+        self.table_shards = None
 
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
         return [(table, self.embedding_dim + 1, self.embedding_dim) for table in self.tables]
@@ -170,7 +178,12 @@ class CascadeHead(Head):
         """Start nodes at their frequency, in later levels among the samples that score them."""
         with torch.no_grad():
             for level, bias in enumerate(self._first_biases(frequency)):
-                self._weights(level)[1][: len(bias)] = bias
+                held = self._weights(level)[1]
+                first = 0
+                if level and self.table_shards is not None:
+                    first = self.table_shards[level - 1].start * self.code.lengths[level]
+                own = bias[first : first + len(held)]
+                held[: len(own)] = own
 
     def _first_biases(self, frequency: Tensor) -> Iterator[Tensor]:
         """Biases of the nodes of each level."""
@@ -254,7 +267,13 @@ class CascadeHead(Head):
         query = self._linear(self.queries[level - 1], features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
         table, length = self.tables[level - 1], self.code.lengths[level]
-        return ChildLogits.apply(table, query, rows, parents, length)
+        if self.table_shards is None:
+            return ChildLogits.apply(table, query, rows, parents, length)
+
+        def of_held(query: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
+            return ChildLogits.apply(table, query, rows, parents, length)
+
+        return looked_up(self.table_shards[level - 1], query, rows, parents, of_held)
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Children of parents, (n_pairs, length), and whether they exist."""
@@ -427,11 +446,17 @@ class CascadeHead(Head):
         nodes, path = self._leaves(features, max(self.n_nodes))
         return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])
 
+    def _refuse_part(self) -> None:
+        if self.table_shards is not None:
+            self.table_shards[0].refuse_part()
+
     def label_vectors(self) -> Tensor:
+        self._refuse_part()
         leaves = self.tables[-1].view(-1, self.embedding_dim + 1)
         return leaves[: self.n_labels, :-1]
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        self._refuse_part()
         ids, place_values = positions.reshape(-1), self.code.place_values.tolist()
         rows = torch.arange(len(features), device=ids.device).repeat_interleave(positions.shape[1])
         nodes = ids // place_values[0]

@@ -50,7 +50,7 @@ class ChildLogits(torch.autograd.Function):
     ) -> Tensor:
         pairs = Meetings.of(parents)
         rows = rows[pairs.order]
-        weight = table.index_select(0, pairs.parents).view(len(pairs.parents), length, -1)
+        weight = table.index_select(0, pairs.parents).unflatten(1, (length, -1))
         queries = query.index_select(0, rows)
         products = queries.new_empty(len(rows), length)
         for some, (q, out) in pairs.each(queries, products):

@@ -12,8 +12,17 @@ from torch import Tensor, nn
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.batches.sparse_rows import stable_sort
-from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
+from sklearn_xlc.heads.ranking import topk_of_chunks
+from sklearn_xlc.heads.sharding import (
+    Shard,
+    joined_rows,
+    logsumexp_of_all,
+    part_of_sum,
+    rows_held,
+    summed,
+)
 
 #: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096
@@ -44,6 +53,10 @@ class ChunkedHead(Head):
     ----------
     criterion : Loss
         Loss in use.
+    shard : Shard or None
+        Labels whose weights this process holds, in training over processes, if the class says
+        `shards`. :meth:`chunks`, :meth:`logits` and :meth:`backward` then see these labels only, by
+        their positions among all; ``weight[self.held(chunk)]`` are their weights.
 
     Examples
     --------
@@ -67,6 +80,10 @@ class ChunkedHead(Head):
     tensor([[9, 8]])
     """
 
+    #: Whether each of several processes may hold the weights of some labels. Each class says so
+    #: for itself: its code must ask `held` where weights lie.
+    shards: bool = False
+
     def __init__(
         self,
         n_features: int,
@@ -76,6 +93,7 @@ class ChunkedHead(Head):
         loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
+        self.shard = Shard.of_fit(n_labels) if vars(type(self)).get("shards") else None
         self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.criterion = self.resolve_loss(loss, multilabel)
         # The labels of a sample share one probability: logarithms of it compare between samples.
@@ -97,10 +115,11 @@ class ChunkedHead(Head):
         """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
 
     def step_bytes(self, n_rows: int) -> int:
-        kept = n_rows * self.n_labels * self._itemsize
+        n_held = rows_held(self.shard, self.n_labels)
+        kept = n_rows * n_held * self._itemsize
         is_kept = isinstance(self.criterion, RowwiseLoss) and kept <= self.memory_limit
         # Logits, two temporaries of the loss, gradient; the loss may keep all logits beside.
-        chunk = 4 * n_rows * min(self.chunk_size(), self.n_labels) * self._itemsize
+        chunk = 4 * n_rows * min(self.chunk_size(), n_held) * self._itemsize
         return chunk + (kept if is_kept else 0)
 
     def bytes_per_row(self, k: int | None = None) -> int:
@@ -115,8 +134,20 @@ class ChunkedHead(Head):
 
     def chunks(self) -> list[slice]:
         """Slices of labels, in order."""
-        size = self.chunk_size()
-        return slices(0, self.n_labels, size)
+        if self.shard is None:
+            return slices(0, self.n_labels, self.chunk_size())
+        return slices(self.shard.start, self.shard.stop, self.chunk_size())
+
+    def held(self, chunk: Labels) -> Labels:
+        """Where the weights of a chunk lie in the tables of this process."""
+        return chunk if self.shard is None else self.shard.own(chunk)
+
+    def all_held(self) -> slice:
+        """Labels whose weights this process holds."""
+        return slice(None) if self.shard is None else slice(self.shard.start, self.shard.stop)
+
+    def sharded_parameters(self) -> dict[nn.Parameter, Any]:
+        return {} if self.shard is None else dict.fromkeys(self.fused_parameters(), self.shard)
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Draw the labels that a step trains; None: all.
@@ -126,6 +157,14 @@ class ChunkedHead(Head):
         """
         return None
 
+    def _drawn(self, targets: Targets) -> Drawn | None:
+        """Labels that a step trains here: of those drawn, the ones that this process holds."""
+        drawn = self.draw(targets)
+        if drawn is None or self.shard is None:
+            return drawn
+        held = self.shard.holds(drawn.positions)
+        return Drawn(drawn.positions[held], drawn.factors[held])
+
     def loss(
         self,
         features: Tensor,
@@ -133,11 +172,14 @@ class ChunkedHead(Head):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        inputs, weights = self.inputs(features), row_weights(sample_weight, features)
-        drawn = None if update is None else self.draw(targets)
+        own = self.inputs(features)
+        inputs = joined_rows(self.shard, own.detach(), len(targets))
+        weights = row_weights(sample_weight, inputs)
+        penalty = self._penalty(own, weights)
+        inputs, targets, weights = self.arranged(inputs, targets, weights)
+        drawn = None if update is None else self._drawn(targets)
         if not torch.is_grad_enabled():
-            loss, _ = self.loss_and_gradient(inputs, targets, weights, None, drawn)
-            return loss + self.penalty(inputs, weights)
+            return self.loss_and_gradient(inputs, targets, weights, None, drawn)[0] + penalty
         gradients: dict[nn.Parameter, Tensor] = {}
 
         def collect(parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
@@ -146,9 +188,19 @@ class ChunkedHead(Head):
             gradients[parameter][rows] += gradient
 
         updating = update or collect
-        loss, into = self.loss_and_gradient(inputs.detach(), targets, weights, updating, drawn)
-        loss = _Precomputed.apply(loss, [into, *gradients.values()], inputs, *gradients)
-        return loss + self.penalty(inputs, weights)
+        loss, into = self.loss_and_gradient(inputs, targets, weights, updating, drawn)
+        into = part_of_sum(self.shard, self.put_back(into))
+        return _Precomputed.apply(loss, [into, *gradients.values()], own, *gradients) + penalty
+
+    def arranged(
+        self, inputs: Tensor, targets: Targets, weights: Tensor
+    ) -> tuple[Tensor, Targets, Tensor]:
+        """Batch that :meth:`loss_and_gradient` reads: the given one, or one of other rows."""
+        return inputs, targets, weights
+
+    def put_back(self, gradient: Tensor) -> Tensor:
+        """Gradient of the inputs, from that of the rows which :meth:`arranged` has made."""
+        return gradient
 
     def loss_and_gradient(
         self,
@@ -165,6 +217,17 @@ class ChunkedHead(Head):
         of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
         return of_kind(self, inputs, targets, weights, update, drawn)
 
+    def _penalty(self, own: Tensor, weights: Tensor) -> Tensor | float:
+        """Penalty of the inputs of all processes, with the gradient of the own ones."""
+        if self.shard is None:
+            return self.penalty(own, weights)
+        processes = self.shard.processes
+        penalty = self.penalty(own, weights[processes.part(len(weights))])
+        if not isinstance(penalty, Tensor):
+            return penalty
+        total = processes.sum(penalty.detach().clone())
+        return penalty + (total - penalty.detach())
+
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         """Regularisation of the inputs."""
         return 0.0
@@ -174,6 +237,13 @@ class ChunkedHead(Head):
 
     def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and positions of the k best labels, from the inputs of the chunks."""
+        if self.shard is None:
+            return self.topk_held(inputs, k)
+        n_held = rows_held(self.shard, self.n_labels)
+        return self.shard.merged(*self.topk_held(inputs, min(k, n_held)), k)
+
+    def topk_held(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best labels of those whose weights this process holds."""
         normalisers = []
 
         def chunks() -> Iterator[tuple[int, Tensor]]:
@@ -185,13 +255,15 @@ class ChunkedHead(Head):
 
         best, positions = topk_of_chunks(chunks(), k)
         if normalisers:
-            best = best - torch.stack(normalisers).logsumexp(0)[:, None]
+            normaliser = torch.stack(normalisers).logsumexp(0)
+            best = best - logsumexp_of_all(self.shard, normaliser)[:, None]
         return best, positions
 
     def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)
         parts = [self._labelled(self.logits(inputs, chunk), chunk) for chunk in self.chunks()]
         logits = torch.cat(parts, dim=1)
+        logits = logits if self.shard is None else self.shard.joined_columns(logits)
         return logits.log_softmax(1) if self.link == "exp" else logits
 
 
@@ -240,16 +312,19 @@ def positives_by_chunk(
 ) -> list[tuple[slice, Positives]]:
     """Every chunk with its positives; `values` and `weights` have one entry per positive.
 
-    The chunks are of `positions`, which hold all positives; None: of all labels.
+    The chunks are of `positions`, which hold all positives; None: of neighbours among all labels.
     """
     ids, rows = targets.ids, targets.rows
     if len(chunks) == 1:
+        first = chunks[0].start if positions is None else 0
         columns = ids if positions is None else torch.searchsorted(positions, ids)
+        columns = columns - first if first else columns
         return [(chunks[0], Positives(rows, columns, ids, values, weights))]
     ids, order = stable_sort(ids)
     rows, values, weights = rows[order], values[order], weights[order]
     columns = ids if positions is None else torch.searchsorted(positions, ids)
-    edges = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=ids.device)
+    bounds = [chunks[0].start, *(chunk.stop for chunk in chunks)]
+    edges = torch.tensor(bounds, device=ids.device)
     starts = torch.searchsorted(columns, edges).tolist()
     return [
         (
@@ -270,7 +345,13 @@ def _parts(
 ) -> list[tuple[slice, Labels, Positives]]:
     """Chunks of all labels or of those drawn: place, labels as heads read them, positives."""
     positions = None if drawn is None else drawn.positions
-    chunks = head.chunks() if positions is None else slices(0, len(positions), head.chunk_size())
+    if head.shard is not None:
+        targets, held = head.shard.select(targets)
+        values, weights = values[held], weights[held]
+    size = head.chunk_size()
+    chunks = head.chunks() if positions is None else slices(0, len(positions), size)
+    if not chunks:  # of the labels drawn none is held here
+        return []
     found = positives_by_chunk(chunks, targets, values, weights, positions)
     return [(part, part if positions is None else positions[part], of) for part, of in found]
 
@@ -303,7 +384,7 @@ def _pointwise(
                 gradient.mul_(factors[part])
             gradient.index_put_(found.at, found.weights * slope, accumulate=True)
             head.backward(inputs, chunk, gradient, into, update)
-    return loss, into
+    return summed(head.shard, loss), into
 
 
 @torch.no_grad()
@@ -318,7 +399,8 @@ def _rowwise(
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
-    n_labels = head.n_labels if drawn is None else len(drawn.positions)
+    n_held = rows_held(head.shard, head.n_labels)
+    n_labels = n_held if drawn is None else len(drawn.positions)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
     keep = update is not None and inputs.element_size() * len(inputs) * n_labels <= (
@@ -341,7 +423,8 @@ def _rowwise(
         if keep:
             kept.append(logits)
     all_found = [found for *_, found in parts]
-    loss, on_negative, on_positive = _loss_of_rows(criterion, all_found, positive, negative)
+    of_rows = _loss_of_rows(criterion, all_found, positive, negative, head.shard)
+    loss, negative, on_negative, on_positive = of_rows
     into = torch.zeros_like(inputs)
     if update is None:
         return loss, into
@@ -367,17 +450,34 @@ def _loss_of_rows(
     parts: list[Positives],
     positive: list[Tensor],
     negative: Tensor,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Loss, and its derivative by the log-sum-exp of each row's negatives and by each positive."""
-    rows = torch.cat([found.rows for found in parts])
-    weights, logits = torch.cat([found.weights for found in parts]), torch.cat(positive)
+    shard: Shard | None,
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    """Loss, log-sum-exp of each row's negatives, derivatives by it and by each positive.
+
+    Processes that hold a head together exchange two numbers a row before, and two after.
+    """
+    rows = torch.cat([*(found.rows for found in parts), negative.new_empty(0, dtype=torch.int64)])
+    weights = torch.cat([*(found.weights for found in parts), negative[:0]])
+    logits = torch.cat([*positive, negative[:0]])
     highest = negative.scatter_reduce(0, rows, logits, "amax")
-    total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
-    everything = highest + total.log()  # log-sum-exp over all labels
+    if shard is None:
+        total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
+        everything = highest + total.log()  # log-sum-exp over all labels
+    else:
+        ones = torch.zeros_like(negative).index_add(0, rows, (logits - highest[rows]).exp())
+        of_positives = (highest + ones.log()).clamp_min(torch.finfo(negative.dtype).min / 4)
+        negative, of_positives = logsumexp_of_all(shard, torch.stack([negative, of_positives]))
+        everything = torch.logaddexp(negative, of_positives)
     surprise, margin = everything[rows] - logits, negative[rows] - logits
     loss = weights @ criterion.value(surprise, margin)
     by_surprise, by_margin = (weights * slope for slope in criterion.derivative(surprise, margin))
     mass = torch.zeros_like(negative).index_add(0, rows, by_surprise)
-    on_negative = (mass * (negative - everything).exp()).index_add(0, rows, by_margin)
+    if shard is None:
+        on_negative = (mass * (negative - everything).exp()).index_add(0, rows, by_margin)
+    else:
+        of_margin = torch.zeros_like(negative).index_add(0, rows, by_margin)
+        mass, of_margin = summed(shard, torch.stack([mass, of_margin]))
+        on_negative = mass * (negative - everything).exp() + of_margin
     on_positive = mass[rows] * (logits - everything[rows]).exp() - by_surprise - by_margin
-    return loss, on_negative, list(on_positive.split([len(part) for part in positive]))
+    on_each = on_positive.split([len(part) for part in positive])
+    return summed(shard, loss), negative, on_negative, list(on_each)

@@ -14,6 +14,7 @@ from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import Update, half_precision_linear
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
+from sklearn_xlc.heads.sharding import draw_normal, rows_held
 
 
 class ETFHead(ChunkedHead):
@@ -79,6 +80,7 @@ class ETFHead(ChunkedHead):
     """
 
     leaves_out = True
+    shards = True
     low_precision: bool = False  # of heads in files that do not know of it
 
     def __init__(
@@ -108,10 +110,11 @@ class ETFHead(ChunkedHead):
         self.feature_dim = feature_dim or n_features
         needs_layer = feature_dim is not None
         self.projection = nn.Linear(n_features, self.feature_dim) if needs_layer else nn.Identity()
-        self.weight = nn.Parameter(torch.empty(n_labels, self.feature_dim)) if learned else None
+        n_held = rows_held(self.shard, n_labels)
+        self.weight = nn.Parameter(torch.empty(n_held, self.feature_dim)) if learned else None
         if self.weight is not None:
-            nn.init.normal_(self.weight, std=self.feature_dim**-0.5)
-        self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
+            draw_normal(self.weight, self.feature_dim**-0.5, self.shard)
+        self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
         self._tables: dict[Any, Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,7 +138,7 @@ class ETFHead(ChunkedHead):
         """Start at the share of each label among all labels, or at its frequency."""
         if self.bias is not None:
             with torch.no_grad():
-                self.bias.copy_(self._first_biases(frequency))
+                self.bias.copy_(self._first_biases(frequency)[self.all_held()])
 
     def _first_biases(self, frequency: Tensor) -> Tensor:
         shared = self.criterion.needs_normaliser
@@ -183,7 +186,7 @@ class ETFHead(ChunkedHead):
 
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         products = self._products(inputs, chunk)
-        return products if self.bias is None else products.add_(self.bias[chunk])
+        return products if self.bias is None else products.add_(self.bias[self.held(chunk)])
 
     def _products(self, inputs: Tensor, chunk: slice) -> Tensor:
         if self.is_implicit:
@@ -209,9 +212,9 @@ class ETFHead(ChunkedHead):
         else:
             into += self._product(gradient, self.classifier(inputs, chunk))
             if self.weight is not None:
-                update(self.weight, chunk, self._product(gradient.T, inputs))
+                update(self.weight, self.held(chunk), self._product(gradient.T, inputs))
         if self.bias is not None:
-            update(self.bias, chunk, gradient.sum(0))
+            update(self.bias, self.held(chunk), gradient.sum(0))
 
     def products(self, inputs: Tensor) -> Tensor:
         """Logits without biases, W h, of shape (n_rows, n_labels)."""
@@ -220,17 +223,18 @@ class ETFHead(ChunkedHead):
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Rows of W, of shape (chunk, feature_dim)."""
         if self.weight is not None:
-            return self.weight[chunk]
+            return self.weight[self.held(chunk)]
         key = (like.dtype, like.device)
         if key not in self._tables:
             # A rotation mixes all entries of h; for as many entries as labels it is not needed.
             seed = None if self.is_implicit else self.seed
             one = np.zeros((1, 1))
             rows = one if self.n_labels == 1 else simplex_etf(self.n_labels, self.feature_dim, seed)
+            rows = rows[self.all_held()]
             # Created in prediction mode, it must also work in training.
             with torch.inference_mode(False):
                 self._tables[key] = torch.tensor(rows, dtype=like.dtype, device=like.device)
-        return self._tables[key][chunk]
+        return self._tables[key][self.held(chunk)]
 
     def _implicit_scale(self) -> float:
         return (self.n_labels / max(1, self.n_labels - 1)) ** 0.5  # Eq. 6

@@ -15,6 +15,7 @@ from sklearn_xlc.heads._base import Update
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
+from sklearn_xlc.heads.sharding import Shard, draw_normal, rows_held
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.
@@ -74,6 +75,7 @@ class FlatHead(ChunkedHead):
     """
 
     leaves_out = True
+    shards = True
     n_members: int = 1  # of heads in files that do not know of members
     #: Search for the best labels, and the weights that it was made for.
     _screening: tuple[Any, Screening] | None = None
@@ -101,22 +103,24 @@ class FlatHead(ChunkedHead):
         self.projection = (
             nn.Identity() if width is None else nn.Linear(n_features, width, bias=not with_bias)
         )
-        self.weight = nn.Parameter(torch.empty(n_labels, n_inputs))
-        self.bias = nn.Parameter(torch.zeros(n_labels)) if with_bias else None
+        n_held = rows_held(self.shard, n_labels)
+        self.weight = nn.Parameter(torch.empty(n_held, n_inputs))
+        self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
         self.n_members = check_integer(n_members, "n_members")
         if n_members > 1 and (n_features % n_members or width is not None):
             raise ValueError(
                 f"n_members={n_members} needs n_features that they can share equally and "
                 f"width=None, got n_features={n_features} and width={width}"
             )
-        self._start_rows(self.weight)
+        self._start_rows(self.weight, self.shard)
         self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
 
-    def _start_rows(self, rows: Tensor) -> Tensor:
+    def _start_rows(self, rows: Tensor, shard: Shard | None = None) -> Tensor:
         """Draw rows of the weights."""
         # Many labels with their losses added up begin at their frequencies, which ranks better.
         std = (rows.shape[1] // self.n_members) ** -0.5 / (10 if self.multilabel else 2)
-        return nn.init.normal_(rows, std=std)
+        draw_normal(rows, std, shard)
+        return rows
 
     def fused_parameters(self) -> list[nn.Parameter]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
@@ -134,7 +138,7 @@ class FlatHead(ChunkedHead):
     def set_prior(self, frequency: Tensor) -> None:
         if self.bias is not None:
             with torch.no_grad():
-                self.bias.copy_(self.criterion.prior(frequency))
+                self.bias.copy_(self.criterion.prior(frequency)[self.all_held()])
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Labels of the batch, and random others if that makes a step cheaper."""
@@ -154,27 +158,26 @@ class FlatHead(ChunkedHead):
     def step_bytes(self, n_rows: int) -> int:
         return super().step_bytes(n_rows * self.n_members)
 
-    def loss(
-        self,
-        features: Tensor,
-        targets: Targets,
-        sample_weight: Tensor | None = None,
-        update: Update | None = None,
-    ) -> Tensor:
+    def arranged(
+        self, inputs: Tensor, targets: Targets, weights: Tensor
+    ) -> tuple[Tensor, Targets, Tensor]:
+        """Batch in which each member has rows of its own: losses of members add up."""
         n_members = self.n_members
-        if n_members > 1:  # a batch in which each member has rows of its own
-            weights = features.new_ones(len(features)) if sample_weight is None else sample_weight
-            sample_weight = (weights * n_members).repeat(n_members)  # a sum, not a mean
-            features = torch.cat(features.chunk(n_members, 1))
-            targets = targets.repeated(n_members)
-        return super().loss(features, targets, sample_weight, update)
+        if n_members == 1:
+            return inputs, targets, weights
+        rows = torch.cat(inputs.chunk(n_members, 1))
+        return rows, targets.repeated(n_members), weights.repeat(n_members)
+
+    def put_back(self, gradient: Tensor) -> Tensor:
+        return _joined(list(gradient.chunk(self.n_members)), 1)
 
     def inputs(self, features: Tensor) -> Tensor:
         return self.projection(features)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Weights of the labels, of shape (chunk, n_features)."""
-        return self.weight[chunk] if self.n_members == 1 else self.weight[chunk] / self.n_members
+        weight = self.weight[self.held(chunk)]
+        return weight if self.n_members == 1 else weight / self.n_members
 
     def train(self, mode: bool = True) -> FlatHead:
         if mode:  # weights will change
@@ -186,21 +189,23 @@ class FlatHead(ChunkedHead):
         state.pop("_screening", None)
         return state
 
-    def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def topk_held(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
         screening = self._screening_for(inputs, k)
         if screening is None:
-            return super().topk_of(inputs, k)
+            return super().topk_held(inputs, k)
         scaled = inputs if self.n_members == 1 else inputs / self.n_members
+        first = 0 if self.shard is None else self.shard.start
 
         def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
-            return super(FlatHead, self).topk_of(inputs[rows], k)
+            best, positions = super(FlatHead, self).topk_held(inputs[rows], k)
+            return best, positions - first if first else positions
 
         best, positions = screening.topk(scaled, k, compute)
         if self.free is not None:  # their low bias has seldom let them in
             rows = self.free[positions].any(1).nonzero()[:, 0]
             if len(rows):
                 best[rows], positions[rows] = compute(rows)
-        return best, positions
+        return best, positions + first if first else positions
 
     def _screening_for(self, inputs: Tensor, k: int) -> Screening | None:
         """Search for the best labels if it is faster than all logits, and their order is enough."""
@@ -221,18 +226,19 @@ class FlatHead(ChunkedHead):
         return self._screening[1] if self._screening[1].is_finite else None
 
     def logits(self, inputs: Tensor, chunk: Labels) -> Tensor:
-        bias = None if self.bias is None else self.bias[chunk]
+        held = self.held(chunk)
+        bias = None if self.bias is None else self.bias[held]
         if self.training and self.low_precision:
             members = _members(inputs.bfloat16(), self._read(chunk))
             logits = _joined([rows @ weight.T for rows, weight in members]).to(inputs.dtype)
             return logits if bias is None else logits.add_(bias)
         if inputs.shape[1] == self.n_features and self.n_members > 1:  # their mean
             inputs = inputs / self.n_members
-        members = _members(inputs, self.weight[chunk])
+        members = _members(inputs, self.weight[held])
         return _joined([F.linear(rows, weight, bias) for rows, weight in members])
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        if self.link == "exp" or type(self).logits is not FlatHead.logits:
+        if self.link == "exp" or self.shard or type(self).logits is not FlatHead.logits:
             return super().scores_at(features, positions)
         weight = self.weight[positions] / self.n_members
         products = torch.einsum("nf,nkf->nk", self.inputs(features), weight)
@@ -241,6 +247,7 @@ class FlatHead(ChunkedHead):
     def backward(
         self, inputs: Tensor, chunk: Labels, gradient: Tensor, into: Tensor, update: Update
     ) -> None:
+        held = self.held(chunk)
         weight, product_dtype = self._read(chunk), gradient.dtype
         self._last = None
         if self.bias is not None:
@@ -252,17 +259,16 @@ class FlatHead(ChunkedHead):
         to_inputs = [slope @ weight for slope, (_, weight) in zip(slopes, members)]
         into += _joined(to_inputs).to(product_dtype)
         to_weights = [slope.T @ rows for slope, (rows, _) in zip(slopes, members)]
-        update(self.weight, chunk, _joined(to_weights, 1).to(product_dtype))
+        update(self.weight, held, _joined(to_weights, 1).to(product_dtype))
         if self.bias is not None:
-            update(self.bias, chunk, bias_gradient)
+            update(self.bias, held, bias_gradient)
 
     def _read(self, chunk: Labels) -> Tensor:
         """Weights of a chunk at the precision of products, once for both passes of a step."""
         if self._last is None or self._last[0] is not chunk:
+            held = self.held(chunk)
             weight = (
-                self.weight[chunk]
-                if isinstance(chunk, slice)
-                else self.weight.index_select(0, chunk)
+                self.weight[held] if isinstance(held, slice) else self.weight.index_select(0, held)
             )
             self._last = (chunk, weight.bfloat16() if self.low_precision else weight)
         return self._last[1]

@@ -15,6 +15,7 @@ from sklearn_xlc.geometry import fourier_matrix
 from sklearn_xlc.heads._base import Update, origins
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
 from sklearn_xlc.heads.losses import Loss
+from sklearn_xlc.heads.sharding import rows_held
 
 #: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
 #: sweep_fourier.py); beyond, chunks of labels share one small basis.
@@ -98,6 +99,7 @@ class FourierHead(ChunkedHead):
 
     leaves_out = True
     init: str = "frequencies"  # of heads in files that do not know of it
+    shards = True
     low_precision: bool = False  # as well
     n_grid: int | None = None  # as well, and of heads to which no label has come
 
@@ -132,6 +134,8 @@ class FourierHead(ChunkedHead):
         self.projection = nn.Linear(n_features, self.width + n_slack)
         self.slack = nn.Parameter(torch.zeros(n_labels, n_slack))
         self._start_slack()
+        if self.shard is not None:  # after all of it was drawn: these are few numbers a label
+            self.slack = nn.Parameter(self.slack.detach()[self.all_held()].clone())
         self._tables: dict[Any, Tensor] = {}
 
     @torch.no_grad()
@@ -180,7 +184,7 @@ class FourierHead(ChunkedHead):
             # The first column of W is constant, 1 / sqrt(n).
             self.projection.bias[0] = self.n_labels**0.5 * constant / self.gain
             if self.n_slack:
-                self.slack[:, 0] = target - constant
+                self.slack[:, 0] = (target - constant)[self.all_held()]
 
     def label_rows(self) -> list[tuple[Tensor, int]]:
         return [(self.slack, self.n_slack)] if self.n_slack else []
@@ -227,10 +231,12 @@ class FourierHead(ChunkedHead):
         return super().step_bytes(n_rows) + 3 * 8 * basis
 
     def chunk_size(self) -> int:
-        return CHUNK if self.method == "chunk" else self._n_grid
+        return CHUNK if self.method == "chunk" else rows_held(self.shard, self._n_grid)
 
     def chunks(self) -> list[slice]:
         """Slices of labels, in order; those that came later have slices of their own."""
+        if self.shard is not None:
+            return super().chunks()
         of_grid = slices(0, self._n_grid, self.chunk_size())
         return of_grid + slices(self._n_grid, self.n_labels, CHUNK)
 
@@ -239,13 +245,13 @@ class FourierHead(ChunkedHead):
         if chunk.start >= self._n_grid:
             logits = coefficients @ self._between(inputs, chunk).T
         elif self.method == "fft":
-            logits = _inverse_transform(coefficients, self._n_grid)
+            logits = _inverse_transform(coefficients, self._n_grid)[:, self.all_held()]
         else:
             if chunk.start:
                 coefficients = _turn(coefficients, *self._phase(chunk.start, inputs))
             logits = coefficients @ self._basis(inputs)[: chunk.stop - chunk.start].T
         if self.n_slack:
-            logits = logits.addmm_(inputs[:, self.width :], self.slack[chunk].T)
+            logits = logits.addmm_(inputs[:, self.width :], self.slack[self.held(chunk)].T)
         return logits
 
     def backward(
@@ -256,7 +262,11 @@ class FourierHead(ChunkedHead):
         if chunk.start >= self._n_grid:
             coefficients = (gradient @ self._between(gradient, chunk)).to(into.dtype)
         elif self.method == "fft":
+            if self.shard is not None:
+                others = chunk.start, self.n_labels - chunk.stop
+                gradient = nn.functional.pad(gradient, others)
             coefficients = _transform(gradient, self.max_active)
+            gradient = gradient[:, self.all_held()]
         else:
             basis = self._basis(gradient)[: chunk.stop - chunk.start]
             coefficients = (gradient @ basis).to(into.dtype)
@@ -265,13 +275,14 @@ class FourierHead(ChunkedHead):
                 coefficients = _turn(coefficients, cosines, -sines)
         into[:, : self.width] += coefficients
         if self.n_slack:
-            into[:, self.width :] += gradient @ self.slack[chunk].to(gradient.dtype)
+            held = self.held(chunk)
+            into[:, self.width :] += gradient @ self.slack[held].to(gradient.dtype)
             to_slack = gradient.T @ inputs[:, self.width :].to(gradient.dtype)
-            update(self.slack, chunk, to_slack.to(into.dtype))
+            update(self.slack, held, to_slack.to(into.dtype))
 
     def output_weights(self) -> np.ndarray:
         """Fourier and slack columns, of shape (n_labels, 2 * max_active + 1 + n_slack)."""
-        slack = self.slack.detach().cpu().numpy()
+        slack = self.slack.detach()[self.held(slice(None))].cpu().numpy()
         rows = fourier_matrix(self._n_grid, self.max_active)
         return np.hstack([np.vstack([rows, self._rows_between()]), slack])
 

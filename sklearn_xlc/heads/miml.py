@@ -14,9 +14,10 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Bags, Targets
-from sklearn_xlc.heads._base import Head, Update, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, row_weights
 from sklearn_xlc.heads.chunked import positives_by_chunk
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.ranking import topk_of_chunks
 
 #: Highest initial probability of a label in an instance.
 MAX_PRIOR = 0.5

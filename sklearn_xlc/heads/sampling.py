@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,17 @@ from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import Head, Update, origins, row_weights, topk_of_chunks
+from sklearn_xlc.heads._base import Head, Update, origins, row_weights
 from sklearn_xlc.heads.chunked import CHUNK
 from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.ranking import topk_of_chunks
+from sklearn_xlc.heads.sharding import (
+    Shard,
+    draw_normal,
+    join_rows,
+    rows_held,
+    shared_cross_entropy,
+)
 
 
 class SamplingHead(Head):
@@ -102,14 +110,16 @@ class SamplingHead(Head):
         self.link = None if self.arcface else self.criterion.link
         self.length = check_integer(length, "length")
         self.n_heads = -(-n_labels // length)
+        self.shard = Shard.of_fit(n_labels, length)
         self.n_sampled_heads = check_integer(n_sampled_heads, "n_sampled_heads", 0)
         check_real(margin, "margin", 0, math.pi)
         check_real(scale, "scale", 0)
         self.margin, self.scale, self.correction = margin, scale, correction
         self.shared_heads = shared_heads
         # One row per sub-head, so that a step gathers and updates whole sub-heads.
-        self.weight = nn.Parameter(torch.empty(self.n_heads, length * n_features))
-        nn.init.normal_(self.weight, std=n_features**-0.5 / 2)
+        n_held = rows_held(self.shard, self.n_heads)
+        self.weight = nn.Parameter(torch.empty(n_held, length * n_features))
+        draw_normal(self.weight, n_features**-0.5 / 2, self.shard)
         # Mean number of labels per sample in each sub-head, set by `set_prior`.
         self.register_buffer("head_frequency", torch.zeros(self.n_heads))
 
@@ -120,6 +130,9 @@ class SamplingHead(Head):
 
     def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]
+
+    def sharded_parameters(self) -> dict[nn.Parameter, Any]:
+        return {} if self.shard is None else {self.weight: self.shard}
 
     def step_bytes(self, n_rows: int) -> int:
         # Weights of the drawn sub-heads, their gradient, and what Adam reads of their rows.
@@ -165,32 +178,32 @@ class SamplingHead(Head):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
+        features = join_rows(self.shard, features, len(targets))
         own = targets.ids // self.length
         if self.shared_heads:
             heads, drawn = None, self._draw_negatives(torch.unique(own))
         else:
             heads = self._draw_for_rows(own)
             drawn, heads = torch.unique(heads, return_inverse=True)
-        position = torch.searchsorted(drawn, own)
-        target = position * self.length + targets.ids % self.length
-        weight = F.embedding(drawn, self.weight, sparse=True).view(-1, self.n_features)
-        ids = drawn[:, None] * self.length + torch.arange(self.length, device=drawn.device)
-        missing = self._missing(ids).view(-1)
-        at = targets.rows, target
-        if self.arcface:
-            logits = self._arcface_logits(features, weight, at)
-        else:
-            logits = features @ weight.T
+        held, true = self._held(drawn), self._held(own)
+        ids = drawn[held][:, None] * self.length + torch.arange(self.length, device=drawn.device)
+        at = targets.rows[true], torch.searchsorted(ids.view(-1), targets.ids[true])
+        logits = self._logits_of(features, drawn[held], at)
+        columns = held.repeat_interleave(self.length)
         if self.correction:
-            logits = logits - self._log_expected_count(drawn, len(features), position)
-        logits = logits.masked_fill(missing, -math.inf)
+            position = torch.searchsorted(drawn, own)
+            logits = logits - self._log_expected_count(drawn, len(own), position)[..., columns]
+        logits = logits.masked_fill(self._missing(ids).view(-1), self._never(logits))
         if heads is not None:  # Eq. 13: only the heads of the row
             others = torch.ones(len(own), len(drawn), dtype=torch.bool, device=own.device)
             others.scatter_(1, heads, False)
-            logits = logits.masked_fill(others.repeat_interleave(self.length, 1), -math.inf)
+            others = others.repeat_interleave(self.length, 1)[:, columns]
+            logits = logits.masked_fill(others, self._never(logits))
         criterion = cast(SoftmaxCrossEntropy, self.criterion)
         weights = row_weights(sample_weight, features)
         share = criterion.share(weights, targets.rows, targets.values_like(features))
+        if self.shard is not None:
+            return shared_cross_entropy(self.shard, logits, at, share)
         return share @ criterion.value(-logits.log_softmax(1)[at])
 
     def _missing(self, ids: Tensor) -> Tensor:
@@ -199,6 +212,23 @@ class SamplingHead(Head):
             return ids >= self.n_labels
         held = F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))
         return ~held[ids]
+
+    def _held(self, heads: Tensor) -> Tensor:
+        """Mask of the sub-heads whose weights this process holds."""
+        if self.shard is None:
+            return torch.ones_like(heads, dtype=torch.bool)
+        return self.shard.holds(heads)
+
+    def _never(self, logits: Tensor) -> float:
+        """Logit of a label that a row does not score."""
+        # Finite where a process may hold none that it scores: its derivative is then zero.
+        return -math.inf if self.shard is None else torch.finfo(logits.dtype).min / 4
+
+    def _logits_of(self, features: Tensor, heads: Tensor, at: tuple[Tensor, Tensor]) -> Tensor:
+        """Logits of the labels of sub-heads whose weights this process holds."""
+        rows = heads if self.shard is None else cast(Tensor, self.shard.own(heads))
+        weight = F.embedding(rows, self.weight, sparse=True).view(-1, self.n_features)
+        return self._arcface_logits(features, weight, at) if self.arcface else features @ weight.T
 
     def _draw_negatives(self, heads: Tensor) -> Tensor:
         """Sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
@@ -260,7 +290,8 @@ class SamplingHead(Head):
         return self.scale * cosine.index_put(at, shifted)
 
     def _test_weight(self) -> tuple[Tensor, float]:
-        weight = self.weight.view(-1, self.n_features)[: self.n_labels]
+        labels = self._labels_held()
+        weight = self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
         return weight, (self.scale if self.arcface else 1.0)
 
     def _test_logits(self, features: Tensor, weight: Tensor, scale: float) -> Tensor:
@@ -268,24 +299,35 @@ class SamplingHead(Head):
             return scale * (F.normalize(features) @ F.normalize(weight).T)
         return features @ weight.T
 
+    def _labels_held(self) -> slice:
+        return slice(0, self.n_labels) if self.shard is None else self.shard.labels
+
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         weight, scale = self._test_weight()
-        return topk_of_chunks(
+        first = self._labels_held().start
+        best = topk_of_chunks(
             (
-                (start, self._labelled(self._test_logits(features, weight[part], scale), part))
-                for start in range(0, self.n_labels, CHUNK)
+                (first + start, self._labelled(self._test_logits(features, some, scale), part))
+                for start in range(0, len(weight), CHUNK)
                 for part in [slice(start, start + CHUNK)]
+                for some in [weight[part]]
             ),
-            k,
+            min(k, len(weight)),
         )
+        return best if self.shard is None else self.shard.merged(*best, k)
 
     def scores(self, features: Tensor) -> Tensor:
-        return self._labelled(self._test_logits(features, *self._test_weight()), slice(None))
+        scores = self._labelled(self._test_logits(features, *self._test_weight()), slice(None))
+        return scores if self.shard is None else self.shard.joined_columns(scores)
 
     def label_vectors(self) -> Tensor:
+        if self.shard is not None:
+            self.shard.refuse_part()
         return self._test_weight()[0]
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
+        if self.shard is not None:
+            return super().scores_at(features, positions)
         weight, scale = self._test_weight()
         weight = weight[positions]
         if self.arcface:

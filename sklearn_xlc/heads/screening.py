@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc.heads._base import topk_by_position
+from sklearn_xlc.heads.ranking import topk_by_position
 
 #: Logits of eight bits that are held at a time.
 _AT_ONCE = 2**24

@@ -17,7 +17,9 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from sklearn_xlc._files import read, write
+from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.training.encoding import Encoder, decode, identity
+from sklearn_xlc.training.sharing import held_of_whole, whole_on_first
 
 #: Number of the format, part of a fit's name: files of another format are not looked at.
 FORMAT = 1
@@ -102,8 +104,11 @@ class Checkpoints:
         UserWarning
             If the checkpoint belongs to a fit that began with other weights.
         """
-        self._start = identity(module_state(net.module_))
-        _encoded(net)
+        whole = _state(net)
+        self._start = identity(whole["module"])
+        if net.processes is not None:
+            self._start = net.processes.of_first(self._start)
+        _encoded(whole)
         found, self._found = self._found, None
         if found is None:
             return False
@@ -116,9 +121,11 @@ class Checkpoints:
                 stacklevel=2,
             )
             return False
-        _restore(net, decode(document["state"], arrays, net.device))
+        state = decode(document["state"], arrays, net.device)
+        _restore(net, state if net.processes is None else held_of_whole(net, state))
         self._last, self._finished = path, document["finished"]
-        if self._finished:  # a kill may have come before the others were removed
+        is_first = net.processes is None or net.processes.rank == 0
+        if self._finished and is_first:  # a kill may have come before the others were removed
             self._remove_old(path, finished=True)
         return self._finished
 
@@ -139,9 +146,14 @@ class Checkpoints:
         """
         began = time.monotonic()
         is_due = finished or began - self._saved_at >= PAUSE * self._took
+        if net.processes is not None:  # clocks differ
+            is_due = net.processes.of_first(is_due)
         if self._finished or not is_due:
             return
-        state, arrays = _encoded(net)
+        state, arrays = _encoded(_state(net))
+        if net.processes is not None and net.processes.rank:  # the first one writes
+            self._finished = finished
+            return
         document = {
             "state": state,
             "start": self._start,
@@ -194,6 +206,16 @@ class Checkpoints:
 
     def _newest(self) -> tuple[Path, Any, Any] | None:
         """The newest checkpoint that can be read, with its document and arrays."""
+        processes = training_processes()
+        if processes is None:
+            return self._readable()
+        found = self._readable() if processes.rank == 0 else None
+        path = processes.of_first(None if found is None else found[0])
+        if path is None or found is not None:
+            return found
+        return path, *read(path, kind="checkpoint")
+
+    def _readable(self) -> tuple[Path, Any, Any] | None:
         for path in reversed(self._old):
             try:
                 return path, *read(path, kind="checkpoint")
@@ -218,8 +240,8 @@ class Checkpoints:
 # --- what a checkpoint holds ------------------------------------------------------------------
 
 
-def _encoded(net: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Document and arrays of the state of a net between two epochs."""
+def _state(net: Any) -> dict[str, Any]:
+    """State of a net between two epochs; of several processes, in the first, as of one."""
     state = {
         "history": list(net.history),
         "module": module_state(net.module_),
@@ -229,6 +251,11 @@ def _encoded(net: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "generators": [generator.get_state() for generator in net.generators],
         "callbacks": {name: _callback_state(callback) for name, callback in net.callbacks_},
     }
+    return state if net.processes is None else whole_on_first(net, state)
+
+
+def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Document and arrays of a state."""
     encoder = Encoder()
     try:
         document = {name: encoder.encode(value, name) for name, value in state.items()}

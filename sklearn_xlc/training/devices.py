@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 
 DTYPES = (np.float64, np.float32)
@@ -37,7 +38,10 @@ def resolve_device(device: Any) -> str:
         If `device` is neither "auto" nor a torch device of this machine.
     """
     if str(device) == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        if not torch.cuda.is_available():
+            return "cpu"
+        # Each process of a machine has a GPU of its own.
+        return "cuda" if training_processes() is None else f"cuda:{torch.cuda.current_device()}"
     try:
         resolved = torch.device(device)
         if resolved.type == "cuda" and not torch.cuda.is_available():

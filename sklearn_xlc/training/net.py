@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
+from sklearn_xlc.batches.processes import Processes, reading
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
 from sklearn_xlc.heads import Head, check_finite
 from sklearn_xlc.training.checkpoints import Checkpoints
@@ -30,6 +31,7 @@ from sklearn_xlc.training.interrupts import Interrupts
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
 from sklearn_xlc.training.scoring import Samples, ScoredNet
+from sklearn_xlc.training.sharing import of_own_samples, sum_gradients
 
 
 class EncoderHead(nn.Module):
@@ -96,6 +98,9 @@ class XLCNet(ScoredNet, NeuralNet):
         Peak learning rate of the head. None: `lr`, that of the encoder.
     checkpoints : Checkpoints, default=None
         Checkpoints from which training goes on, and which it writes. None: none.
+    processes : Processes, default=None
+        Processes that train the module together: each reads its part of every batch, and holds
+        its shard of the head, or all of it where heads have no shards. None: this one is alone.
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
         `device`, `callbacks` ``optimizer__weight_decay`` and
@@ -149,13 +154,14 @@ class XLCNet(ScoredNet, NeuralNet):
         row_momentum: bool = True,
         head_lr: float | None = None,
         checkpoints: Checkpoints | None = None,
+        processes: Processes | None = None,
         **kwargs: Any,
     ) -> None:
         self.rng, self.generators, self.validation = rng, generators, validation
         self.with_valid_loss, self.keeps_interrupted = with_valid_loss, keeps_interrupted
         self.precision, self.optimizer_rule = precision, optimizer_rule
         self.row_momentum, self.head_lr = row_momentum, head_lr
-        self.checkpoints = checkpoints
+        self.checkpoints, self.processes = checkpoints, processes
         super().__init__(
             module,
             criterion=nn.Identity,
@@ -189,6 +195,11 @@ class XLCNet(ScoredNet, NeuralNet):
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
         self._reads_gradients = any(map(reads_gradients, [self, *dict(self.callbacks_).values()]))
+        if self._reads_gradients and self.processes is not None:
+            raise ValueError(
+                "callbacks cannot read gradients in training over processes, each of which has "
+                "some of them; remove such callbacks, or set distributed=False"
+            )
         self._statistics = running_statistics(self.module_)
         self.notify("on_train_begin", X=X, y=y)
         complete = self._run(X, y, **fit_params)
@@ -285,7 +296,7 @@ class XLCNet(ScoredNet, NeuralNet):
     def _direct_step(self) -> DirectStep | None:
         """Way to take the steps of an epoch without autograd, where nobody would notice."""
         is_usual = type(self) is XLCNet and type(self.module_) is EncoderHead
-        if not is_usual or not self.generators or self._statistics:
+        if not is_usual or self.processes is not None or not self.generators or self._statistics:
             return None
         return DirectStep.of(self.module_, self.optimizer_, [c for _, c in self.callbacks_])
 
@@ -316,7 +327,8 @@ class XLCNet(ScoredNet, NeuralNet):
             return None
         rng = self.rng if training else None
         rows = dataset.X if isinstance(dataset, Samples) else dataset
-        return BatchIterator(rows, self.batch_size, rng, torch.device(self.device))
+        device = torch.device(self.device)
+        return BatchIterator(rows, self.batch_size, rng, device, self.processes)
 
     def _set_training(self, training: bool = True) -> None:
         # Setting the mode of every part at every step takes longer than looking at it.
@@ -342,6 +354,8 @@ class XLCNet(ScoredNet, NeuralNet):
     def _take_step(self, batch: Batch) -> Tensor:
         if self._direct is not None and isinstance(batch.inputs, SparseRows):
             return self._direct.take(batch)
+        if self.processes is not None:
+            return self._take_shared_step(batch, self.processes)
         gradients = CollectedGradients(self.module_) if self._reads_gradients else None
         update = self.optimizer_.update if gradients is None else gradients.collect
         loss = self._loss(batch, update)
@@ -357,10 +371,27 @@ class XLCNet(ScoredNet, NeuralNet):
         self.optimizer_.step()
         return loss
 
+    def _take_shared_step(self, batch: Batch, processes: Processes) -> Tensor:
+        """Step of several processes; each has the rows of the batch that are its own."""
+        head = self.module_.head
+        loss = self._loss(batch, self.optimizer_.update if head.shard is not None else None)
+        if loss.requires_grad:
+            loss.backward()
+        gradients = self.optimizer_.gradients()
+        held = head.sharded_parameters()
+        gradients = sum_gradients(gradients, processes, held)
+        total = loss.detach().clone()
+        total = total if head.shard is not None else processes.sum(total)
+        check_finite(total.cpu())
+        self.optimizer_.apply(gradients)
+        return total
+
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
         with torch.no_grad(), threads_for(self._work(batch.inputs, len(batch))):
             loss = self._loss(batch)
+            if self.processes is not None and self.module_.head.shard is None:
+                loss = self.processes.sum(loss)
         if not np.isfinite(float(loss)):
             raise self._refusal(f"the validation loss became {float(loss)}")
         return {"loss": loss, "y_pred": None}
@@ -418,11 +449,32 @@ class XLCNet(ScoredNet, NeuralNet):
             ) from error
 
     def _loss(self, batch: Batch, update: Any = None) -> Tensor:
-        features = self._features(batch)
-        if update is not None:  # before the head updates anything
-            check_forward(features, self._statistics)
-        with failure_of(f"the loss of the head {type(self.module_.head).__name__}"):
-            return self.module_.head.loss(features, batch.targets, batch.sample_weight, update)
+        own = batch.own
+        with contextlib.nullcontext() if own is None else reading(own.rows, own.n_rows):
+            with contextlib.nullcontext() if own is None else self._drawing_own():
+                features = self._features(batch)
+            targets, weight = batch.targets, batch.sample_weight
+            if own is not None:
+                features, targets, weight = of_own_samples(self.module_.head, features, batch)
+            if update is not None:  # before the head updates anything
+                check_forward(features, self._statistics)
+            with failure_of(f"the loss of the head {type(self.module_.head).__name__}"):
+                return self.module_.head.loss(features, targets, weight, update)
+
+    @contextlib.contextmanager
+    def _drawing_own(self) -> Iterator[None]:
+        """Context of an encoder that reads some rows of a batch, and may draw as it likes.
+
+        Each process then draws numbers of its own, and all go on alike.
+        """
+        if self.processes is None or not may_draw(self.module_):
+            yield
+            return
+        with self._alone():
+            seed = self.processes.of_first(int(torch.randint(2**62, ())))
+            torch.manual_seed(seed + 1 + self.processes.rank)
+            yield
+            torch.manual_seed(seed)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision != "bfloat16":

@@ -107,6 +107,10 @@ class RowOptimizer(torch.optim.Optimizer):
         self._safe: list[Tensor] = []  # whether updates on a GPU were safe: read in `step`
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
 
+    def parameters(self) -> list[Tensor]:
+        """All parameters, in the order in which :meth:`state_dict` numbers them."""
+        return list(self._group_of)
+
     def state_dict(self) -> dict[str, Any]:
         """State and settings, with numbers in place of parameters; tensors are not copied."""
         numbers = {p: number for number, p in enumerate(self._group_of)}
@@ -120,7 +124,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state of :meth:`state_dict`, of an optimiser of equal groups."""
-        parameters = list(self._group_of)
+        parameters = self.parameters()
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
             group.update({**saved, "params": group["params"]})
         self.state.clear()
@@ -174,13 +178,17 @@ class RowOptimizer(torch.optim.Optimizer):
         FloatingPointError
             If a weight or moment would not stay finite; nothing has then been updated here.
         """
+        self.apply(self.gradients())
+
+    def gradients(self) -> dict[Tensor, Gradient]:
+        """Gradients that parameters hold, as :meth:`apply` reads them."""
         gradients: dict[Tensor, Gradient] = {}
         for parameter in self._group_of:
             found = parameter.grad
             if found is not None:
                 whole = slice(None), found
-                gradients[parameter] = _distinct_rows(found) if found.is_sparse else whole
-        self.apply(gradients)
+                gradients[parameter] = distinct_rows(found) if found.is_sparse else whole
+        return gradients
 
     @torch.no_grad()
     def apply(self, gradients: dict[Tensor, Gradient]) -> None:
@@ -203,8 +211,9 @@ class RowOptimizer(torch.optim.Optimizer):
                 found = gradients.get(p)
                 by_rows = found is not None and isinstance(found[0], Tensor)
                 if found is not None and is_adam and not by_rows:
-                    whole.append(p)
-                elif found is not None:
+                    whole.append(p)  # of a fused one, too, where its head has not updated it
+                    continue
+                if found is not None:
                     self._update_rows(group, p, *found, norms[p])
                 if is_adam and (group["fused"] or by_rows):
                     self._state(p, by_rows=True)["step"] += 1
@@ -421,7 +430,7 @@ def _raise_unless(safe: bool | Tensor) -> None:
         raise FloatingPointError("a step of the optimizer became too large, or not a number,")
 
 
-def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
+def distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and values of a row-sparse gradient, summed where a row occurs twice."""
     rows = gradient._indices()[0]
     # Layers here give each row once, most of them in order, which autograd forgets; sorting ids is

@@ -1,5 +1,6 @@
 """Logits of the children of kept parents, against one product for each pair."""
 
+import pytest
 import torch
 from torch.autograd import gradcheck
 
@@ -27,3 +28,28 @@ def test_parents_of_equally_many_rows_are_neighbours():
     assert pairs.parents.tolist() == [0, 1, 3]
     assert pairs.groups == [(1, 1), (1, 2), (1, 3)]
     assert PARENTS[pairs.order].tolist() == [0, 1, 1, 3, 3, 3]
+
+
+LENGTH = 3
+
+
+def by_gather(table, query, rows, parents):
+    weight = table[parents].unflatten(1, (LENGTH, -1))
+    return torch.einsum("ple,pe->pl", weight, query[rows])
+
+
+@pytest.mark.parametrize("n_pairs", [0, 1, 7, 40])
+def test_products_and_gradients_are_those_of_a_gather(n_pairs):
+    torch.manual_seed(0)
+    table = torch.randn(5, LENGTH * 2, dtype=torch.float64, requires_grad=True)
+    query = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    rows, parents = torch.randint(4, (n_pairs,)), torch.randint(5, (n_pairs,))
+    found = ChildLogits.apply(table, query, rows, parents, LENGTH)
+    expected = by_gather(table, query, rows, parents)
+    torch.testing.assert_close(found, expected)
+    slopes = torch.randn_like(found)
+    to_table, to_query = torch.autograd.grad(found, [table, query], slopes)
+    expected_to = torch.autograd.grad(expected, [table, query], slopes)
+    torch.testing.assert_close(to_table.to_dense(), expected_to[0])
+    torch.testing.assert_close(to_query, expected_to[1])
+    assert to_table.coalesce().indices()[0].tolist() == parents.unique().tolist()

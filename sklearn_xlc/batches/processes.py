@@ -1,0 +1,209 @@
+"""Processes that train one model together: who holds what, and what they exchange.
+
+They are started by others (``torchrun``, ``accelerate launch``, a cluster) and talk through
+:mod:`torch.distributed`, which is loaded by them alone. All of them run the same code on the same
+data, so that they meet in the same places.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Processes(NamedTuple):
+    """The processes of the default group of :mod:`torch.distributed`.
+
+    Every method but `part` and `edges` is called by all processes, with tensors of equal width.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this process.
+    size : int
+        Number of processes.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.batches.processes import Processes
+    >>> Processes(rank=1, size=3).part(10)
+    slice(3, 6, None)
+    """
+
+    rank: int
+    size: int
+
+    def edges(self, n: int) -> list[int]:
+        """Where the parts of n rows begin, and n."""
+        return [n * rank // self.size for rank in range(self.size + 1)]
+
+    def part(self, n: int) -> slice:
+        """Rows of this process among n."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over the processes, in place of the tensor."""
+        with _meeting(self):
+            _group().all_reduce(tensor)
+        return tensor
+
+    def joined(self, part: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Rows of all processes, one process after the other; `sizes` says how many each has."""
+        most = max(sizes)
+        if len(part) < most:  # all send alike
+            part = torch.cat([part, part.new_zeros(most - len(part), *part.shape[1:])])
+        out = part.new_empty(self.size * most, *part.shape[1:])
+        with _meeting(self):
+            _newest("all_gather_single", "all_gather_into_tensor")(out, part.contiguous())
+        if min(sizes) == most:
+            return out
+        return torch.cat([rows[:size] for rows, size in zip(out.split(most), sizes)])
+
+    def joined_parts(self, part: Tensor, n: int) -> Tensor:
+        """Rows of all processes, which have the parts of n that :meth:`part` gives them."""
+        return self.joined(part, [b - a for a, b in self._bounds(n)])
+
+    def joined_on_first(self, part: Tensor, n: int) -> Tensor | None:
+        """The parts of n rows of all processes, in the first one; None in the others."""
+        bounds = self._bounds(n)
+        most = max(b - a for a, b in bounds)
+        if len(part) < most:
+            part = torch.cat([part, part.new_zeros(most - len(part), *part.shape[1:])])
+        parts = [torch.empty_like(part) for _ in bounds] if self.rank == 0 else None
+        with _meeting(self):
+            _group().gather(part.contiguous(), parts, dst=0)
+        if parts is None:
+            return None
+        return torch.cat([rows[: b - a] for rows, (a, b) in zip(parts, bounds)])
+
+    def part_of_sum(self, tensor: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
+        """Own rows of the sum over the processes; `sizes` says how many each has."""
+        if sizes is None:
+            sizes = [b - a for a, b in self._bounds(len(tensor))]
+        most = max(sizes)
+        if min(sizes) < most:
+            padded = tensor.new_zeros(self.size, most, *tensor.shape[1:])
+            for rows, part, size in zip(padded, tensor.split(list(sizes)), sizes):
+                rows[:size] = part
+            tensor = padded.flatten(0, 1)
+        out = tensor.new_empty(most, *tensor.shape[1:])
+        with _meeting(self):
+            _newest("reduce_scatter_single", "reduce_scatter_tensor")(out, tensor.contiguous())
+        return out[: sizes[self.rank]]
+
+    def sizes(self, n: int) -> list[int]:
+        """The number n of each process."""
+        return [int(each) for each in self.objects(n)]
+
+    def objects(self, value: Any) -> list[Any]:
+        """The value of each process."""
+        values: list[Any] = [None] * self.size
+        with _meeting(self):
+            _group().all_gather_object(values, value)
+        return values
+
+    def of_first(self, value: Any) -> Any:
+        """The value of the first process."""
+        values = [value if self.rank == 0 else None]
+        with _meeting(self):
+            _group().broadcast_object_list(values)
+        return values[0]
+
+    def _bounds(self, n: int) -> list[tuple[int, int]]:
+        edges = self.edges(n)
+        return list(zip(edges, edges[1:]))
+
+
+def all_processes() -> Processes | None:
+    """The processes of the default group, if there are several.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.batches.processes import all_processes
+    >>> all_processes()  # of a program that nobody started several times
+    """
+    if "torch.distributed" not in sys.modules:
+        return None
+    group = sys.modules["torch.distributed"]
+    if not (group.is_available() and group.is_initialized()) or group.get_world_size() == 1:
+        return None
+    return Processes(group.get_rank(), group.get_world_size())
+
+
+# --- in a fit -----------------------------------------------------------------------------------
+
+
+class _Thread(threading.local):
+    """Processes of the fit that runs in this thread, and its rows of the batch under way."""
+
+    processes: Processes | None = None
+    own: tuple[slice, int] | None = None
+
+
+_THREAD = _Thread()
+
+
+def training_processes() -> Processes | None:
+    """The processes that take part in this thread's fit; None: it is alone."""
+    return _THREAD.processes
+
+
+@contextlib.contextmanager
+def training_with(processes: Processes | None) -> Iterator[None]:
+    """Let :func:`training_processes` return `processes` in this thread."""
+    before, _THREAD.processes = _THREAD.processes, processes
+    try:
+        yield
+    finally:
+        _THREAD.processes = before
+
+
+@contextlib.contextmanager
+def reading(own: slice | None, n_rows: int) -> Iterator[None]:
+    """Say which rows of a batch of `n_rows` the encoder of this process reads; None: all."""
+    before, _THREAD.own = _THREAD.own, None if own is None else (own, n_rows)
+    try:
+        yield
+    finally:
+        _THREAD.own = before
+
+
+def rows_read() -> tuple[slice, int] | None:
+    """The rows that :func:`reading` has said, and the size of the batch; None: all.
+
+    A layer that draws numbers for its rows draws those of the whole batch and takes its own: all
+    processes then draw alike, and as one process alone would.
+    """
+    return _THREAD.own
+
+
+# --- torch.distributed --------------------------------------------------------------------------
+
+
+def _group() -> Any:
+    return sys.modules["torch.distributed"]
+
+
+def _newest(name: str, older: str) -> Any:
+    """A function of torch.distributed that was given another name."""
+    return getattr(_group(), name, None) or getattr(_group(), older)
+
+
+@contextlib.contextmanager
+def _meeting(processes: Processes) -> Iterator[None]:
+    """Say in plain words that another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionError(
+            f"process {processes.rank} of {processes.size} waits in vain for another, which has "
+            "ended, hangs, or runs other code: look at its messages first. Start all of them "
+            "again; with checkpoint= training goes on after the last epoch that was written "
+            f"({str(error).strip().splitlines()[0]})"
+        ) from error

@@ -1,0 +1,69 @@
+"""Training over processes: join them, and put a model together that they hold in parts.
+
+A program that is started several times, by ``torchrun`` or ``accelerate launch``, calls
+:func:`init` first. Classifiers then train together: each process reads its part of every batch and
+holds the weights of its part of the labels. All processes run the same code on the same data.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+from sklearn_xlc.batches.processes import Processes, all_processes
+from sklearn_xlc.engine.gathering import gather
+
+__all__ = ["gather", "init"]
+
+
+def init(timeout: float = 600.0) -> tuple[int, int]:
+    """Join the processes that were started together; a program that was started once goes on alone.
+
+    They are found by the environment variables of ``torchrun``, which ``accelerate launch`` sets,
+    too. Tensors travel by NCCL where there is a GPU, and by Gloo otherwise. A group that the
+    program has made itself, by :func:`torch.distributed.init_process_group`, is left as it is.
+
+    Parameters
+    ----------
+    timeout : float, default=600.0
+        Seconds that processes wait for each other before they raise ConnectionError.
+
+    Returns
+    -------
+    rank, n_processes : int
+        Number of this process, and how many there are: 0 and 1 if it is alone.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> sklearn_xlc.distributed.init()  # python program.py; torchrun: (0, 2) and (1, 2)
+    (0, 1)
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        _join(timeout)
+    found = all_processes() or Processes(0, 1)
+    return found.rank, found.size
+
+
+def _join(timeout: float) -> None:
+    from datetime import timedelta
+
+    import torch
+    from torch import distributed
+
+    if distributed.is_initialized():
+        return
+    has_gpu = torch.cuda.is_available()
+    if has_gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    distributed.init_process_group(
+        "nccl" if has_gpu else "gloo", timeout=timedelta(seconds=timeout)
+    )
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    from torch import distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -1,0 +1,116 @@
+"""Models that several processes hold in parts, put together."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.heads import Head
+
+
+class Gathering:
+    """A reading of a model that all processes take part in, and those that hold parts of it."""
+
+    processes: Processes | None = None
+
+
+class _Thread(threading.local):
+    gathering: Gathering | None = None
+
+
+_THREAD = _Thread()
+
+
+def gather(estimator: Any) -> Any:
+    """Copy an estimator that several processes have fitted, with all weights in each copy.
+
+    After a fit over processes each one holds the output weights of its part of the labels, and all
+    of them predict together. The copies are estimators of one process: each predicts, saves and
+    explains on its own. All processes call this function. Of estimators that one process has
+    fitted it returns a copy, too.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted classifier, or a Pipeline or search that holds one.
+
+    Returns
+    -------
+    estimator : estimator
+        Copy with whole weights, without the optimiser's state.
+
+    Raises
+    ------
+    ConnectionError
+        If another process has ended, or does not call it.
+
+    Examples
+    --------
+    >>> import sklearn_xlc
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
+    >>> clf = sklearn_xlc.MultiHeadClassifier(max_epochs=2, random_state=0).fit(X, y)
+    >>> whole = sklearn_xlc.distributed.gather(clf)
+    >>> bool((whole.predict(X) == clf.predict(X)).all())
+    True
+    """
+    with gathering():
+        return copy.deepcopy(estimator)
+
+
+@contextlib.contextmanager
+def gathering() -> Iterator[Gathering]:
+    """Let parts be gathered whenever the state of a model is read; all processes read the same."""
+    before, _THREAD.gathering = _THREAD.gathering, Gathering()
+    try:
+        yield _THREAD.gathering
+    finally:
+        _THREAD.gathering = before
+
+
+def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors of a module with the rows of all processes.
+
+    Raises
+    ------
+    ValueError
+        If processes hold parts of the module, and are not known to read its state together.
+    """
+    shards = _shards(module)
+    if not shards:
+        return tensors
+    processes = next(iter(shards.values())).processes
+    if _THREAD.gathering is None:
+        raise ValueError(
+            f"each of {processes.size} processes holds the weights of some labels, and this one "
+            "those of its own: sklearn_xlc.save stores them all if all processes call it, and "
+            "sklearn_xlc.distributed.gather(estimator) gives each process all of them"
+        )
+    _THREAD.gathering.processes = processes
+    return {
+        name: shards[tensor].joined(tensor.detach()) if tensor in shards else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def whole_skeleton(module: nn.Module) -> nn.Module:
+    """A module made whole: no head of it is a shard any longer."""
+    for part in module.modules():
+        if isinstance(part, Head):
+            part.forget_shards()
+    return module
+
+
+def _shards(module: nn.Module) -> dict[Any, Any]:
+    """Parameters that processes hold in parts."""
+    found: dict[Any, Any] = {}
+    for part in module.modules():
+        found |= getattr(part, "sharded_parameters", dict)()
+    return found

@@ -1,0 +1,299 @@
+"""Heads of which each process holds the weights of some labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc.batches.processes import Processes, rows_read, training_processes
+from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.heads._base import Head
+from sklearn_xlc.heads.losses import Labels
+from sklearn_xlc.heads.ranking import topk_by_position
+
+
+class Shard(NamedTuple):
+    """Rows of a head's tables that this process holds: one a label, or one a group of labels.
+
+    Parameters
+    ----------
+    processes : Processes
+        Those that hold the head together.
+    n_rows : int
+        Number of rows of all processes.
+    n_labels : int
+        Number of labels of all processes.
+    unit : int, default=1
+        Number of neighbouring labels that share a row; the last one may have fewer.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.batches.processes import Processes
+    >>> from sklearn_xlc.heads.sharding import Shard
+    >>> shard = Shard(Processes(rank=1, size=3), n_rows=10, n_labels=10)
+    >>> shard.start, shard.stop, shard.own(slice(4, 6))
+    (3, 6, slice(1, 3, None))
+    """
+
+    processes: Processes
+    n_rows: int
+    n_labels: int
+    unit: int = 1
+
+    @classmethod
+    def of_fit(cls, n_labels: int, unit: int = 1) -> Shard | None:
+        """Shard of a head that is built in a fit over processes; None in any other."""
+        processes, n_rows = training_processes(), -(-n_labels // unit)
+        if processes is not None and n_rows < processes.size:
+            raise ValueError(
+                f"{processes.size} processes cannot share {n_rows} labels, or groups of labels: "
+                "start fewer, or set distributed=False"
+            )
+        return None if processes is None else cls(processes, n_rows, n_labels, unit)
+
+    @property
+    def start(self) -> int:
+        return self.processes.edges(self.n_rows)[self.processes.rank]
+
+    @property
+    def stop(self) -> int:
+        return self.processes.edges(self.n_rows)[self.processes.rank + 1]
+
+    @property
+    def n_held(self) -> int:
+        """Number of rows that this process holds."""
+        return self.stop - self.start
+
+    @property
+    def labels(self) -> slice:
+        """Labels whose weights this process holds."""
+        return slice(self.start * self.unit, min(self.stop * self.unit, self.n_labels))
+
+    def own(self, rows: Labels) -> Labels:
+        """Where rows, which are own ones, lie in the table of this process."""
+        start = self.start
+        if isinstance(rows, slice) and rows.start is None:
+            self.refuse_part()
+        if isinstance(rows, slice):
+            return slice(rows.start - start, rows.stop - start)
+        return rows - start
+
+    def refuse_part(self) -> None:
+        """Raise ValueError where some labels are not enough."""
+        raise ValueError(
+            f"this needs the weights of all labels, and each of {self.processes.size} processes "
+            "holds some of them: sklearn_xlc.distributed.gather(estimator) joins them"
+        )
+
+    def holds(self, rows: Tensor) -> Tensor:
+        """Mask of the rows that this process holds."""
+        return (rows >= self.start) & (rows < self.stop)
+
+    def select(self, targets: Targets) -> tuple[Targets, Tensor]:
+        """Positives whose labels this process holds, and the mask of them among all positives."""
+        held = self.holds(targets.ids)
+        rows = targets.rows[held]
+        starts = torch.arange(len(targets) + 1, device=rows.device)
+        values = None if targets.values is None else targets.values[held]
+        part = Targets(torch.searchsorted(rows, starts), targets.ids[held], values)
+        part.rows = rows
+        return part, held
+
+    def joined(self, part: Tensor) -> Tensor:
+        """A table of all rows, of which `part` has those of this process."""
+        return self.processes.joined_parts(part, self.n_rows)
+
+    def joined_columns(self, own: Tensor) -> Tensor:
+        """Columns of all labels, of which `own` has those of this process."""
+        edges = [min(row * self.unit, self.n_labels) for row in self.processes.edges(self.n_rows)]
+        sizes = [b - a for a, b in zip(edges, edges[1:])]
+        return self.processes.joined(own.T.contiguous(), sizes).T.contiguous()
+
+    def merged(self, scores: Tensor, positions: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best labels of all processes; each gives its best, equal scores by position."""
+        missing = k - scores.shape[1]
+        if missing:  # all send alike
+            scores = nn.functional.pad(scores, (0, missing), value=-torch.inf)
+            positions = nn.functional.pad(positions, (0, missing), value=self.n_labels)
+        sizes = [k] * self.processes.size
+        scores = self.processes.joined(scores.T.contiguous(), sizes).T
+        positions = self.processes.joined(positions.T.contiguous(), sizes).T
+        return topk_by_position(scores.contiguous(), k, positions.contiguous())
+
+
+def refuse_parts(head: Head) -> None:
+    """Raise ValueError if processes hold parts of a head, for what one process does alone."""
+    for shard in head.sharded_parameters().values():
+        shard.refuse_part()
+
+
+def rows_held(shard: Shard | None, n_rows: int) -> int:
+    """Number of rows that this process holds of a table of `n_rows`."""
+    return n_rows if shard is None else shard.n_held
+
+
+@torch.no_grad()
+def draw_normal(table: Tensor, std: float, shard: Shard | None) -> None:
+    """Fill a table with normal numbers: the rows that a process holds have those of the whole.
+
+    All rows are drawn, block by block: as much work in each process as for the whole table, once a
+    fit, and no memory. Blocks of 16 rows begin where torch's kernel begins a vector.
+    """
+    if shard is None:
+        table.normal_(std=std)
+        return
+    first, size = 0, 16 * max(1, 2**16 * len(table) // table.numel())
+    start, stop, n_rows = shard.start, shard.stop, shard.n_rows
+    while first < n_rows:
+        last = first + size if first + size + 16 <= n_rows else n_rows
+        block = table.new_empty(last - first, *table.shape[1:]).normal_(std=std)
+        a, b = max(first, start), min(last, stop)
+        if a < b:
+            table[a - start : b - start] = block[a - first : b - first]
+        first = last
+
+
+def joined_rows(shard: Shard | None, own: Tensor, n_rows: int) -> Tensor:
+    """Rows of a batch, of which `own` has those of this process; without a shard these are all."""
+    return own if shard is None else shard.processes.joined_parts(own, n_rows)
+
+
+def part_of_sum(shard: Shard | None, rows: Tensor) -> Tensor:
+    """The own rows of the sum over processes; without a shard all rows, as they are."""
+    return rows if shard is None else shard.processes.part_of_sum(rows)
+
+
+def summed(shard: Shard | None, tensor: Tensor) -> Tensor:
+    """Sum over processes, in place."""
+    return tensor if shard is None else shard.processes.sum(tensor)
+
+
+def logsumexp_of_all(shard: Shard | None, held: Tensor) -> Tensor:
+    """Log-sum-exp over the processes of each number in a tensor."""
+    if shard is None:
+        return held
+    sizes = [1] * shard.processes.size
+    return shard.processes.joined(held[None], sizes).logsumexp(0)
+
+
+class _Joined(torch.autograd.Function):
+    """Rows of all processes; the gradient of the own ones is summed over the processes."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, processes: Processes, sizes: list[int]) -> Tensor:
+        ctx.processes, ctx.sizes = processes, sizes
+        return processes.joined(own, sizes)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.processes.part_of_sum(grad_outputs[0], ctx.sizes), None, None
+
+
+class _PartOfSum(torch.autograd.Function):
+    """The own rows of the sum over processes; each gradient goes to all of them."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, processes: Processes, sizes: list[int]) -> Tensor:
+        ctx.processes, ctx.sizes = processes, sizes
+        return processes.part_of_sum(rows, sizes)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.processes.joined(grad_outputs[0], ctx.sizes), None, None
+
+
+def join_rows(shard: Shard | None, own: Tensor, n_rows: int) -> Tensor:
+    """Rows of a batch of which `own` has those of this process, differentiable."""
+    if shard is None:
+        return own
+    edges = shard.processes.edges(n_rows)
+    return _Joined.apply(own, shard.processes, [b - a for a, b in zip(edges, edges[1:])])
+
+
+def looked_up(
+    shard: Shard,
+    queries: Tensor,
+    rows: Tensor,
+    parents: Tensor,
+    products: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Products of pairs of a query and a row of a table, made where the row is held.
+
+    In training each process has pairs of its own samples: queries and pairs go to all processes,
+    and the products come back. In prediction all have the same pairs.
+
+    Parameters
+    ----------
+    shard : Shard
+        Rows of the table that this process holds.
+    queries : tensor of shape (n_rows, width)
+        Queries of this process's samples.
+    rows, parents : tensors of shape (n_pairs,)
+        Query and row of the table of each pair.
+    products : callable
+        Function of queries, and of the pairs whose rows are held: places of their queries and of
+        their rows in this process's table. Returns a tensor of shape (n_pairs, length).
+
+    Returns
+    -------
+    tensor of shape (n_pairs, length)
+        Products of this process's pairs, differentiable.
+    """
+    processes = shard.processes
+    is_shared = rows_read() is not None  # each process has samples of its own
+    if is_shared:
+        n_queries, n_pairs = (processes.sizes(len(each)) for each in (queries, rows))
+        queries = _Joined.apply(queries, processes, n_queries)
+        rows = processes.joined(rows + sum(n_queries[: processes.rank]), n_pairs)
+        parents = processes.joined(parents, n_pairs)
+    held = shard.holds(parents).nonzero()[:, 0]
+    own = products(queries, rows[held], cast(Tensor, shard.own(parents[held])))
+    found = own.new_zeros(len(rows), own.shape[1]).index_copy(0, held, own)
+    return _PartOfSum.apply(found, processes, n_pairs) if is_shared else processes.sum(found)
+
+
+class _Normaliser(torch.autograd.Function):
+    """Log-sum-exp over processes, with the gradient of the own part."""
+
+    @staticmethod
+    def forward(ctx: Any, held: Tensor, shard: Shard) -> Tensor:
+        total = logsumexp_of_all(shard, held)
+        ctx.save_for_backward((held - total).exp())
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return grad_outputs[0] * ctx.saved_tensors[0], None
+
+
+def shared_cross_entropy(
+    shard: Shard, logits: Tensor, at: tuple[Tensor, Tensor], share: Tensor
+) -> Tensor:
+    """Softmax cross-entropy over the columns of all processes.
+
+    Parameters
+    ----------
+    shard : Shard
+        What this process holds.
+    logits : tensor of shape (n_rows, n_held)
+        Logits of the own columns.
+    at : pair of tensors
+        Rows and columns of the true labels that are held here.
+    share : tensor of shape (n_rows,)
+        Weight of each row, which has one true label.
+
+    Returns
+    -------
+    tensor of shape ()
+        Loss of all processes; its gradient is that of the own logits.
+    """
+    normaliser = _Normaliser.apply(logits.logsumexp(1), shard)
+    found = share[at[0]] @ logits[at]
+    elsewhere = shard.processes.sum(found.detach().clone()) - found.detach()
+    return share @ normaliser - found - elsewhere

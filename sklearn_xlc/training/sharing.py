@@ -1,0 +1,130 @@
+"""Steps of a training over processes: gradients that they share, and states put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sklearn_xlc.batches import Batch
+from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.training.optimizer import Gradient, distinct_rows
+
+
+def sum_gradients(
+    gradients: dict[Tensor, Gradient], processes: Processes, held: Iterable[Tensor] = ()
+) -> dict[Tensor, Gradient]:
+    """Add up the gradients of the processes.
+
+    Dense ones travel in one message. Of the others, of which a batch touches few rows, the rows of
+    all processes are gathered and added where they meet.
+
+    Parameters
+    ----------
+    gradients : dict of parameter to (rows, gradient)
+        Gradients of this process, as :meth:`RowOptimizer.apply` reads them.
+    processes : Processes
+        Those that train together; all have gradients of the same parameters.
+    held : iterable of parameter
+        Parameters that are not shared: their gradients stay.
+
+    Returns
+    -------
+    dict of parameter to (rows, gradient)
+    """
+    held, summed = set(held), dict(gradients)
+    shared = {p: found for p, found in gradients.items() if p not in held}
+    dense = {p: found[1] for p, found in shared.items() if not isinstance(found[0], Tensor)}
+    for dtype in {each.dtype for each in dense.values()}:
+        some = {p: each for p, each in dense.items() if each.dtype == dtype}
+        message = processes.sum(torch.cat([each.reshape(-1) for each in some.values()]))
+        parts = message.split([each.numel() for each in some.values()])
+        for (p, each), part in zip(some.items(), parts):
+            summed[p] = (slice(None), part.view(each.shape))
+    for p, (rows, values) in shared.items():
+        if isinstance(rows, Tensor):
+            sizes = processes.sizes(len(rows))
+            indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
+            whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
+            summed[p] = distinct_rows(whole)
+    return summed
+
+
+def of_own_samples(head: Any, features: Any, batch: Batch) -> tuple[Any, Any, Any]:
+    """Features, targets and weights that a head reads of a batch shared by processes.
+
+    A head of which each process holds a shard reads the features of its own samples, and the labels
+    of all. Any other reads its own samples only; their losses, and gradients, add up to those of
+    the batch.
+    """
+    own = batch.own
+    assert own is not None
+    assert batch.targets is not None
+    if head.shard is not None:
+        return features[: own.n_samples], batch.targets, batch.sample_weight
+    n_read = max(1, own.n_samples)
+    read = slice(own.samples.start, own.samples.start + n_read) if own.n_samples else slice(0, 1)
+    targets = batch.targets.split([0, read.start, read.stop, len(batch)])[1]
+    weight = torch.ones(len(batch)) if batch.sample_weight is None else batch.sample_weight
+    # Heads take the mean over their samples, which are few of the batch.
+    return features, targets, weight[read].double() * (own.n_samples / len(batch))
+
+
+# --- states -------------------------------------------------------------------------------------
+
+
+def whole_on_first(net: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """State of a net with whole tables in the first process; in the others these are parts.
+
+    Parameters
+    ----------
+    net : XLCNet
+        Net in training.
+    state : dict
+        Its state: "module" as :func:`~sklearn_xlc.training.checkpoints.module_state` returns it,
+        and "optimizer".
+
+    Returns
+    -------
+    dict
+        The same, of one process.
+    """
+
+    def join(shard: Any, held: Tensor) -> Tensor:
+        whole = shard.processes.joined_on_first(held.detach(), shard.n_rows)
+        return held if whole is None else whole
+
+    return _changed(net, state, join)
+
+
+def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """State with the rows that this process holds, from one with whole tables."""
+    return _changed(net, state, lambda shard, whole: whole[shard.start : shard.stop])
+
+
+def _changed(
+    net: Any, state: dict[str, Any], change: Callable[[Any, Tensor], Tensor]
+) -> dict[str, Any]:
+    """State whose tensors of sharded parameters have passed through a function."""
+    module = net.module_
+    shards = module.head.sharded_parameters()
+    names = {name: shards[p] for name, p in module.named_parameters() if p in shards}
+    numbers = {
+        number: shards[p] for number, p in enumerate(net.optimizer_.parameters()) if p in shards
+    }
+    tensors = dict(state["module"]["state_dict"])
+    for name, shard in names.items():
+        tensors[name] = change(shard, tensors[name])
+    moments = dict(state["optimizer"]["state"])
+    for number in sorted(numbers.keys() & moments.keys()):
+        moments[number] = {
+            key: change(numbers[number], value) if value.ndim else value
+            for key, value in moments[number].items()
+        }
+    return {
+        **state,
+        "module": {**state["module"], "state_dict": tensors},
+        "optimizer": {**state["optimizer"], "state": moments},
+    }

@@ -1,0 +1,335 @@
+"""Programs that several processes run together, each a Python of its own, as torchrun starts them.
+
+`together` starts them and returns what each has found; ``python -m _distributed NAME FOLDER`` runs
+one of the functions below that have `program` on them.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import sklearn_xlc
+from sklearn_xlc.batches import processes
+
+_PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]
+_PROGRAMS = {}
+
+
+def together(name, n_processes=2, folder=None, timeout=300, **arguments):
+    """Run a program in several processes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the program.
+    n_processes : int
+        Number of processes.
+    folder : path, default=None
+        Folder for the results. None: a new one.
+    timeout : float
+        Seconds after which the processes are killed.
+    **arguments
+        Arguments of the program, as JSON holds them.
+
+    Returns
+    -------
+    list of (returncode, result, stderr)
+        Of each process; no result (None) where it has ended early.
+    """
+    with tempfile.TemporaryDirectory() as scratch, socket.socket() as found:
+        folder = Path(folder or scratch)
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+        found.close()
+        given = json.dumps(arguments)
+        running = []
+        for rank in range(n_processes):
+            env = os.environ | {
+                "PYTHONPATH": os.pathsep.join(_PATHS),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(n_processes),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            command = [sys.executable, "-m", "_distributed", name, str(folder), given]
+            running.append(
+                subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+        found = []
+        for rank, process in enumerate(running):
+            try:
+                _, errors = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                _, errors = process.communicate()
+            path = folder / f"{name}-{rank}.json"
+            result = json.loads(path.read_text()) if path.exists() else None
+            found.append((process.returncode, result, errors.decode()))
+        return found
+
+
+def program(function):
+    """Make a function of the folder a program that `together` runs."""
+    _PROGRAMS[function.__name__] = function
+    return function
+
+
+class _ThreadsGroup:
+    """What the package calls of torch.distributed, between threads that play processes."""
+
+    def __init__(self, size):
+        self.size, self.of_thread = size, threading.local()
+        self.barrier, self.sent = threading.Barrier(size), [None] * size
+
+    def _exchanged(self, value):
+        self.sent[self.of_thread.rank] = value
+        self.barrier.wait(timeout=60)
+        received = list(self.sent)
+        self.barrier.wait(timeout=60)
+        return received
+
+    def all_reduce(self, tensor):
+        parts = self._exchanged(tensor.clone())
+        tensor.copy_(sum(parts[1:], parts[0]))
+
+    def all_gather_single(self, out, part):
+        out.copy_(torch.cat(self._exchanged(part)))
+
+    def reduce_scatter_single(self, out, tensor):
+        parts = self._exchanged(tensor.clone())
+        total = sum(parts[1:], parts[0])
+        out.copy_(total.chunk(self.size)[self.of_thread.rank].view_as(out))
+
+    def gather(self, part, parts, dst):
+        received = self._exchanged(part)
+        if parts is not None:
+            for place, value in zip(parts, received):
+                place.copy_(value)
+
+    def all_gather_object(self, values, value):
+        values[:] = self._exchanged(value)
+
+    def broadcast_object_list(self, values):
+        values[:] = self._exchanged(list(values))[0]
+
+
+def in_threads(monkeypatch, size, function):
+    """Results of ``function(Processes(rank, size))`` in threads that talk to each other."""
+    group = _ThreadsGroup(size)
+    monkeypatch.setattr(processes, "_group", lambda: group)
+    results = [None] * size
+
+    def run(rank):
+        group.of_thread.rank = rank
+        try:
+            results[rank] = function(processes.Processes(rank, size))
+        except BaseException:
+            group.barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(size) as pool:
+        for done in [pool.submit(run, rank) for rank in range(size)]:
+            done.result()
+    return results
+
+
+# --- programs -----------------------------------------------------------------------------------
+
+
+def _far(found, expected):
+    """Largest difference, relative to the largest number."""
+    found, expected = np.asarray(found, float), np.asarray(expected, float)
+    assert found.shape == expected.shape
+    return float(np.abs(found - expected).max() / max(1e-300, np.abs(expected).max()))
+
+
+def _small(name, **params):
+    """Small classifier in float64, of several batches with dropout."""
+    from _factories import quick
+
+    small = {
+        "hidden_layer_sizes": (24,),
+        "max_epochs": 2,
+        "batch_size": 49,  # the last one has a sample less than two processes need
+        "dropout": 0.25,
+    }
+    return quick(name, **small | params)
+
+
+def _data(multilabel):
+    from _factories import make_learnable
+
+    return make_learnable(multilabel, n_rows=99)
+
+
+@program
+def fits(folder, kinds):
+    """How far classifiers that are fitted together are from those fitted alone."""
+    sklearn_xlc.distributed.init(timeout=60)
+    found = {}
+    for name, multilabel in kinds:
+        X, y = _data(multilabel)
+        given = {"groups": np.arange(99) // 2} if name.startswith("bags") else {}
+        y = y[::2] if given else y
+        alone = _small(name, distributed=False).fit(X, y, **given)
+        clf = _small(name).fit(X, y, **given)
+        ids, scores = clf.predict_topk(X, 4, **given)
+        expected_ids, expected = alone.predict_topk(X, 4, **given)
+        whole = sklearn_xlc.distributed.gather(clf)
+        found[f"{name}-{multilabel}"] = {
+            "losses": _far(clf.loss_curve_, alone.loss_curve_),
+            "scores": _far(scores, expected),
+            "labels": float(np.mean(np.asarray(ids) == np.asarray(expected_ids))),
+            "gathered": _far(
+                whole.decision_function(X, **given), alone.decision_function(X, **given)
+            ),
+            "n_parameters": [clf.n_parameters_, alone.n_parameters_],
+            "weights": _n_weights(clf) / _n_weights(whole),
+            "parts": bool(clf.net_.module_.head.sharded_parameters()),
+        }
+    return found
+
+
+def _n_weights(clf):
+    """Number of weights of the head that this process holds."""
+    return sum(p.numel() for p in clf.net_.module_.head.parameters())
+
+
+@program
+def everything_else(folder):
+    """Early stopping, files, checkpoints, foreign encoders, partial_fit, and what is refused."""
+    import pickle
+
+    from skorch.callbacks import Callback, GradientNormClipping
+
+    rank, n_processes = sklearn_xlc.distributed.init(timeout=60)
+    X, Y = _data(True)
+    found = {"joined": [rank, n_processes]}
+
+    alone = _small("flat", early_stopping=True, max_epochs=4, distributed=False).fit(X, Y)
+    clf = _small("flat", early_stopping=True, max_epochs=4, random_state=0).fit(X, Y)
+    valid = [[row["valid_loss"] for row in each.history_] for each in (clf, alone)]
+    found["valid"] = _far(*valid)
+    found["pickle"] = _refusal(lambda: pickle.dumps(clf))
+    found["explained"] = _refusal(lambda: clf.net_.module_.head.label_vectors())
+    found["removed"] = _refusal(lambda: clf.remove_labels([0]))
+
+    path = folder / "model.xlc"
+    sklearn_xlc.save(clf, path, storage="float32")
+    loaded = sklearn_xlc.load(path)
+    found["file"] = _far(loaded.decision_function(X), alone.decision_function(X))
+    alone.set_params(distributed="auto")
+    sklearn_xlc.save(alone, folder / f"alone-{rank}.xlc", storage="float32")
+    sizes = [file.stat().st_size for file in (path, folder / f"alone-{rank}.xlc")]
+    found["bytes"] = sizes[0] - sizes[1]
+
+    class Stop(Callback):
+        def on_epoch_begin(self, net, **kwargs):
+            if len(net.history) == 4:
+                raise RuntimeError("stopped by the test")
+
+    kept = {"checkpoint": folder / "checkpoints", "max_epochs": 5}
+    for name in ("flat", "cascade"):
+        found[f"stop-{name}"] = _refusal(
+            lambda name=name: _small(name, callbacks=[Stop()], **kept).fit(X, Y)
+        )
+    found["checkpoints"] = sorted(p.name for p in kept["checkpoint"].iterdir())
+    for name in ("flat", "cascade"):
+        expected = _small(name, max_epochs=5, distributed=False).fit(X, Y)
+        resumed = _small(name, **kept).fit(X, Y)
+        found[f"resumed-{name}"] = _far(resumed.loss_curve_, expected.loss_curve_)
+        found[f"epochs-{name}"] = [row.get("epoch") for row in resumed.history_]
+
+    first, second = (
+        each.partial_fit(X, Y).partial_fit(X, Y)
+        for each in (_small("flat"), _small("flat", distributed=False))
+    )
+    found["partial"] = _far(first.predict_topk(X, 3)[1], second.predict_topk(X, 3)[1])
+
+    def encoder(n):
+        return torch.nn.Sequential(torch.nn.Linear(n, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5))
+
+    drawing = _small("flat", encoder=encoder, n_negatives=3, random_state=None).fit(X, Y)
+    weights = drawing.net_.module_.encoder[0].weight.sum().item()
+    found["drawing"] = weights  # equal in all processes
+    found["other data"] = _refusal(lambda: _small("flat").fit(X[: 90 - rank], Y[: 90 - rank]))
+    clipped = _small("flat", callbacks=[GradientNormClipping()])
+    found["clipped"] = _refusal(lambda: clipped.fit(X, Y))
+    found["one label"] = _refusal(lambda: _small("flat").fit(X, Y[:, :1]))
+    return found
+
+
+@program
+def ends_early(folder, kind, how):
+    """A process that ends, or hangs, in the middle of a step; the other says what it sees."""
+    import time
+
+    from skorch.callbacks import Callback
+
+    rank, _ = sklearn_xlc.distributed.init(timeout=20)
+
+    class End(Callback):
+        def on_batch_begin(self, net, **kwargs):
+            if rank and len(net.history) == 4 and len(net.history[-1]["batches"]) == 2:
+                if how == "killed":
+                    os._exit(9)
+                time.sleep(60)
+
+    X, Y = _data(True)
+    start = time.monotonic()
+    kept = {"checkpoint": folder / "checkpoints", "max_epochs": 6}
+    said = _refusal(lambda: _small(kind, callbacks=[End()], **kept).fit(X, Y))
+    return {"said": said, "seconds": time.monotonic() - start}
+
+
+@program
+def resumed(folder, kind):
+    """The fit of `ends_early`, started again, beside one that was never ended."""
+    sklearn_xlc.distributed.init(timeout=60)
+    X, Y = _data(True)
+
+    from skorch.callbacks import Callback
+
+    class End(Callback):
+        """Of the same name: checkpoints are found by the parameters."""
+
+    kept = {"checkpoint": folder / "checkpoints", "max_epochs": 6}
+    clf = _small(kind, callbacks=[End()], **kept).fit(X, Y)
+    alone = _small(kind, max_epochs=6, distributed=False).fit(X, Y)
+    # Of the epochs in the file the times are there, too: nothing was trained again.
+    return {
+        "losses": _far(clf.loss_curve_, alone.loss_curve_),
+        "scores": _far(clf.predict_topk(X, 3)[1], alone.predict_topk(X, 3)[1]),
+        "n_epochs": len(clf.net_.history),
+    }
+
+
+def _refusal(function):
+    """What an error says; empty without one."""
+    try:
+        function()
+    except (ValueError, RuntimeError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _main():
+    name, folder, given = sys.argv[1:]
+    torch.set_num_threads(1)
+    result = _PROGRAMS[name](Path(folder), **json.loads(given))
+    path = Path(folder) / f"{name}-{os.environ['RANK']}.json"
+    path.write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    _main()

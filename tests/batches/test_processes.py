@@ -1,0 +1,89 @@
+"""What processes exchange: parts of rows, sums, and what they say when one is gone."""
+
+import numpy as np
+import pytest
+import torch
+from _distributed import in_threads
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_xlc.batches import processes
+from sklearn_xlc.batches.processes import (
+    Processes,
+    all_processes,
+    reading,
+    rows_read,
+    training_processes,
+    training_with,
+)
+
+
+@given(st.integers(0, 100), st.integers(1, 9))
+def test_parts_cover_all_rows(n, size):
+    parts = [Processes(rank, size).part(n) for rank in range(size)]
+    assert [i for part in parts for i in range(n)[part]] == list(range(n))
+    edges = Processes(0, size).edges(n)
+    assert [(part.start, part.stop) for part in parts] == list(zip(edges, edges[1:]))
+    sizes = np.diff(edges)
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_rows_are_joined_and_their_sums_parted(monkeypatch, size, n):
+    whole = torch.arange(2.0 * n).view(n, 2)
+
+    def run(processes):
+        part = whole[processes.part(n)]
+        first = processes.joined_on_first(part, n)
+        assert (first is None) == (processes.rank > 0)
+        sizes = [3, 0, 2][:size]
+        own = torch.full((sizes[processes.rank],), processes.rank)
+        return (
+            processes.joined_parts(part, n),
+            processes.part_of_sum(whole * (processes.rank + 1)),
+            whole if first is None else first,
+            processes.joined(own, sizes),
+            processes.part_of_sum(torch.arange(sum(sizes)), sizes),
+        )
+
+    results = in_threads(monkeypatch, size, run)
+    for joined, _, first, uneven, _ in results:
+        torch.testing.assert_close(joined, whole)
+        torch.testing.assert_close(first, whole)
+        assert uneven.tolist() == [0, 0, 0, 2, 2][: 3 if size == 2 else 5]
+    factor = size * (size + 1) / 2
+    torch.testing.assert_close(torch.cat([part for _, part, *_ in results]), factor * whole)
+    sums = torch.cat([part for *_, part in results])
+    assert sums.tolist() == [size * i for i in range(len(sums))]
+
+
+def test_numbers_and_objects(monkeypatch):
+    def run(processes):
+        total = processes.sum(torch.tensor([1.0, processes.rank]))
+        return total.tolist(), processes.sizes(processes.rank), processes.of_first(processes.rank)
+
+    assert in_threads(monkeypatch, 3, run) == [([3.0, 3.0], [0, 1, 2], 0)] * 3
+
+
+def test_a_process_that_is_gone(monkeypatch):
+    class Group:
+        def all_reduce(self, tensor):
+            raise RuntimeError("Connection closed by peer\nmore")
+
+    monkeypatch.setattr(processes, "_group", Group)
+    with pytest.raises(ConnectionError, match=r"process 1 of 2 waits in vain.*closed by peer\)"):
+        Processes(1, 2).sum(torch.zeros(1))
+
+
+def test_a_thread_knows_its_fit():
+    assert all_processes() is None
+    assert training_processes() is None
+    with training_with(Processes(0, 2)):
+        assert training_processes() == (0, 2)
+        with reading(slice(0, 2), 5):
+            assert rows_read() == (slice(0, 2), 5)
+            with reading(None, 5):
+                assert rows_read() is None
+    assert training_processes() is None
+    assert rows_read() is None

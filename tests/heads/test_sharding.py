@@ -1,0 +1,152 @@
+"""Shards of heads: the labels of each process, and what they add up to."""
+
+import pytest
+import torch
+from _distributed import in_threads
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_xlc.batches import Targets
+from sklearn_xlc.batches.processes import Processes, reading, training_with
+from sklearn_xlc.heads import FlatHead, topk_by_position
+from sklearn_xlc.heads.sharding import (
+    Shard,
+    draw_normal,
+    join_rows,
+    looked_up,
+    refuse_parts,
+    shared_cross_entropy,
+)
+
+
+@given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 5))
+def test_every_label_is_held_once(n_labels, unit, size):
+    n_rows = -(-n_labels // unit)
+    shards = [Shard(Processes(rank, size), n_rows, n_labels, unit) for rank in range(size)]
+    labels = [label for shard in shards for label in range(n_labels)[shard.labels]]
+    assert labels == list(range(n_labels))
+    rows = torch.arange(n_rows)
+    held = [shard.own(rows[shard.holds(rows)]).tolist() for shard in shards]
+    assert held == [list(range(shard.n_held)) for shard in shards]
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (47, 37), (1000, 70), (40_000, 33), (33, 2, 3)])
+@pytest.mark.parametrize("size", [2, 3])
+def test_parts_of_a_table_are_drawn_as_the_whole(shape, size):
+    torch.manual_seed(0)
+    whole = torch.empty(shape).normal_(std=0.3)
+    after = torch.rand(3)
+    parts = []
+    for rank in range(size):
+        torch.manual_seed(0)
+        shard = Shard(Processes(rank, size), shape[0], shape[0])
+        parts.append(torch.empty(shard.n_held, *shape[1:]))
+        draw_normal(parts[-1], 0.3, shard)
+        assert torch.equal(torch.rand(3), after)
+    assert torch.equal(torch.cat(parts), whole)
+
+
+def test_positives_are_those_of_the_labels_held():
+    targets = Targets(torch.tensor([0, 2, 2, 5]), torch.tensor([1, 7, 0, 8, 5]))
+    shard = Shard(Processes(1, 2), 10, 10)
+    own, held = shard.select(targets)
+    assert own.ids.tolist() == [7, 8, 5]
+    assert own.rows.tolist() == [0, 2, 2]
+    assert own.indptr.tolist() == [0, 1, 1, 3]
+    assert held.tolist() == [False, True, False, True, True]
+
+
+@pytest.mark.parametrize("k", [1, 4, 7])
+def test_best_labels_of_all_processes(monkeypatch, k):
+    scores = torch.randint(0, 3, (5, 7)).float()
+
+    def run(processes):
+        shard = Shard(processes, 7, 7)
+        own = scores[:, shard.labels]
+        best, positions = topk_by_position(own, min(k, shard.n_held))
+        return *shard.merged(best, positions + shard.start, k), shard.joined_columns(own)
+
+    expected, positions = topk_by_position(scores, k)
+    for best, found, columns in in_threads(monkeypatch, 3, run):
+        assert torch.equal(best, expected)
+        assert torch.equal(found, positions)
+        assert torch.equal(columns, scores)
+
+
+def test_cross_entropy_and_its_gradient(monkeypatch):
+    torch.manual_seed(0)
+    features = torch.randn(4, 3, dtype=torch.float64)
+    weight = torch.randn(7, 3, dtype=torch.float64)
+    true, share = torch.tensor([6, 0, 3, 3]), torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
+
+    def run(processes):
+        shard = Shard(processes, 7, 7)
+        own = features[processes.part(4)].clone().requires_grad_()
+        table = weight[shard.labels].clone().requires_grad_()
+        held = shard.holds(true)
+        at = held.nonzero()[:, 0], shard.own(true[held])
+        logits = join_rows(shard, own, 4) @ table.T
+        loss = shared_cross_entropy(shard, logits, at, share)
+        loss.backward()
+        return loss.detach(), own.grad, table.grad
+
+    inputs, table = (each.clone().requires_grad_() for each in (features, weight))
+    loss = share @ torch.nn.functional.cross_entropy(inputs @ table.T, true, reduction="none")
+    loss.backward()
+    results = in_threads(monkeypatch, 2, run)
+    for value, _, _ in results:
+        torch.testing.assert_close(value, loss.detach())
+    torch.testing.assert_close(torch.cat([grad for _, grad, _ in results]), inputs.grad)
+    torch.testing.assert_close(torch.cat([grad for *_, grad in results]), table.grad)
+
+
+@pytest.mark.parametrize("in_training", [True, False])
+def test_products_are_made_where_rows_are_held(monkeypatch, in_training):
+    torch.manual_seed(0)
+    queries, table = torch.randn(3, 2).double(), torch.randn(5, 2).double()
+    pairs = [([0, 0, 1], [4, 0, 2]), ([0, 0], [3, 3])]  # of two samples, and of one
+    sizes = [2, 1]
+
+    def run(processes):
+        rank = processes.rank
+        shard = Shard(processes, 5, 5)
+        own = queries[slice(0, 2) if rank == 0 else slice(2, 3)] if in_training else queries
+        own = own.clone().requires_grad_()
+        rows, parents = map(torch.tensor, pairs[rank] if in_training else ([0, 2], [4, 1]))
+
+        def products(queries, rows, parents):
+            found = queries[rows] * table[shard.start + parents]
+            return found.sum(1, keepdim=True)
+
+        part = slice(0, sizes[rank]) if in_training else None
+        with reading(part, 3):
+            found = looked_up(shard, own, rows, parents, products)
+        if in_training:
+            (found * (rank + 1)).sum().backward()
+        return found.detach()[:, 0], own.grad
+
+    first, second = in_threads(monkeypatch, 2, run)
+    if not in_training:
+        expected = (queries[[0, 2]] * table[[4, 1]]).sum(1)
+        torch.testing.assert_close(first[0], expected)
+        torch.testing.assert_close(second[0], expected)
+        return
+    torch.testing.assert_close(first[0], (queries[[0, 0, 1]] * table[[4, 0, 2]]).sum(1))
+    torch.testing.assert_close(second[0], (queries[[2, 2]] * table[[3, 3]]).sum(1))
+    torch.testing.assert_close(first[1], torch.stack([table[4] + table[0], table[2]]))
+    torch.testing.assert_close(second[1], 2 * (table[3] + table[3])[None])
+
+
+def test_only_classes_that_say_so_are_shared():
+    class Own(FlatHead):
+        """May read its weights in its own way."""
+
+    with training_with(Processes(0, 2)):
+        assert Own(3, 10, False).shard is None
+        head = FlatHead(3, 10, False)
+        assert len(head.weight) == 5
+        with pytest.raises(ValueError, match="2 processes cannot share 1 labels"):
+            FlatHead(3, 1, True)
+    with pytest.raises(ValueError, match=r"gather\(estimator\)"):
+        refuse_parts(head)
+    refuse_parts(FlatHead(3, 10, False))

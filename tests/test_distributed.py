@@ -1,0 +1,145 @@
+"""Classifiers that several processes train together: equal to those of one process."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _distributed import together
+
+import sklearn_xlc
+from _factories import EVERY, quick
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+#: Kinds of the default suite: each head, and each way to share it.
+FEW = [
+    ("flat", False),
+    ("flat", True),
+    ("ensemble", True),
+    ("product", False),
+    ("cascade", True),
+    ("sampling-corrected", False),
+    ("dft", True),
+    ("etf-frame", False),
+    ("bags", True),
+]
+
+
+def check_fits(kinds, n_processes):
+    results = together("fits", n_processes, kinds=kinds)
+    assert [code for code, _, _ in results] == [0] * n_processes, results[0][2][-2000:]
+    for _, found, _ in results:
+        for kind, of in found.items():
+            assert of["losses"] < 1e-11, kind
+            assert max(of["scores"], of["gathered"]) < 1e-8, kind
+            assert of["labels"] == 1, kind
+            assert of["n_parameters"][0] == of["n_parameters"][1], kind
+            assert of["parts"] == (not kind.startswith(("product", "powerset", "bags", "dft-no")))
+    flat = [found["flat-True"]["weights"] for _, found, _ in results]
+    assert sum(flat) == pytest.approx(1)
+    assert max(flat) < 1 / n_processes + 0.05
+
+
+def test_fitted_together_as_alone():
+    check_fits(FEW, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_every_classifier_fitted_together_as_alone(n_processes):
+    check_fits(EVERY, n_processes)
+
+
+@pytest.fixture(scope="module")
+def everything_else():
+    results = together("everything_else")
+    assert [code for code, _, _ in results] == [0, 0], results[0][2][-2000:]
+    return [found for _, found, _ in results]
+
+
+def test_files_and_checkpoints_are_those_of_one_process(everything_else):
+    for found in everything_else:
+        assert found["valid"] < 1e-11
+        assert found["file"] < 1e-8
+        assert found["bytes"] == 0
+        assert found["partial"] < 1e-8
+        for name in ("flat", "cascade"):
+            assert "stopped by the test" in found[f"stop-{name}"]
+            assert found[f"resumed-{name}"] < 1e-11
+            assert found[f"epochs-{name}"] == [1, 2, 3, 4, 5]
+        assert len(found["checkpoints"]) >= 2
+
+
+def test_processes_draw_apart_and_stay_equal(everything_else):
+    first, second = everything_else
+    assert [first["joined"], second["joined"]] == [[0, 2], [1, 2]]
+    assert first["drawing"] == second["drawing"]
+
+
+def test_what_cannot_be_done_in_parts_says_so(everything_else):
+    for found in everything_else:
+        for name in ("pickle", "explained", "removed"):
+            assert "sklearn_xlc.distributed.gather(estimator)" in found[name]
+        assert (
+            "the shape of X in process 1 is (89, 60), and in process 0 (90, 60)"
+            in (found["other data"])
+        )
+        assert "callbacks cannot read gradients" in found["clipped"]
+        assert "2 processes cannot share 1 labels" in found["one label"]
+
+
+def test_one_process_is_alone(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert sklearn_xlc.distributed.init() == (0, 1)
+    with pytest.raises(ValueError, match="start the program with torchrun"):
+        quick("flat", distributed=True).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flat", "cascade"])
+@pytest.mark.parametrize("how", ["killed", "hangs"])
+def test_a_process_that_ends_in_mid_step(name, how, tmp_path):
+    (code, found, _), (other, _, _) = together("ends_early", folder=tmp_path, kind=name, how=how)
+    assert code == 0
+    assert "waits in vain for another" in found["said"]
+    assert "with checkpoint= training goes on" in found["said"]
+    assert found["seconds"] < 60
+    assert other == (9 if how == "killed" else other)
+    files = list((tmp_path / "checkpoints").iterdir())
+    assert any(file.suffix == ".xlc" for file in files)
+    for n_processes in (1, 2, 3):
+        folder = tmp_path / str(n_processes)
+        shutil.copytree(tmp_path / "checkpoints", folder / "checkpoints")
+        for _, again, _ in together("resumed", n_processes, folder=folder, kind=name):
+            assert again["n_epochs"] == 6
+            assert again["losses"] < 1e-11
+            assert again["scores"] < 1e-8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["python", "torchrun", "accelerate"])
+def test_the_same_program_by_every_launcher(launcher, tmp_path):
+    start = {
+        "python": [],
+        "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "2"],
+        "accelerate": ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"],
+    }[launcher]
+    if launcher == "accelerate":
+        pytest.importorskip("accelerate")
+        start += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    path = tmp_path / "model.xlc"
+    env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run(
+        [sys.executable, *start, str(EXAMPLES / "train_together.py"), str(path)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    n = 1 if launcher == "python" else 2
+    assert f"{n} process(es), each with the weights of {100 // n} labels" in done.stdout
+    assert float(done.stdout.split("P@1")[1]) > 0.5
+    assert sklearn_xlc.load(path).net_.module_.head.weight.shape == (100, 64)

@@ -1,0 +1,121 @@
+"""Gradients that processes share, and states put together."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from _distributed import in_threads
+
+from sklearn_xlc.batches import Batch, Targets
+from sklearn_xlc.batches.processes import training_with
+from sklearn_xlc.batches.rows import Part
+from sklearn_xlc.heads import FlatHead, ProductHead
+from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.sharing import (
+    held_of_whole,
+    of_own_samples,
+    sum_gradients,
+    whole_on_first,
+)
+
+
+def test_gradients_add_up(monkeypatch):
+    dense, small, table, own = (
+        torch.nn.Parameter(torch.zeros(shape)) for shape in [(3, 2), (), (5, 2), (4,)]
+    )
+    torch.manual_seed(0)
+    given = [
+        {
+            dense: (slice(None), torch.randn(3, 2)),
+            small: (slice(None), torch.randn(())),
+            table: (rows, torch.randn(len(rows), 2)),
+            own: (slice(None), torch.randn(4)),
+        }
+        for rows in (torch.tensor([1, 4]), torch.tensor([0, 1, 3]))
+    ]
+    results = in_threads(
+        monkeypatch, 2, lambda these: sum_gradients(given[these.rank], these, held=[own])
+    )
+    for rank, found in enumerate(results):
+        for parameter in (dense, small):
+            expected = given[0][parameter][1] + given[1][parameter][1]
+            torch.testing.assert_close(found[parameter][1], expected)
+        rows, values = found[table]
+        assert rows.tolist() == [0, 1, 3, 4]
+        whole = torch.zeros(5, 2)
+        for each in given:
+            whole[each[table][0]] += each[table][1]
+        torch.testing.assert_close(values, whole[rows])
+        assert found[own] is given[rank][own]
+
+
+@pytest.mark.parametrize("n_own", [0, 2])
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 3.0, 4.0])])
+def test_own_samples_of_a_batch(n_own, weight):
+    targets = Targets(torch.arange(5), torch.tensor([5, 6, 7, 8]))
+    part = Part(slice(2, 2 + n_own), slice(0, max(1, n_own)), 4)
+    batch = Batch(None, targets, weight, 4, part)
+    features = torch.randn(max(1, n_own), 3)
+    read, labels, weights = of_own_samples(FlatHead(3, 9, False), features, batch)
+    assert labels.ids.tolist() == ([7, 8] if n_own else [5])
+    given = torch.ones(4) if weight is None else weight
+    # Heads divide by the number of samples that they see.
+    assert (weights / len(read)).tolist() == ((given[2:4] / 4).tolist() if n_own else [0.0])
+    head = SimpleNamespace(shard=True)
+    read, labels, weights = of_own_samples(head, features, batch)
+    assert len(read) == n_own
+    assert labels is targets
+    assert weights is weight
+
+
+def test_states_are_those_of_one_process(monkeypatch):
+    torch.manual_seed(0)
+    whole = FlatHead(3, 7, True)
+    values = torch.randn(7, 3)
+
+    def net_of(head):
+        optimizer = RowOptimizer([{"params": list(head.parameters()), "fused": True}])
+        module = torch.nn.Module()
+        module.head = head
+        return SimpleNamespace(module_=module, optimizer_=optimizer)
+
+    def state_of(net):
+        parts = {"state_dict": dict(net.module_.state_dict())}
+        return {"module": parts, "optimizer": net.optimizer_.state_dict(), "other": 3}
+
+    def run(processes):
+        with training_with(processes):
+            head = FlatHead(3, 7, True)
+        held = head.all_held()
+        with torch.no_grad():
+            head.weight.copy_(whole.weight[held])
+        net = net_of(head)
+        net.optimizer_.update(head.weight, slice(None), values[held].clone())
+        state = state_of(net)
+        joined = whole_on_first(net, state)
+        if processes.rank:
+            return None
+        again = held_of_whole(net, joined)
+        for key, tensor in again["module"]["state_dict"].items():
+            assert torch.equal(tensor, state["module"]["state_dict"][key])
+        return joined
+
+    found = in_threads(monkeypatch, 3, run)[0]
+    net = net_of(whole)
+    net.optimizer_.update(whole.weight, slice(None), values.clone())
+    expected = state_of(net)
+    assert found["other"] == 3
+    for key, tensor in expected["module"]["state_dict"].items():
+        torch.testing.assert_close(found["module"]["state_dict"][key], tensor)
+    for number, state in expected["optimizer"]["state"].items():
+        for key, tensor in state.items():
+            torch.testing.assert_close(found["optimizer"]["state"][number][key], tensor)
+
+
+def test_heads_without_shards_have_no_parts():
+    net = SimpleNamespace(
+        module_=SimpleNamespace(head=ProductHead(3, 9, False, (3, 3)), named_parameters=list),
+        optimizer_=RowOptimizer([{"params": [torch.nn.Parameter(torch.zeros(2))]}]),
+    )
+    state = {"module": {"state_dict": {"a": 1}}, "optimizer": {"state": {}}}
+    assert held_of_whole(net, state) == state
