@@ -27,8 +27,8 @@ from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
 #: Numbers or stored entries of X that are cut at once, for several batches: with their transpose
-#: they take 50 bytes each.
-_ENTRIES_AT_ONCE = 48_000
+#: they take 50 bytes each. Fewer of a matrix that is mapped from a file, to save memory.
+_ENTRIES_AT_ONCE, _ENTRIES_OF_FILE = 90_000, 48_000
 
 
 @dataclass
@@ -335,7 +335,9 @@ class BatchIterator:
             return 1
         is_sparse = rows.sparse and rows.X.shape[0]
         n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
-        return max(1, int(_ENTRIES_AT_ONCE / max(1, n_entries * self.batch_size)))
+        is_mapped = _is_mapped(rows.X.data if sp.issparse(rows.X) else rows.X)
+        most = _ENTRIES_OF_FILE if is_mapped else _ENTRIES_AT_ONCE
+        return max(1, int(most / max(1, n_entries * self.batch_size)))
 
 
 def make_batch(rows: Rows) -> Batch:
@@ -355,6 +357,13 @@ def make_batch(rows: Rows) -> Batch:
     if rows.bags is not None:
         inputs = Bags(inputs, torch.from_numpy(rows.bags.astype(np.int64)))
     return Batch(inputs, *rows.targets(), len(rows))
+
+
+def _is_mapped(array: Any) -> bool:
+    """Whether an array, or one that it is a part of, is mapped from a file."""
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
 
 
 def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
