@@ -124,22 +124,20 @@ def encoder_features(graph: Graph, encoder: nn.Module, form: str) -> str:
 def _input_layer(graph: Graph, layer: InputLinear, form: str) -> str:
     if form == "dense":
         return graph.linear("X", layer.weight.T, layer.bias)
-    # The row of an entry: how many rows but the first have begun before it, or with it.
-    n_entries, n_starts = graph.add("Shape", "data"), graph.add("Shape", "indptr")
-    length = graph.add("Add", n_entries, [1])
-    zeros = graph.add("Expand", [0], length)
-    starts = graph.add("Slice", "indptr", [1], graph.add("Sub", n_starts, [1]))
-    ones = graph.add("Expand", [1], graph.add("Shape", starts))
-    begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
-    rows = graph.add("Slice", graph.add("CumSum", begun, 0), [0], n_entries)
+    # Differences of running sums, in double precision: onnxruntime adds into rows from several
+    # threads at once (ScatterND), and then loses some of what it adds.
     data = graph.add("Unsqueeze", "data", [1])
     products = graph.add("Mul", graph.add("Gather", layer.weight, "indices", axis=0), data)
-    width = layer.weight.shape[1]
-    shape = graph.add("Concat", graph.add("Sub", n_starts, [1]), [width], axis=0)
-    sums = graph.add("Expand", 0.0, shape)
-    at = graph.add("Unsqueeze", rows, [1])
-    sums = graph.add("ScatterND", sums, at, products, reduction="add")
-    return graph.add("Add", sums, layer.bias)
+    products = graph.add("Concat", np.zeros((1, layer.weight.shape[1])), products, axis=0)
+    kind_of = graph.onnx.helper.np_dtype_to_tensor_dtype
+    products = graph.add("Cast", products, to=kind_of(np.dtype(np.float64)))
+    sums = graph.add("CumSum", products, 0)
+    n_starts = graph.add("Shape", "indptr")
+    starts = graph.add("Slice", "indptr", [0], graph.add("Sub", n_starts, [1]))
+    stops = graph.add("Slice", "indptr", [1], n_starts)
+    parts = [graph.add("Gather", sums, edges, axis=0) for edges in (stops, starts)]
+    of_rows = graph.add("Cast", graph.add("Sub", *parts), to=kind_of(graph.dtype))
+    return graph.add("Add", of_rows, layer.bias)
 
 
 def _layer(graph: Graph, layer: Any, features: str) -> str:

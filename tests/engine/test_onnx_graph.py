@@ -73,3 +73,12 @@ def test_layers_of_the_user():
     X = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
     expected = encoder(torch.from_numpy(X)).detach().numpy()
     np.testing.assert_allclose(features_of(encoder, X), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sparse_rows_give_the_same_features_each_time():
+    """Several threads that add into one row would lose some of it, now and then."""
+    X = sp.random(1000, 150, 0.2, format="csr", dtype=np.float32, random_state=0)
+    encoder = MLPEncoder(150, (16,)).eval()
+    first = features_of(encoder, X)
+    for _ in range(40):
+        np.testing.assert_array_equal(features_of(encoder, X), first)
