@@ -37,6 +37,15 @@ CLASSIFIER = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=2, ran
 EAGLE = EAGLETransformer(random_state=0, n_components=20, memory_limit=2**20)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def environment():
+    """Dask sets variables of threads in this process, too, for the processes that it starts."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 def start_cluster():
     return distributed.LocalCluster(
         n_workers=2,
