@@ -110,6 +110,9 @@ class _ThreadsGroup:
         total = sum(parts[1:], parts[0])
         out.copy_(total.chunk(self.size)[self.of_thread.rank].view_as(out))
 
+    def broadcast(self, tensor, src):
+        tensor.copy_(self._exchanged(tensor.clone())[src])
+
     def gather(self, part, parts, dst):
         received = self._exchanged(part)
         if parts is not None:
@@ -210,7 +213,7 @@ def everything_else(folder):
     """Early stopping, files, checkpoints, foreign encoders, partial_fit, and what is refused."""
     import pickle
 
-    from skorch.callbacks import Callback, GradientNormClipping
+    from skorch.callbacks import Callback, Checkpoint, GradientNormClipping
 
     rank, n_processes = sklearn_xlc.distributed.init(timeout=60)
     X, Y = _data(True)
@@ -263,10 +266,36 @@ def everything_else(folder):
     weights = drawing.net_.module_.encoder[0].weight.sum().item()
     found["drawing"] = weights  # equal in all processes
     found["other data"] = _refusal(lambda: _small("flat").fit(X[: 90 - rank], Y[: 90 - rank]))
+    found["weights of users"] = _weights_of_users(rank, X.toarray(), Y)
+    states = [{"random_state": np.random.RandomState(rank)}, {"random_state": None}]
+    found["random states"] = [
+        clf.partial_fit(X, Y).net_.module_.encoder.input.weight.sum().item()
+        for clf in (_small("flat", **state) for state in states)
+    ]
+    for name in ("flat", "dft", "etf-frame"):
+        params = {"decision": "nearest", "max_epochs": 1}
+        pair = [_small(name, distributed=d, **params).fit(X, Y) for d in ("auto", False)]
+        differs = pair[0].predict(X) != pair[1].predict(X)
+        found[f"nearest-{name}"] = int(differs.sum())
+    part = _small("flat").fit(X, Y).set_params(distributed=False, warm_start=True)
+    found["alone after"] = [
+        _refusal(lambda: part.partial_fit(X, Y)),
+        _refusal(lambda: part.fit(X, Y)),
+    ]
+    writing = _small("flat", callbacks=[Checkpoint(dirname=folder / "skorch")])
+    found["writing"] = _refusal(lambda: writing.fit(X, Y))
     clipped = _small("flat", callbacks=[GradientNormClipping()])
     found["clipped"] = _refusal(lambda: clipped.fit(X, Y))
     found["one label"] = _refusal(lambda: _small("flat").fit(X, Y[:, :1]))
     return found
+
+
+def _weights_of_users(rank, X, Y):
+    """Weights and running means of an encoder that each process has drawn by itself."""
+    torch.manual_seed(rank)
+    encoder = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 8), torch.nn.BatchNorm1d(8))
+    clf = _small("powerset", encoder=encoder, early_stopping=True).fit(X, Y)
+    return [value.sum().item() for value in clf.net_.module_.encoder.state_dict().values()]
 
 
 @program

@@ -65,6 +65,8 @@ def test_files_and_checkpoints_are_those_of_one_process(everything_else):
         assert found["file"] < 1e-8
         assert found["bytes"] == 0
         assert found["partial"] < 1e-8
+        for name in ("flat", "dft", "etf-frame"):
+            assert found[f"nearest-{name}"] == 0
         for name in ("flat", "cascade"):
             assert "stopped by the test" in found[f"stop-{name}"]
             assert found[f"resumed-{name}"] < 1e-11
@@ -75,7 +77,8 @@ def test_files_and_checkpoints_are_those_of_one_process(everything_else):
 def test_processes_draw_apart_and_stay_equal(everything_else):
     first, second = everything_else
     assert [first["joined"], second["joined"]] == [[0, 2], [1, 2]]
-    assert first["drawing"] == second["drawing"]
+    for name in ("drawing", "weights of users", "random states"):
+        assert first[name] == second[name], name
 
 
 def test_what_cannot_be_done_in_parts_says_so(everything_else):
@@ -86,6 +89,9 @@ def test_what_cannot_be_done_in_parts_says_so(everything_else):
             "the shape of X in process 1 is (89, 60), and in process 0 (90, 60)"
             in (found["other data"])
         )
+        for said in found["alone after"]:
+            assert "sklearn_xlc.distributed.gather(estimator)" in said
+        assert "use checkpoint=" in found["writing"]
         assert "callbacks cannot read gradients" in found["clipped"]
         assert "2 processes cannot share 1 labels" in found["one label"]
 

@@ -115,6 +115,13 @@ class Processes(NamedTuple):
             _group().broadcast_object_list(values)
         return values[0]
 
+    def take_first(self, tensor: Tensor) -> None:
+        """Give a tensor the values that it has in the first process, in place."""
+        with torch.no_grad(), _meeting(self):
+            values = tensor.detach().contiguous()
+            _group().broadcast(values, src=0)
+            tensor.copy_(values)
+
     def _bounds(self, n: int) -> list[tuple[int, int]]:
         edges = self.edges(n)
         return list(zip(edges, edges[1:]))

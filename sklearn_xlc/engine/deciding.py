@@ -400,7 +400,7 @@ class HeadLayer:
             products = (
                 head.products(inputs)
                 if hasattr(type(head), "products")
-                else inputs @ head.classifier(inputs).T
+                else inputs @ self._rows(inputs).T
             )
         return self._code.by_label(products.cpu().numpy())
 
@@ -409,8 +409,14 @@ class HeadLayer:
         """Weights of the labels, of shape (n_labels, n_features)."""
         like = next(self._head.parameters(), torch.zeros((), device="cpu"))
         with usual_modes(training=False):
-            rows = self._head.classifier(like).cpu().numpy()
+            rows = self._rows(like).cpu().numpy()
         return self._code.by_label(rows.T).T
+
+    def _rows(self, like: torch.Tensor) -> torch.Tensor:
+        shard = self._head.shard
+        if shard is None:
+            return self._head.classifier(like)
+        return shard.joined(self._head.classifier(like, shard.labels))
 
 
 def _inverse(rows: list[np.ndarray]) -> np.ndarray:

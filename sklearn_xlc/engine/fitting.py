@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -291,7 +291,7 @@ class BaseXLCClassifier(
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
             self._check_decision(data.code, data.rows.Y)
-            rng = check_random_state(self.random_state)
+            rng = self._agreed_random_state(data, going_on=not first)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             generators = new_generators(rng.randint(2**31 - 1))
             if first:

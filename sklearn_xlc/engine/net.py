@@ -183,7 +183,7 @@ class TrainingMixin:
             "shape of X": tuple(rows.X.shape),
             "number of samples": len(rows),
             "shape of y": rows.Y.shape,
-            "labels of y": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
+            "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
         }
         everywhere = processes.objects(about)
         for name, mine in everywhere[0].items():
@@ -191,8 +191,25 @@ class TrainingMixin:
                 if other[name] != mine:
                     raise ValueError(
                         "all processes must fit the same classifier to the same data, but the "
-                        f"{name} in process {rank} is {other[name]}, and in process 0 {mine}"
+                        f"{name} in process {rank} is {other[name]}, and in process 0 {mine}; "
+                        "whatever draws at random before a fit, such as a split or "
+                        "EAGLETransformer, needs a random_state"
                     )
+
+    def _agreed_random_state(self, data: TrainingData, going_on: bool) -> np.random.RandomState:
+        """Random state of a fit: the first process's, once all fit the same to the same data."""
+        rng, processes = check_random_state(self.random_state), training_processes()
+        shards = self.net_.module_.head.sharded_parameters().values() if going_on else ()
+        for shard in shards:
+            if shard.processes != processes:
+                shard.refuse_part()
+        if processes is None:
+            return rng
+        self._check_agreement(data, processes)
+        if rng is check_random_state(None):
+            return np.random.RandomState(processes.of_first(rng.randint(2**31 - 1)))
+        rng.set_state(processes.of_first(rng.get_state()))
+        return rng
 
     def _begin(
         self, data: TrainingData, going_on: bool
@@ -202,13 +219,8 @@ class TrainingMixin:
         A fit that was killed must find its own checkpoints when it is started again, and no fit
         those of another: a digest of all that determines the result is part of their name.
         """
-        rng = check_random_state(self.random_state)
-        is_seeded = rng is not check_random_state(None)
-        processes = training_processes()
-        if processes is not None:
-            self._check_agreement(data, processes)
-            if not is_seeded:
-                rng = np.random.RandomState(processes.of_first(rng.randint(2**31 - 1)))
+        rng = self._agreed_random_state(data, going_on)
+        is_seeded = check_random_state(self.random_state) is not check_random_state(None)
         if self.checkpoint is None:
             return rng, None
         rows, code = data.rows, data.code

@@ -218,7 +218,8 @@ class ETFHead(ChunkedHead):
 
     def products(self, inputs: Tensor) -> Tensor:
         """Logits without biases, W h, of shape (n_rows, n_labels)."""
-        return torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
+        products = torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
+        return products if self.shard is None else self.shard.joined_columns(products)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Rows of W, of shape (chunk, feature_dim)."""

@@ -223,7 +223,7 @@ class FourierHead(ChunkedHead):
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Weights of the labels, of shape (chunk, width + n_slack)."""
-        return torch.as_tensor(self.output_weights()[chunk]).to(like)
+        return torch.as_tensor(self._output_weights(chunk)).to(like)
 
     def step_bytes(self, n_rows: int) -> int:
         # The basis is made in double precision, then converted.
@@ -282,9 +282,12 @@ class FourierHead(ChunkedHead):
 
     def output_weights(self) -> np.ndarray:
         """Fourier and slack columns, of shape (n_labels, 2 * max_active + 1 + n_slack)."""
-        slack = self.slack.detach()[self.held(slice(None))].cpu().numpy()
+        return self._output_weights(slice(None))
+
+    def _output_weights(self, chunk: slice) -> np.ndarray:
+        slack = self.slack.detach()[self.held(chunk)].cpu().numpy()
         rows = fourier_matrix(self._n_grid, self.max_active)
-        return np.hstack([np.vstack([rows, self._rows_between()]), slack])
+        return np.hstack([np.vstack([rows, self._rows_between()])[chunk], slack])
 
     def _basis(self, like: Tensor) -> Tensor:
         """First rows of W, as many as a chunk has."""

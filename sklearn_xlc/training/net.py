@@ -31,7 +31,12 @@ from sklearn_xlc.training.interrupts import Interrupts
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
 from sklearn_xlc.training.scoring import Samples, ScoredNet
-from sklearn_xlc.training.sharing import of_own_samples, sum_gradients
+from sklearn_xlc.training.sharing import (
+    begin_together,
+    of_own_samples,
+    share_statistics,
+    sum_gradients,
+)
 
 
 class EncoderHead(nn.Module):
@@ -195,11 +200,8 @@ class XLCNet(ScoredNet, NeuralNet):
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
         self._reads_gradients = any(map(reads_gradients, [self, *dict(self.callbacks_).values()]))
-        if self._reads_gradients and self.processes is not None:
-            raise ValueError(
-                "callbacks cannot read gradients in training over processes, each of which has "
-                "some of them; remove such callbacks, or set distributed=False"
-            )
+        if self.processes is not None:
+            begin_together(self, self.processes, self._reads_gradients)
         self._statistics = running_statistics(self.module_)
         self.notify("on_train_begin", X=X, y=y)
         complete = self._run(X, y, **fit_params)
@@ -383,6 +385,7 @@ class XLCNet(ScoredNet, NeuralNet):
         total = loss.detach().clone()
         total = total if head.shard is not None else processes.sum(total)
         check_finite(total.cpu())
+        share_statistics(self.module_, self._statistics, processes)
         self.optimizer_.apply(gradients)
         return total
 

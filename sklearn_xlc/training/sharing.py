@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from skorch.callbacks import Checkpoint, TrainEndCheckpoint
+from torch import Tensor, nn
 
 from sklearn_xlc.batches import Batch
 from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.training.finite import Statistic
 from sklearn_xlc.training.optimizer import Gradient, distinct_rows
 
 
@@ -50,6 +52,48 @@ def sum_gradients(
             whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
             summed[p] = distinct_rows(whole)
     return summed
+
+
+def begin_together(net: Any, processes: Processes, reads_gradients: bool) -> None:
+    """Refuse callbacks that need all gradients or weights, and let all processes start alike.
+
+    What users have built before the fit may be drawn otherwise in each process: all take the
+    weights and buffers of the first.
+    """
+    if reads_gradients:
+        raise ValueError(
+            "callbacks cannot read gradients in training over processes, each of which has "
+            "some of them; remove such callbacks, or set distributed=False"
+        )
+    for name, callback in net.callbacks_:
+        if isinstance(callback, Checkpoint | TrainEndCheckpoint):
+            raise ValueError(
+                f"the callback {name} writes the weights that a process holds, and each process "
+                "would write to the same file: use checkpoint=, which joins them, or set "
+                "distributed=False"
+            )
+    if net.optimizer_.state:  # steps have been taken already
+        return
+    for part in _held_whole(net.module_):
+        for tensor in [*part.parameters(), *part.buffers()]:
+            processes.take_first(tensor)
+
+
+def share_statistics(module: Any, statistics: Iterable[Statistic], processes: Processes) -> None:
+    """Give all processes the buffers that a step has moved in the first, by its samples.
+
+    These are running means, such as those of batch normalisation.
+    """
+    places = {id(each._buffers) for part in _held_whole(module) for each in part.modules()}
+    for statistic in statistics:
+        if id(statistic.buffers) in places:
+            processes.take_first(statistic.buffer)
+
+
+def _held_whole(module: Any) -> list[nn.Module]:
+    """Encoder and head, without a head held in parts, which the fit has built."""
+    is_parted = bool(module.head.sharded_parameters())
+    return [module.encoder] if is_parted else [module.encoder, module.head]
 
 
 def of_own_samples(head: Any, features: Any, batch: Batch) -> tuple[Any, Any, Any]:
