@@ -97,9 +97,10 @@ class Processes(NamedTuple):
             _newest("reduce_scatter_single", "reduce_scatter_tensor")(out, tensor.contiguous())
         return out[: sizes[self.rank]]
 
-    def sizes(self, n: int) -> list[int]:
-        """The number n of each process."""
-        return [int(each) for each in self.objects(n)]
+    def sizes(self, *parts: Tensor) -> list[list[int]]:
+        """How many rows each process has of each tensor, in one message."""
+        own = torch.tensor([[len(part) for part in parts]], device=parts[0].device)
+        return self.joined(own, [1] * self.size).T.tolist()
 
     def objects(self, value: Any) -> list[Any]:
         """The value of each process."""

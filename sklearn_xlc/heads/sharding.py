@@ -247,7 +247,7 @@ def looked_up(
     processes = shard.processes
     is_shared = rows_read() is not None  # each process has samples of its own
     if is_shared:
-        n_queries, n_pairs = (processes.sizes(len(each)) for each in (queries, rows))
+        n_queries, n_pairs = processes.sizes(queries, rows)
         queries = _Joined.apply(queries, processes, n_queries)
         rows = processes.joined(rows + sum(n_queries[: processes.rank]), n_pairs)
         parents = processes.joined(parents, n_pairs)

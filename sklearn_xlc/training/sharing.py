@@ -47,7 +47,7 @@ def sum_gradients(
             summed[p] = (slice(None), part.view(each.shape))
     for p, (rows, values) in shared.items():
         if isinstance(rows, Tensor):
-            sizes = processes.sizes(len(rows))
+            (sizes,) = processes.sizes(rows)
             indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
             whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
             summed[p] = distinct_rows(whole)

@@ -61,9 +61,10 @@ def test_rows_are_joined_and_their_sums_parted(monkeypatch, size, n):
 def test_numbers_and_objects(monkeypatch):
     def run(processes):
         total = processes.sum(torch.tensor([1.0, processes.rank]))
-        return total.tolist(), processes.sizes(processes.rank), processes.of_first(processes.rank)
+        sizes = processes.sizes(torch.zeros(processes.rank, 2), torch.zeros(4))
+        return total.tolist(), sizes, processes.of_first(processes.rank)
 
-    assert in_threads(monkeypatch, 3, run) == [([3.0, 3.0], [0, 1, 2], 0)] * 3
+    assert in_threads(monkeypatch, 3, run) == [([3.0, 3.0], [[0, 1, 2], [4, 4, 4]], 0)] * 3
 
 
 def test_a_process_that_is_gone(monkeypatch):
