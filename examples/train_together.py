@@ -1,4 +1,8 @@
-"""Train over processes: the same program by one, by two, or on many machines.
+"""
+Training over processes
+=======================
+
+The same program trains in one process, in two, or on many machines::
 
     python examples/train_together.py model.xlc
     torchrun --nproc-per-node 2 examples/train_together.py model.xlc
