@@ -180,7 +180,7 @@ def test_labels_keep_their_positions_while_others_come_and_go(data, multilabel):
         assert len(set(held.values())) == len(held)
         assert (code.n_positions or code.n_labels) == most
         assert multilabel or (np.diff(code.classes) > 0).all()
-    Y = sp.random(7, code.n_labels, 0.4, "csr", rng=0)
+    Y = sp.random(7, code.n_labels, 0.4, "csr", random_state=0)
     moved = code.to_positions(Y)
     assert moved.shape == (7, most)
     np.testing.assert_array_equal(code.by_label(moved.toarray()), Y.toarray())
