@@ -1,7 +1,7 @@
 """Steps of a training over local processes: seconds, bytes and memory, beside a model on paper.
 
-    python benchmarks/distributed.py --processes 2
-    python benchmarks/distributed.py --paper
+    python benchmarks/over_processes.py --processes 2
+    python benchmarks/over_processes.py --paper
 
 Every fit runs in processes of its own, one thread each, on synthetic samples. The model on paper
 takes what one process measures, and the speed of the link between processes:
