@@ -47,6 +47,11 @@ class Processes(NamedTuple):
         """Rows of this process among n."""
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
+    def shares(self, n: int) -> list[int]:
+        """How many of n rows each process has."""
+        edges = self.edges(n)
+        return [stop - start for start, stop in zip(edges, edges[1:])]
+
     def sum(self, tensor: Tensor) -> Tensor:
         """Sum over the processes, in place of the tensor."""
         with _meeting(self):
@@ -56,42 +61,36 @@ class Processes(NamedTuple):
     def joined(self, part: Tensor, sizes: Sequence[int]) -> Tensor:
         """Rows of all processes, one process after the other; `sizes` says how many each has."""
         most = max(sizes)
-        if len(part) < most:  # all send alike
-            part = torch.cat([part, part.new_zeros(most - len(part), *part.shape[1:])])
+        part = _padded(part, most)
         out = part.new_empty(self.size * most, *part.shape[1:])
         with _meeting(self):
-            _newest("all_gather_single", "all_gather_into_tensor")(out, part.contiguous())
+            _newest("all_gather_single", "all_gather_into_tensor")(out, part)
         if min(sizes) == most:
             return out
         return torch.cat([rows[:size] for rows, size in zip(out.split(most), sizes)])
 
     def joined_parts(self, part: Tensor, n: int) -> Tensor:
         """Rows of all processes, which have the parts of n that :meth:`part` gives them."""
-        return self.joined(part, [b - a for a, b in self._bounds(n)])
+        return self.joined(part, self.shares(n))
 
     def joined_on_first(self, part: Tensor, n: int) -> Tensor | None:
         """The parts of n rows of all processes, in the first one; None in the others."""
-        bounds = self._bounds(n)
-        most = max(b - a for a, b in bounds)
-        if len(part) < most:
-            part = torch.cat([part, part.new_zeros(most - len(part), *part.shape[1:])])
-        parts = [torch.empty_like(part) for _ in bounds] if self.rank == 0 else None
+        sizes = self.shares(n)
+        part = _padded(part, max(sizes))
+        parts = [torch.empty_like(part) for _ in sizes] if self.rank == 0 else None
         with _meeting(self):
-            _group().gather(part.contiguous(), parts, dst=0)
+            _group().gather(part, parts, dst=0)
         if parts is None:
             return None
-        return torch.cat([rows[: b - a] for rows, (a, b) in zip(parts, bounds)])
+        return torch.cat([rows[:size] for rows, size in zip(parts, sizes)])
 
     def part_of_sum(self, tensor: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
         """Own rows of the sum over the processes; `sizes` says how many each has."""
         if sizes is None:
-            sizes = [b - a for a, b in self._bounds(len(tensor))]
+            sizes = self.shares(len(tensor))
         most = max(sizes)
         if min(sizes) < most:
-            padded = tensor.new_zeros(self.size, most, *tensor.shape[1:])
-            for rows, part, size in zip(padded, tensor.split(list(sizes)), sizes):
-                rows[:size] = part
-            tensor = padded.flatten(0, 1)
+            tensor = torch.cat([_padded(part, most) for part in tensor.split(list(sizes))])
         out = tensor.new_empty(most, *tensor.shape[1:])
         with _meeting(self):
             _newest("reduce_scatter_single", "reduce_scatter_tensor")(out, tensor.contiguous())
@@ -122,10 +121,6 @@ class Processes(NamedTuple):
             values = tensor.detach().contiguous()
             _group().broadcast(values, src=0)
             tensor.copy_(values)
-
-    def _bounds(self, n: int) -> list[tuple[int, int]]:
-        edges = self.edges(n)
-        return list(zip(edges, edges[1:]))
 
 
 def all_processes() -> Processes | None:
@@ -192,6 +187,13 @@ def rows_read() -> tuple[slice, int] | None:
 
 
 # --- torch.distributed --------------------------------------------------------------------------
+
+
+def _padded(part: Tensor, n_rows: int) -> Tensor:
+    """Rows, and zeros below them, in memory of one piece: all processes send alike."""
+    if len(part) == n_rows:
+        return part.contiguous()
+    return torch.cat([part, part.new_zeros(n_rows - len(part), *part.shape[1:])])
 
 
 def _group() -> Any:

@@ -124,18 +124,7 @@ class Nearest(Decision):
         return self
 
     def for_labels(self, origin: np.ndarray) -> Nearest:
-        """Return the decision where labels have come or gone; scales belong to sizes of sets.
-
-        Parameters
-        ----------
-        origin : ndarray of shape (n_labels,)
-            Number that each label had before; -1: a new label.
-
-        Returns
-        -------
-        Nearest
-            A copy.
-        """
+        # Scales belong to sizes of sets.
         other = cast(Nearest, super().for_labels(origin))
         other.label_set_scales_ = self.label_set_scales_[: other.max_labels_]
         return other

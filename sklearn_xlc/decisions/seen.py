@@ -85,20 +85,7 @@ class Seen(Decision):
         return self
 
     def for_labels(self, origin: np.ndarray) -> Seen:
-        """Return the decision where labels have come or gone.
-
-        Of sets that become equal, the one stays that had no other label.
-
-        Parameters
-        ----------
-        origin : ndarray of shape (n_labels,)
-            Number that each label had before; -1: a new label.
-
-        Returns
-        -------
-        Seen
-            A copy.
-        """
+        # Of sets that become equal, the one stays that had no other label.
         other = cast(Seen, super().for_labels(origin))
         old = np.flatnonzero(origin >= 0)
         moved = sp.csr_matrix(

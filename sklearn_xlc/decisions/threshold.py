@@ -220,18 +220,7 @@ class Threshold(Decision):
         return self
 
     def for_labels(self, origin: np.ndarray) -> Threshold:
-        """Return the decision where labels have come or gone; new ones have the median threshold.
-
-        Parameters
-        ----------
-        origin : ndarray of shape (n_labels,)
-            Number that each label had before; -1: a new label.
-
-        Returns
-        -------
-        Threshold
-            A copy.
-        """
+        # New labels have the median threshold.
         other = cast(Threshold, super().for_labels(origin))
         if np.ndim(self.cut_):
             other.cut_ = np.where(origin < 0, np.median(self.cut_), self.cut_[origin])

@@ -17,7 +17,7 @@ from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
 from sklearn_xlc.heads.sharding import (
     Shard,
-    joined_rows,
+    join_rows,
     logsumexp_of_all,
     part_of_sum,
     rows_held,
@@ -173,7 +173,7 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         own = self.inputs(features)
-        inputs = joined_rows(self.shard, own.detach(), len(targets))
+        inputs = join_rows(self.shard, own.detach(), len(targets))
         weights = row_weights(sample_weight, inputs)
         penalty = self._penalty(own, weights)
         inputs, targets, weights = self.arranged(inputs, targets, weights)

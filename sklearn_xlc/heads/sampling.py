@@ -189,7 +189,7 @@ class SamplingHead(Head):
         ids = drawn[held][:, None] * self.length + torch.arange(self.length, device=drawn.device)
         at = targets.rows[true], torch.searchsorted(ids.view(-1), targets.ids[true])
         logits = self._logits_of(features, drawn[held], at)
-        columns = held.repeat_interleave(self.length)
+        columns = held if isinstance(held, slice) else held.repeat_interleave(self.length)
         if self.correction:
             position = torch.searchsorted(drawn, own)
             logits = logits - self._log_expected_count(drawn, len(own), position)[..., columns]
@@ -213,11 +213,9 @@ class SamplingHead(Head):
         held = F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))
         return ~held[ids]
 
-    def _held(self, heads: Tensor) -> Tensor:
-        """Mask of the sub-heads whose weights this process holds."""
-        if self.shard is None:
-            return torch.ones_like(heads, dtype=torch.bool)
-        return self.shard.holds(heads)
+    def _held(self, heads: Tensor) -> slice | Tensor:
+        """Where the sub-heads are whose weights this process holds."""
+        return slice(None) if self.shard is None else self.shard.holds(heads)
 
     def _never(self, logits: Tensor) -> float:
         """Logit of a label that a row does not score."""

@@ -56,11 +56,11 @@ class Shard(NamedTuple):
 
     @property
     def start(self) -> int:
-        return self.processes.edges(self.n_rows)[self.processes.rank]
+        return self.processes.part(self.n_rows).start
 
     @property
     def stop(self) -> int:
-        return self.processes.edges(self.n_rows)[self.processes.rank + 1]
+        return self.processes.part(self.n_rows).stop
 
     @property
     def n_held(self) -> int:
@@ -156,11 +156,6 @@ def draw_normal(table: Tensor, std: float, shard: Shard | None) -> None:
         first = last
 
 
-def joined_rows(shard: Shard | None, own: Tensor, n_rows: int) -> Tensor:
-    """Rows of a batch, of which `own` has those of this process; without a shard these are all."""
-    return own if shard is None else shard.processes.joined_parts(own, n_rows)
-
-
 def part_of_sum(shard: Shard | None, rows: Tensor) -> Tensor:
     """The own rows of the sum over processes; without a shard all rows, as they are."""
     return rows if shard is None else shard.processes.part_of_sum(rows)
@@ -208,11 +203,10 @@ class _PartOfSum(torch.autograd.Function):
 
 
 def join_rows(shard: Shard | None, own: Tensor, n_rows: int) -> Tensor:
-    """Rows of a batch of which `own` has those of this process, differentiable."""
+    """Rows of a batch, of which `own` has those of this process; differentiable."""
     if shard is None:
         return own
-    edges = shard.processes.edges(n_rows)
-    return _Joined.apply(own, shard.processes, [b - a for a, b in zip(edges, edges[1:])])
+    return _Joined.apply(own, shard.processes, shard.processes.shares(n_rows))
 
 
 def looked_up(
