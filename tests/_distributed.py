@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.base import clone
 
 import sklearn_xlc
 from sklearn_xlc.batches import processes
@@ -84,7 +85,7 @@ def program(function):
     return function
 
 
-class _ThreadsGroup:
+class ThreadsGroup:
     """What the package calls of torch.distributed, between threads that play processes."""
 
     def __init__(self, size):
@@ -113,6 +114,20 @@ class _ThreadsGroup:
     def broadcast(self, tensor, src):
         tensor.copy_(self._exchanged(tensor.clone())[src])
 
+    def is_available(self):
+        return True
+
+    is_initialized = is_available
+
+    def get_world_size(self):
+        return self.size
+
+    def get_rank(self):
+        return self.of_thread.rank
+
+    def scatter(self, out, parts, src):
+        out.copy_(self._exchanged(parts)[src][self.of_thread.rank])
+
     def gather(self, part, parts, dst):
         received = self._exchanged(part)
         if parts is not None:
@@ -128,7 +143,7 @@ class _ThreadsGroup:
 
 def in_threads(monkeypatch, size, function):
     """Results of ``function(Processes(rank, size))`` in threads that talk to each other."""
-    group = _ThreadsGroup(size)
+    group = ThreadsGroup(size)
     monkeypatch.setattr(processes, "_group", lambda: group)
     results = [None] * size
 
@@ -176,9 +191,12 @@ def _data(multilabel):
 
 
 @program
-def fits(folder, kinds):
-    """How far classifiers that are fitted together are from those fitted alone."""
-    sklearn_xlc.distributed.init(timeout=60)
+def fits(folder, kinds, ways):
+    """How far classifiers that are fitted together are from those fitted alone.
+
+    And how far those are that begin alone, and are trained further together in each of some ways.
+    """
+    rank, _ = sklearn_xlc.distributed.init(timeout=60)
     found = {}
     for name, multilabel in kinds:
         X, y = _data(multilabel)
@@ -198,9 +216,36 @@ def fits(folder, kinds):
             ),
             "n_parameters": [clf.n_parameters_, alone.n_parameters_],
             "weights": _n_weights(clf) / _n_weights(whole),
-            "parts": bool(clf.net_.module_.head.sharded_parameters()),
+            "parts": _is_parted(clf),
         }
+        for way in ways:
+            path = folder / f"{name}-{multilabel}-{way}-{rank}.xlc"
+            pair = [_gone_on(way, alone, path, d, X, y, given) for d in ("auto", False)]
+            scores = [each.predict_topk(X, 4, **given)[1] for each in pair]
+            found[f"{name}-{multilabel}"][way] = {
+                "losses": _far(*(each.loss_curve_ for each in pair)),
+                "scores": _far(*scores),
+                "parts": list(map(_is_parted, pair)),
+            }
     return found
+
+
+def _is_parted(clf):
+    return bool(clf.net_.module_.head.sharded_parameters())
+
+
+def _gone_on(way, alone, path, distributed, X, y, given):
+    """A classifier that was fitted alone, trained further in one of four ways."""
+    params = alone.get_params() | {"distributed": distributed}
+    if way == "steps":  # the optimiser has moments
+        clf = clone(alone).partial_fit(X, y, classes=alone.classes_, **given)
+    else:
+        sklearn_xlc.save(alone, path, storage="float32")
+        clf = sklearn_xlc.load(path, mmap=way == "mapped")
+    clf.set_params(**params)
+    if way == "warm":
+        return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given)
+    return clf.partial_fit(X, y, **given).partial_fit(X, y, **given)
 
 
 def _n_weights(clf):
@@ -287,6 +332,10 @@ def everything_else(folder):
     clipped = _small("flat", callbacks=[GradientNormClipping()])
     found["clipped"] = _refusal(lambda: clipped.fit(X, Y))
     found["one label"] = _refusal(lambda: _small("flat").fit(X, Y[:, :1]))
+
+    parted = [_small(name).fit(X, Y) for name in ("flat", "cascade", "etf-frame")]
+    torch.distributed.destroy_process_group()
+    found["group gone"] = [_refusal(lambda clf=clf: clf.predict(X)) for clf in parted]
     return found
 
 

@@ -27,8 +27,8 @@ FEW = [
 ]
 
 
-def check_fits(kinds, n_processes):
-    results = together("fits", n_processes, kinds=kinds)
+def check_fits(kinds, n_processes, ways):
+    results = together("fits", n_processes, kinds=kinds, ways=ways)
     assert [code for code, _, _ in results] == [0] * n_processes, results[0][2][-2000:]
     for _, found, _ in results:
         for kind, of in found.items():
@@ -36,20 +36,26 @@ def check_fits(kinds, n_processes):
             assert max(of["scores"], of["gathered"]) < 1e-8, kind
             assert of["labels"] == 1, kind
             assert of["n_parameters"][0] == of["n_parameters"][1], kind
-            assert of["parts"] == (not kind.startswith(("product", "powerset", "bags", "dft-no")))
+            has_parts = not kind.startswith(("product", "powerset", "bags", "dft-no"))
+            assert of["parts"] == has_parts
+            limit = 1e-11 if kind.startswith("dft") else 1e-12  # transforms of all coefficients
+            for way in ways:
+                assert of[way]["losses"] < 1e-12, (kind, way)
+                assert of[way]["scores"] < limit, (kind, way)
+                assert of[way]["parts"] == [has_parts, False], (kind, way)
     flat = [found["flat-True"]["weights"] for _, found, _ in results]
     assert sum(flat) == pytest.approx(1)
     assert max(flat) < 1 / n_processes + 0.05
 
 
 def test_fitted_together_as_alone():
-    check_fits(FEW, 2)
+    check_fits(FEW, 2, ["loaded"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_processes", [2, 3])
 def test_every_classifier_fitted_together_as_alone(n_processes):
-    check_fits(EVERY, n_processes)
+    check_fits(EVERY, n_processes, ["loaded", "mapped", "steps", "warm"])
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,9 @@ def test_what_cannot_be_done_in_parts_says_so(everything_else):
         )
         for said in found["alone after"]:
             assert "sklearn_xlc.distributed.gather(estimator)" in said
+        for said in found["group gone"]:
+            assert "held in parts by 2 processes" in said
+            assert "now it is alone" in said
         assert "use checkpoint=" in found["writing"]
         assert "callbacks cannot read gradients" in found["clipped"]
         assert "2 processes cannot share 1 labels" in found["one label"]

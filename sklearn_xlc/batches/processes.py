@@ -84,6 +84,18 @@ class Processes(NamedTuple):
             return None
         return torch.cat([rows[:size] for rows, size in zip(parts, sizes)])
 
+    def part_of_first(self, whole: Tensor) -> Tensor:
+        """Own rows of a tensor of the first process; the others have one of the same shape."""
+        sizes, edges = self.shares(len(whole)), self.edges(len(whole))
+        most, parts = max(sizes), None
+        out = whole.new_empty(most, *whole.shape[1:])
+        if self.rank == 0:  # views: the last part, which ends with the tensor, is none of the small
+            whole = whole.contiguous()
+            parts = [whole[start : start + most] for start in edges[:-1]]
+        with _meeting(self):
+            _group().scatter(out, parts, src=0)
+        return out[: sizes[self.rank]].clone() if min(sizes) < most else out
+
     def part_of_sum(self, tensor: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
         """Own rows of the sum over the processes; `sizes` says how many each has."""
         if sizes is None:
@@ -131,10 +143,10 @@ def all_processes() -> Processes | None:
     >>> from sklearn_xlc.batches.processes import all_processes
     >>> all_processes()  # of a program that nobody started several times
     """
-    if "torch.distributed" not in sys.modules:
+    group = _group()
+    if group is None or not (group.is_available() and group.is_initialized()):
         return None
-    group = sys.modules["torch.distributed"]
-    if not (group.is_available() and group.is_initialized()) or group.get_world_size() == 1:
+    if group.get_world_size() == 1:
         return None
     return Processes(group.get_rank(), group.get_world_size())
 
@@ -197,7 +209,7 @@ def _padded(part: Tensor, n_rows: int) -> Tensor:
 
 
 def _group() -> Any:
-    return sys.modules["torch.distributed"]
+    return sys.modules.get("torch.distributed")
 
 
 def _newest(name: str, older: str) -> Any:
@@ -207,7 +219,15 @@ def _newest(name: str, older: str) -> Any:
 
 @contextlib.contextmanager
 def _meeting(processes: Processes) -> Iterator[None]:
-    """Say in plain words that another process is gone."""
+    """Say in plain words that another process is gone, or that all are."""
+    present = all_processes()
+    if present != processes:
+        now = "it is alone" if present is None else f"there are {present.size}"
+        raise ConnectionError(
+            f"this is held in parts by {processes.size} processes, of which this one was number "
+            f"{processes.rank}, and now {now}: before a group ends, sklearn_xlc.save stores "
+            "the whole, and sklearn_xlc.distributed.gather(estimator) gives it to each process"
+        )
     try:
         yield
     except RuntimeError as error:

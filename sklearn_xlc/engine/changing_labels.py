@@ -22,6 +22,7 @@ from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.heads.sharding import refuse_parts
 from sklearn_xlc.training import EncoderHead, XLCNet
 from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.parts import copied, share_out
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 
@@ -54,6 +55,22 @@ class ChangingLabelsMixin(TrainingMixin):
         self._code, self.classes_ = code, code.classes
         if code.multilabel:  # with class labels, the best one is the answer
             self.decision_ = self.decision_.for_labels(origin)
+
+    def _going_on(
+        self, rows: Rows, added: np.ndarray, generators: Generators
+    ) -> tuple[EncoderHead, RowOptimizer | None]:
+        """Module and optimiser that are trained further, with labels added at positions.
+
+        Where processes train together, each holds its part from now on. Without new labels the
+        module is trained in place, unless its weights belong to a file.
+        """
+        module, optimizer = self.net_.module_, self.net_.optimizer_
+        if not len(added) and getattr(self, "_weights_borrowed", False):
+            return copied(module), None
+        if len(added):
+            module, optimizer = self._grown(rows, added, generators)
+        share_out(module, optimizer)
+        return module, optimizer
 
     def _grown(
         self, rows: Rows, positions: np.ndarray, generators: Generators

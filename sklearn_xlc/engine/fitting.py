@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 from abc import ABC, abstractmethod
@@ -61,6 +60,7 @@ from sklearn_xlc.training.callbacks import copy_of
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype
 from sklearn_xlc.training.foreign import is_ours
 from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.parts import copied
 
 
 class BaseXLCClassifier(
@@ -227,7 +227,7 @@ class BaseXLCClassifier(
             train, validation = self._split(data, rng)
             generators = new_generators(rng.randint(2**31 - 1))
             if going_on:  # a copy: an interrupt leaves the fitted module as it was
-                module = copy.deepcopy(self.net_.module_)
+                module = copied(self.net_.module_)
                 weigh_labels(self.class_weight, module.head, train, data.code)
             else:
                 module = self._start(data, train, rng, generators)
@@ -296,14 +296,11 @@ class BaseXLCClassifier(
             generators = new_generators(rng.randint(2**31 - 1))
             if first:
                 warn_unread(self, self._unread(data.code) | self._unread_by_optimizer())
-            borrowed = getattr(self, "_weights_borrowed", False)
             optimizer: RowOptimizer | None = None
-            if len(added):
-                module, optimizer = self._grown(data.rows, added, generators)
+            if first:
+                module = self._start(data, None, rng, generators)
             else:
-                module = self._start(data, None, rng, generators) if first else self.net_.module_
-                module = copy.deepcopy(module) if borrowed else module
-                optimizer = None if first or borrowed else self.net_.optimizer_
+                module, optimizer = self._going_on(data.rows, added, generators)
             weigh_labels(self.class_weight, module.head, data.rows, data.code)
             self._check_decision(data.code, data.rows.Y, module.head)
             rows = self._for_training(data.rows, module, first)

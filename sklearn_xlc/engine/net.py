@@ -172,7 +172,7 @@ class TrainingMixin:
             )
         return processes
 
-    def _check_agreement(self, data: TrainingData, processes: Processes) -> None:
+    def _check_agreement(self, data: TrainingData, processes: Processes, n_steps: int) -> None:
         """Raise ValueError unless all processes fit the same classifier to the same data."""
         rows = data.rows
         about = {
@@ -183,6 +183,7 @@ class TrainingMixin:
             "shape of X": tuple(rows.X.shape),
             "number of samples": len(rows),
             "shape of y": rows.Y.shape,
+            "number of steps before": n_steps,
             "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
         }
         everywhere = processes.objects(about)
@@ -205,7 +206,7 @@ class TrainingMixin:
                 shard.refuse_part()
         if processes is None:
             return rng
-        self._check_agreement(data, processes)
+        self._check_agreement(data, processes, self.t_ if going_on else 0)
         if rng is check_random_state(None):
             return np.random.RandomState(processes.of_first(rng.randint(2**31 - 1)))
         rng.set_state(processes.of_first(rng.get_state()))

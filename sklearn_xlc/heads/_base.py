@@ -160,6 +160,12 @@ class Head(nn.Module, ABC):
         """Parameters of which each of several processes holds some rows, and the Shard of each."""
         return {}
 
+    def take_shards(self) -> None:
+        """Say which rows this process holds in the fit under way: all, if it is alone.
+
+        Parameters that are whole are cut by the caller.
+        """
+
     def forget_shards(self) -> None:
         """Become a head of one process, once the parameters have all rows."""
         self.shard = None

@@ -122,8 +122,8 @@ class CascadeHead(Head):
         # One row per parent: its children's embeddings, each followed by the child's bias.
         later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
         self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
-        shards = [Shard.of_fit(n_parents) for n_parents, _ in later]
-        self.table_shards = None if None in shards else cast(list[Shard], shards)
+        self.take_shards()
+        shards: Sequence[Shard | None] = self.table_shards or [None] * len(later)
         self.tables = nn.ParameterList(
             nn.Parameter(torch.empty(rows_held(shard, n_parents), length * (embedding_dim + 1)))
             for shard, (n_parents, length) in zip(shards, later)
@@ -146,6 +146,10 @@ class CascadeHead(Head):
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
         return dict(zip(self.tables, self.table_shards or ()))
+
+    def take_shards(self) -> None:
+        shards = [Shard.of_fit(n_parents) for n_parents in self.n_nodes[:-1]]
+        self.table_shards = None if None in shards else cast(list[Shard], shards)
 
     def forget_shards(self) -> None:
         self.table_shards = None

@@ -93,7 +93,7 @@ class ChunkedHead(Head):
         loss: str | Loss = "auto",
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.shard = Shard.of_fit(n_labels) if vars(type(self)).get("shards") else None
+        self.take_shards()
         self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.criterion = self.resolve_loss(loss, multilabel)
         # The labels of a sample share one probability: logarithms of it compare between samples.
@@ -148,6 +148,9 @@ class ChunkedHead(Head):
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
         return {} if self.shard is None else dict.fromkeys(self.fused_parameters(), self.shard)
+
+    def take_shards(self) -> None:
+        self.shard = Shard.of_fit(self.n_labels) if vars(type(self)).get("shards") else None
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Draw the labels that a step trains; None: all.

@@ -115,7 +115,10 @@ class ETFHead(ChunkedHead):
         if self.weight is not None:
             draw_normal(self.weight, self.feature_dim**-0.5, self.shard)
         self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
-        self._tables: dict[Any, Tensor] = {}
+
+    def take_shards(self) -> None:
+        super().take_shards()
+        self._tables: dict[Any, Tensor] = {}  # constants of the rows held
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_tables": {}}

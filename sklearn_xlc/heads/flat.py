@@ -202,7 +202,7 @@ class FlatHead(ChunkedHead):
 
         best, positions = screening.topk(scaled, k, compute)
         if self.free is not None:  # their low bias has seldom let them in
-            rows = self.free[positions].any(1).nonzero()[:, 0]
+            rows = self.free[positions + first].any(1).nonzero()[:, 0]
             if len(rows):
                 best[rows], positions[rows] = compute(rows)
         return best, positions + first if first else positions
@@ -221,7 +221,7 @@ class FlatHead(ChunkedHead):
         if self._screening is None or self._screening[0] != made_for:
             bias: Tensor | None = self.bias
             if bias is not None and self.free is not None:
-                bias = bias.masked_fill(self.free, float(bias.min()))
+                bias = bias.masked_fill(self.free[self.all_held()], float(bias.min()))
             self._screening = made_for, Screening(self.weight, bias)
         return self._screening[1] if self._screening[1].is_finite else None
 

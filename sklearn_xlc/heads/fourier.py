@@ -136,7 +136,10 @@ class FourierHead(ChunkedHead):
         self._start_slack()
         if self.shard is not None:  # after all of it was drawn: these are few numbers a label
             self.slack = nn.Parameter(self.slack.detach()[self.all_held()].clone())
-        self._tables: dict[Any, Tensor] = {}
+
+    def take_shards(self) -> None:
+        super().take_shards()
+        self._tables: dict[Any, Tensor] = {}  # constants of the rows held
 
     @torch.no_grad()
     def _start_slack(self) -> None:
@@ -235,17 +238,16 @@ class FourierHead(ChunkedHead):
 
     def chunks(self) -> list[slice]:
         """Slices of labels, in order; those that came later have slices of their own."""
-        if self.shard is not None:
-            return super().chunks()
-        of_grid = slices(0, self._n_grid, self.chunk_size())
-        return of_grid + slices(self._n_grid, self.n_labels, CHUNK)
+        start, stop, _ = self.all_held().indices(self.n_labels)
+        grid = min(max(start, self._n_grid), stop)
+        return slices(start, grid, self.chunk_size()) + slices(grid, stop, CHUNK)
 
     def logits(self, inputs: Tensor, chunk: slice) -> Tensor:
         coefficients = inputs[:, : self.width]
         if chunk.start >= self._n_grid:
             logits = coefficients @ self._between(inputs, chunk).T
         elif self.method == "fft":
-            logits = _inverse_transform(coefficients, self._n_grid)[:, self.all_held()]
+            logits = _inverse_transform(coefficients, self._n_grid)[:, chunk]
         else:
             if chunk.start:
                 coefficients = _turn(coefficients, *self._phase(chunk.start, inputs))
@@ -262,11 +264,9 @@ class FourierHead(ChunkedHead):
         if chunk.start >= self._n_grid:
             coefficients = (gradient @ self._between(gradient, chunk)).to(into.dtype)
         elif self.method == "fft":
-            if self.shard is not None:
-                others = chunk.start, self.n_labels - chunk.stop
-                gradient = nn.functional.pad(gradient, others)
-            coefficients = _transform(gradient, self.max_active)
-            gradient = gradient[:, self.all_held()]
+            others = chunk.start, self._n_grid - chunk.stop
+            padded = nn.functional.pad(gradient, others) if any(others) else gradient
+            coefficients = _transform(padded, self.max_active)
         else:
             basis = self._basis(gradient)[: chunk.stop - chunk.start]
             coefficients = (gradient @ basis).to(into.dtype)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import Targets, generator_for
 from sklearn_xlc.heads._base import Head, Update, origins, row_weights
-from sklearn_xlc.heads.chunked import CHUNK
+from sklearn_xlc.heads.chunked import CHUNK, slices
 from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
 from sklearn_xlc.heads.sharding import (
@@ -110,7 +110,7 @@ class SamplingHead(Head):
         self.link = None if self.arcface else self.criterion.link
         self.length = check_integer(length, "length")
         self.n_heads = -(-n_labels // length)
-        self.shard = Shard.of_fit(n_labels, length)
+        self.take_shards()
         self.n_sampled_heads = check_integer(n_sampled_heads, "n_sampled_heads", 0)
         check_real(margin, "margin", 0, math.pi)
         check_real(scale, "scale", 0)
@@ -133,6 +133,9 @@ class SamplingHead(Head):
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
         return {} if self.shard is None else {self.weight: self.shard}
+
+    def take_shards(self) -> None:
+        self.shard = Shard.of_fit(self.n_labels, self.length)
 
     def step_bytes(self, n_rows: int) -> int:
         # Weights of the drawn sub-heads, their gradient, and what Adam reads of their rows.
@@ -302,20 +305,21 @@ class SamplingHead(Head):
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         weight, scale = self._test_weight()
-        first = self._labels_held().start
+        labels = self._labels_held()
+        first = labels.start
         best = topk_of_chunks(
             (
-                (first + start, self._labelled(self._test_logits(features, some, scale), part))
-                for start in range(0, len(weight), CHUNK)
-                for part in [slice(start, start + CHUNK)]
-                for some in [weight[part]]
+                (part.start, self._labelled(self._test_logits(features, some, scale), part))
+                for part in slices(first, labels.stop, CHUNK)
+                for some in [weight[part.start - first : part.stop - first]]
             ),
             min(k, len(weight)),
         )
         return best if self.shard is None else self.shard.merged(*best, k)
 
     def scores(self, features: Tensor) -> Tensor:
-        scores = self._labelled(self._test_logits(features, *self._test_weight()), slice(None))
+        logits = self._test_logits(features, *self._test_weight())
+        scores = self._labelled(logits, self._labels_held())
         return scores if self.shard is None else self.shard.joined_columns(scores)
 
     def label_vectors(self) -> Tensor:

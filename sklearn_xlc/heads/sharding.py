@@ -22,8 +22,6 @@ class Shard(NamedTuple):
     ----------
     processes : Processes
         Those that hold the head together.
-    n_rows : int
-        Number of rows of all processes.
     n_labels : int
         Number of labels of all processes.
     unit : int, default=1
@@ -33,26 +31,33 @@ class Shard(NamedTuple):
     --------
     >>> from sklearn_xlc.batches.processes import Processes
     >>> from sklearn_xlc.heads.sharding import Shard
-    >>> shard = Shard(Processes(rank=1, size=3), n_rows=10, n_labels=10)
+    >>> shard = Shard(Processes(rank=1, size=3), n_labels=10)
     >>> shard.start, shard.stop, shard.own(slice(4, 6))
     (3, 6, slice(1, 3, None))
     """
 
     processes: Processes
-    n_rows: int
     n_labels: int
     unit: int = 1
 
     @classmethod
     def of_fit(cls, n_labels: int, unit: int = 1) -> Shard | None:
         """Shard of a head that is built in a fit over processes; None in any other."""
-        processes, n_rows = training_processes(), -(-n_labels // unit)
-        if processes is not None and n_rows < processes.size:
+        processes = training_processes()
+        if processes is None:
+            return None
+        shard = cls(processes, n_labels, unit)
+        if shard.n_rows < processes.size:
             raise ValueError(
-                f"{processes.size} processes cannot share {n_rows} labels, or groups of labels: "
-                "start fewer, or set distributed=False"
+                f"{processes.size} processes cannot share {shard.n_rows} labels, or groups of "
+                "labels: start fewer, or set distributed=False"
             )
-        return None if processes is None else cls(processes, n_rows, n_labels, unit)
+        return shard
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all processes."""
+        return -(-self.n_labels // self.unit)
 
     @property
     def start(self) -> int:

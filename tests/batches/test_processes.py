@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from _distributed import in_threads
+from _distributed import ThreadsGroup, in_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +36,8 @@ def test_rows_are_joined_and_their_sums_parted(monkeypatch, size, n):
     def run(processes):
         part = whole[processes.part(n)]
         first = processes.joined_on_first(part, n)
+        own = processes.part_of_first(whole * (1 - processes.rank))
+        assert torch.equal(own, part)
         assert (first is None) == (processes.rank > 0)
         sizes = [3, 0, 2][:size]
         own = torch.full((sizes[processes.rank],), processes.rank)
@@ -68,12 +70,23 @@ def test_numbers_and_objects(monkeypatch):
 
 
 def test_a_process_that_is_gone(monkeypatch):
-    class Group:
+    class Group(ThreadsGroup):
         def all_reduce(self, tensor):
             raise RuntimeError("Connection closed by peer\nmore")
 
-    monkeypatch.setattr(processes, "_group", Group)
+    group = Group(2)
+    group.of_thread.rank = 1
+    monkeypatch.setattr(processes, "_group", lambda: group)
     with pytest.raises(ConnectionError, match=r"process 1 of 2 waits in vain.*closed by peer\)"):
+        Processes(1, 2).sum(torch.zeros(1))
+
+
+@pytest.mark.parametrize(("size", "said"), [(1, "it is alone"), (3, "there are 3")])
+def test_another_group_than_the_one_that_holds_the_parts(monkeypatch, size, said):
+    group = ThreadsGroup(size)
+    group.of_thread.rank = 0
+    monkeypatch.setattr(processes, "_group", lambda: group)
+    with pytest.raises(ConnectionError, match=f"of which this one was number 1, and now {said}"):
         Processes(1, 2).sum(torch.zeros(1))
 
 

@@ -22,7 +22,7 @@ from sklearn_xlc.heads.sharding import (
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 5))
 def test_every_label_is_held_once(n_labels, unit, size):
     n_rows = -(-n_labels // unit)
-    shards = [Shard(Processes(rank, size), n_rows, n_labels, unit) for rank in range(size)]
+    shards = [Shard(Processes(rank, size), n_labels, unit) for rank in range(size)]
     labels = [label for shard in shards for label in range(n_labels)[shard.labels]]
     assert labels == list(range(n_labels))
     rows = torch.arange(n_rows)
@@ -39,7 +39,7 @@ def test_parts_of_a_table_are_drawn_as_the_whole(shape, size):
     parts = []
     for rank in range(size):
         torch.manual_seed(0)
-        shard = Shard(Processes(rank, size), shape[0], shape[0])
+        shard = Shard(Processes(rank, size), shape[0])
         parts.append(torch.empty(shard.n_held, *shape[1:]))
         draw_normal(parts[-1], 0.3, shard)
         assert torch.equal(torch.rand(3), after)
@@ -48,7 +48,7 @@ def test_parts_of_a_table_are_drawn_as_the_whole(shape, size):
 
 def test_positives_are_those_of_the_labels_held():
     targets = Targets(torch.tensor([0, 2, 2, 5]), torch.tensor([1, 7, 0, 8, 5]))
-    shard = Shard(Processes(1, 2), 10, 10)
+    shard = Shard(Processes(1, 2), 10)
     own, held = shard.select(targets)
     assert own.ids.tolist() == [7, 8, 5]
     assert own.rows.tolist() == [0, 2, 2]
@@ -61,7 +61,7 @@ def test_best_labels_of_all_processes(monkeypatch, k):
     scores = torch.randint(0, 3, (5, 7)).float()
 
     def run(processes):
-        shard = Shard(processes, 7, 7)
+        shard = Shard(processes, 7)
         own = scores[:, shard.labels]
         best, positions = topk_by_position(own, min(k, shard.n_held))
         return *shard.merged(best, positions + shard.start, k), shard.joined_columns(own)
@@ -80,7 +80,7 @@ def test_cross_entropy_and_its_gradient(monkeypatch):
     true, share = torch.tensor([6, 0, 3, 3]), torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
 
     def run(processes):
-        shard = Shard(processes, 7, 7)
+        shard = Shard(processes, 7)
         own = features[processes.part(4)].clone().requires_grad_()
         table = weight[shard.labels].clone().requires_grad_()
         held = shard.holds(true)
@@ -109,7 +109,7 @@ def test_products_are_made_where_rows_are_held(monkeypatch, in_training):
 
     def run(processes):
         rank = processes.rank
-        shard = Shard(processes, 5, 5)
+        shard = Shard(processes, 5)
         own = queries[slice(0, 2) if rank == 0 else slice(2, 3)] if in_training else queries
         own = own.clone().requires_grad_()
         rows, parents = map(torch.tensor, pairs[rank] if in_training else ([0, 2], [4, 1]))
