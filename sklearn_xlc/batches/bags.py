@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sklearn_xlc.batches.samples import to_device
+from sklearn_xlc.batches.prefetching import copied
+from sklearn_xlc.batches.samples import pinned, to_device
 
 
 @dataclass
@@ -40,7 +41,11 @@ class Bags:
         features = None if self.features is None else self.features.to(target)
         if isinstance(target, torch.dtype):
             return replace(self, features=features)
-        return Bags(to_device(self.instances, target), self.indptr.to(target), features)
+        return Bags(to_device(self.instances, target), copied(self.indptr, target), features)
+
+    def pin_memory(self) -> Bags:
+        """Copy to pinned memory, before there are features."""
+        return Bags(pinned(self.instances), self.indptr.pin_memory())
 
     @property
     def owner(self) -> Tensor:

@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -115,6 +116,11 @@ def _in_place_of_global(generator: torch.Generator) -> Iterator[None]:
     finally:
         generator.set_state(get())
         put(callers)
+
+
+def is_ours(code: Any) -> bool:
+    """Whether a class or function is of this package: it draws from the fit's generators."""
+    return code.__module__.startswith("sklearn_xlc.")
 
 
 def usual_modes(training: bool) -> contextlib.AbstractContextManager[None]:

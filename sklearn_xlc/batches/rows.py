@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,8 +22,10 @@ from sklearn_xlc._csr import (
 )
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.order import regrouped, shuffled
+from sklearn_xlc.batches.prefetching import copied, prefetched, prepares_ahead
 from sklearn_xlc.batches.processes import Processes
-from sklearn_xlc.batches.samples import Columns, collate, to_device
+from sklearn_xlc.batches.randomness import is_ours
+from sklearn_xlc.batches.samples import Columns, collate, pinned, to_device
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
@@ -228,9 +231,19 @@ class Batch:
         return Batch(
             to_device(self.inputs, device),
             None if self.targets is None else self.targets.to(device),
-            None if self.sample_weight is None else self.sample_weight.to(device),
+            None if self.sample_weight is None else copied(self.sample_weight, device),
             self.n_samples,
             self.own,
+        )
+
+    def pin_memory(self) -> Batch:
+        """Copy to pinned memory, from which a GPU copies while this process goes on."""
+        weight = self.sample_weight
+        return replace(
+            self,
+            inputs=pinned(self.inputs),
+            targets=None if self.targets is None else self.targets.pin_memory(),
+            sample_weight=None if weight is None else weight.pin_memory(),
         )
 
 
@@ -294,15 +307,38 @@ class BatchIterator:
     def __len__(self) -> int:
         return n_batches(len(self.rows), self.batch_size)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch]:
+        groups = self._groups()
+        if self._prepares_ahead():
+            groups = prefetched(groups, self.device)
+        with contextlib.closing(groups):
+            for group in groups:
+                for batch in group:
+                    yield batch.to(self.device)
+
+    def _groups(self) -> Generator[list[Batch]]:
+        """Batches in the order of the pass, several of them cut at once."""
         edges = [number * self.batch_size for number in range(len(self))] + [len(self.rows)]
         n_at_once = self._batches_at_once()
         groups = [edges[a : a + n_at_once + 1] for a in range(0, len(self), n_at_once)]
         for some, index in zip(groups, self._order([(some[0], some[-1]) for some in groups])):
             start, whole = some[0], self._cut(index)
             one = [whole] if len(some) == 2 else whole.split([edge - start for edge in some])
-            for batch in one:
-                yield batch.to(self.device)
+            if self._prepares_ahead():
+                one = [self._prepared(batch) for batch in one]
+            yield one
+
+    def _prepares_ahead(self) -> bool:
+        """Whether a thread prepares batches: not by code of the user, which may draw."""
+        collate = self.rows.collate
+        return prepares_ahead(self.device) and (collate is None or is_ours(collate))
+
+    def _prepared(self, batch: Batch) -> Batch:
+        """A batch with everything that a step reads, in memory from which a GPU copies."""
+        inputs = batch.inputs.instances if isinstance(batch.inputs, Bags) else batch.inputs
+        if self.rng is not None and isinstance(inputs, SparseRows):
+            inputs.transpose_now()  # for the backward pass: only training shuffles
+        return batch.pin_memory() if self.device.type == "cuda" else batch
 
     def _cut(self, index: slice | np.ndarray) -> Batch:
         if self.processes is None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
+from sklearn_xlc.batches.prefetching import copied
 from sklearn_xlc.batches.sparse_rows import SparseRows
 
 
@@ -127,10 +129,27 @@ def to_device(inputs: Any, device: torch.device) -> Any:
     object
         Copies, in the same containers.
     """
-    if hasattr(inputs, "to"):
-        return inputs.to(device)
+
+    def moved(part: Any) -> Any:
+        return copied(part, device) if isinstance(part, Tensor) else part.to(device)
+
+    return _changed(inputs, "to", moved)
+
+
+def pinned(inputs: Any) -> Any:
+    """Copy the result of `collate` to pinned memory, from which a GPU copies by itself.
+
+    Objects with a method `pin_memory` know how, as in :class:`torch.utils.data.DataLoader`.
+    """
+    return _changed(inputs, "pin_memory", lambda part: part.pin_memory())
+
+
+def _changed(inputs: Any, method: str, change: Callable[[Any], Any]) -> Any:
+    """The same containers with what `change` makes of the objects in them that have a method."""
+    if hasattr(inputs, method):
+        return change(inputs)
     if isinstance(inputs, Mapping):
-        return {name: to_device(value, device) for name, value in inputs.items()}
+        return {name: _changed(value, method, change) for name, value in inputs.items()}
     if isinstance(inputs, (list, tuple)):
-        return type(inputs)([to_device(value, device) for value in inputs])
+        return type(inputs)([_changed(value, method, change) for value in inputs])
     return inputs

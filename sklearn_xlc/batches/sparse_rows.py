@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+from sklearn_xlc.batches.prefetching import copied
 
 #: Columns for each entry of a batch from which sorting entries is faster than counting by column.
 _WIDE = 8
@@ -72,10 +74,19 @@ class SparseRows:
         return self.indptr.shape[0] - 1
 
     def to(self, device: torch.device) -> SparseRows:
-        """Copy to `device`."""
-        return SparseRows(
-            self.indptr.to(device), self.indices.to(device), self.data.to(device), self.n_features
-        )
+        """Copy to `device`, the transpose too if it is there."""
+        return self._changed(lambda tensor: copied(tensor, device))
+
+    def pin_memory(self) -> SparseRows:
+        """Copy to pinned memory, the transpose too if it is there."""
+        return self._changed(Tensor.pin_memory)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> SparseRows:
+        indptr, indices, data = map(change, (self.indptr, self.indices, self.data))
+        rows = SparseRows(indptr, indices, data, self.n_features)
+        if "transpose" in vars(self):
+            rows.transpose = Transpose(*map(change, self.transpose))
+        return rows
 
     def split(self, edges: Sequence[int]) -> list[SparseRows]:
         """Batches of the rows between `edges`, from 0 to the last row.
@@ -101,6 +112,10 @@ class SparseRows:
         """Batch by column, for the backward pass; computed once, on first access."""
         together = self._together or _Together(self, [0, len(self)])
         return together.transposes[self._number]
+
+    def transpose_now(self) -> None:
+        """Compute the transpose, so that copies have it."""
+        self.transpose  # noqa: B018
 
 
 class _Together:

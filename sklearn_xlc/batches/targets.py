@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from sklearn_xlc.batches.prefetching import copied
 
 
 @dataclass
@@ -66,5 +68,15 @@ class Targets:
 
     def to(self, device: torch.device) -> Targets:
         """Copy to `device`."""
-        values = None if self.values is None else self.values.to(device)
-        return Targets(self.indptr.to(device), self.ids.to(device), values)
+        return self._changed(lambda tensor: copied(tensor, device))
+
+    def pin_memory(self) -> Targets:
+        """Copy to pinned memory."""
+        return self._changed(Tensor.pin_memory)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Targets:
+        values = None if self.values is None else change(self.values)
+        targets = Targets(change(self.indptr), change(self.ids), values)
+        if "rows" in vars(self):
+            targets.rows = change(self.rows)
+        return targets

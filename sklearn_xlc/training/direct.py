@@ -23,11 +23,12 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from sklearn_xlc.batches import Batch, SparseRows, Targets, generator_for
+from sklearn_xlc.batches.randomness import is_ours
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.encoders.mlp import Dropout, InputLinear
 from sklearn_xlc.heads import BinaryCrossEntropy, FlatHead, check_finite, row_weights
 from sklearn_xlc.training.finite import check_forward
-from sklearn_xlc.training.foreign import is_ours, may_draw
+from sklearn_xlc.training.foreign import may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
 
 _kernels = torch.ops.aten

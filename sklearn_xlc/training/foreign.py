@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import nn
 
+from sklearn_xlc.batches.randomness import is_ours
+
 #: Modules of torch, below `torch.nn.modules`, whose layers draw nothing, but for `DRAWING`.
 DETERMINISTIC = frozenset(
     f"torch.nn.modules.{name}"
@@ -64,8 +66,3 @@ def callback_may_draw(callback: Any) -> bool:
     """Whether a callback is neither skorch's nor this package's."""
     kind = type(callback)
     return not (kind.__module__.startswith("skorch.") or is_ours(kind))
-
-
-def is_ours(code: Any) -> bool:
-    """Whether a class or function is of this package."""
-    return code.__module__.startswith("sklearn_xlc.")

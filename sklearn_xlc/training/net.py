@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -287,13 +287,15 @@ class XLCNet(ScoredNet, NeuralNet):
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
     ) -> None:
         """Take the steps of an epoch; one thread at a time where a module may draw."""
+        if iterator is None:
+            return
         if training:
             self._direct = self._direct_step()
-        if iterator is not None and may_draw(self.module_):
-            iterator, step_fn = self._batches_alone(iterator), self._alone()(step_fn)
-        if iterator is not None and self._interrupts is not None:
-            iterator = self._batches_until_asked(iterator)
-        super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+        draws = may_draw(self.module_)
+        step_fn = self._alone()(step_fn) if draws else step_fn
+        # Closed at once, whatever ends the epoch: a thread may be preparing batches.
+        with contextlib.closing(self._batches(iterator, draws)) as batches:
+            super().run_single_epoch(batches, training, prefix, step_fn, **fit_params)
 
     def _direct_step(self) -> DirectStep | None:
         """Way to take the steps of an epoch without autograd, where nobody would notice."""
@@ -302,19 +304,17 @@ class XLCNet(ScoredNet, NeuralNet):
             return None
         return DirectStep.of(self.module_, self.optimizer_, [c for _, c in self.callbacks_])
 
-    def _batches_until_asked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        for batch in batches:
-            self._stop_if_asked()
-            yield batch
-
-    def _batches_alone(self, iterator: BatchIterator) -> Iterator[Batch]:
-        batches = iter(iterator)
-        while True:
-            with self._alone():  # an encoder's `collate` may draw, too
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+    def _batches(self, iterator: BatchIterator, draws: bool) -> Generator[Batch]:
+        """Batches until an interrupt; an encoder that may draw may do so in `collate`, too."""
+        alone = self._alone if draws else contextlib.nullcontext
+        with contextlib.closing(iter(iterator)) as batches:
+            while True:
+                with alone():
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                self._stop_if_asked()
+                yield batch
 
     def _alone(self) -> Any:
         """Context, or decorator, in which the net's generators are torch's global ones."""
