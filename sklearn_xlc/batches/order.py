@@ -16,6 +16,11 @@ _BLOCK = 2**14
 _TOGETHER = 2**11
 
 
+def is_by_blocks(n_entries: int) -> bool:
+    """Whether samples of so many entries are shuffled by blocks."""
+    return n_entries >= MANY_ENTRIES
+
+
 def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Samples in random order, in pieces.
 
@@ -45,7 +50,7 @@ def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterat
     >>> [piece.tolist() for piece in shuffled(5, 20, np.random.default_rng(0))]
     [[2, 4, 3, 0, 1]]
     """
-    if n_entries < MANY_ENTRIES:
+    if not is_by_blocks(n_entries):
         yield rng.permutation(n_samples)
         return
     size = max(1, _BLOCK * n_samples // n_entries)

@@ -21,7 +21,8 @@ from sklearn_xlc._csr import (
     row_blocks,
 )
 from sklearn_xlc.batches.bags import Bags
-from sklearn_xlc.batches.order import regrouped, shuffled
+from sklearn_xlc.batches.mapped import fetched, is_mapped
+from sklearn_xlc.batches.order import is_by_blocks, regrouped, shuffled
 from sklearn_xlc.batches.prefetching import copied, prefetched, prepares_ahead
 from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.randomness import is_ours
@@ -86,6 +87,12 @@ class Rows:
         elif self.members is not None:
             instances = self.members[index]
         return replace(self._beside(index), X=self.X[instances], bags=bags, members=None)
+
+    def places(self, index: np.ndarray) -> np.ndarray:
+        """Rows of X that belong to the samples of `index`."""
+        if self.bags is not None:
+            return _instances_of_bags(self.bags, index)[0]
+        return index if self.members is None else self.members[index]
 
     def select(self, index: np.ndarray) -> Rows:
         """Select the samples of `index`; the rows of a CSR matrix are not copied.
@@ -359,7 +366,10 @@ class BatchIterator:
         """Samples between each two places of the pass."""
         if self.rng is None:
             return [slice(*both) for both in bounds]
-        pieces = shuffled(len(self.rows), self.rows.n_entries(), self.rng)
+        n_entries = self.rows.n_entries()
+        pieces = shuffled(len(self.rows), n_entries, self.rng)
+        if is_by_blocks(n_entries):
+            pieces = fetched(pieces, self.rows.X, self.rows.places)
         return regrouped(pieces, [stop - start for start, stop in bounds])
 
     def _batches_at_once(self) -> int:
@@ -371,8 +381,8 @@ class BatchIterator:
             return 1
         is_sparse = rows.sparse and rows.X.shape[0]
         n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
-        is_mapped = _is_mapped(rows.X.data if sp.issparse(rows.X) else rows.X)
-        most = _ENTRIES_OF_FILE if is_mapped else _ENTRIES_AT_ONCE
+        in_file = is_mapped(rows.X.data if sp.issparse(rows.X) else rows.X)
+        most = _ENTRIES_OF_FILE if in_file else _ENTRIES_AT_ONCE
         return max(1, int(most / max(1, n_entries * self.batch_size)))
 
 
@@ -393,13 +403,6 @@ def make_batch(rows: Rows) -> Batch:
     if rows.bags is not None:
         inputs = Bags(inputs, torch.from_numpy(rows.bags.astype(np.int64)))
     return Batch(inputs, *rows.targets(), len(rows))
-
-
-def _is_mapped(array: Any) -> bool:
-    """Whether an array, or one that it is a part of, is mapped from a file."""
-    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
-        array = array.base
-    return isinstance(array, np.memmap)
 
 
 def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
