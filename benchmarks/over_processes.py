@@ -75,28 +75,31 @@ def samples(n_samples, n_labels, multilabel, n_columns=5000, n_entries=40):
 
 
 def child(args, head, n_labels):
-    """Fit for some steps, and print seconds a step, bytes sent and memory."""
+    """Fit for some steps, and print seconds a step, messages and bytes sent, and memory."""
     import torch
     from skorch.callbacks import Callback
 
     import sklearn_xlc
 
-    sent = {"bytes": 0, "on": False}
+    sent = {"bytes": 0, "messages": 0, "on": False}
     rank, n_processes = sklearn_xlc.distributed.init()
     speed = None
     if n_processes > 1:
         speed = link_speed(torch)
         count_bytes(sent, n_processes)
 
+    def now():
+        return np.array([time.perf_counter(), time.process_time()])
+
     class Clock(Callback):
         """Seconds of the steps, but for the first ones."""
 
         def on_batch_begin(self, net, **kwargs):
             if len(net.history[-1]["batches"]) == 5:
-                sent["on"], self.start = True, time.perf_counter()
+                sent["on"], self.start = True, now()
 
         def on_epoch_end(self, net, **kwargs):
-            sent["on"], self.stop = False, time.perf_counter()
+            sent["on"], self.stop = False, now()
 
     clock = Clock()
     common = {
@@ -124,11 +127,14 @@ def child(args, head, n_labels):
     clf.fit(X, y)
     clock = next(callback for name, callback in clf.net_.callbacks_ if name == "clock")
     n_steps = len(clf.net_.history[-1]["batches"]) - 5
+    seconds, cpu_seconds = (clock.stop - clock.start) / n_steps
     weights = sum(p.numel() for p in clf.net_.module_.head.parameters())
     print(
         json.dumps(
             {
-                "seconds": (clock.stop - clock.start) / n_steps,
+                "seconds": seconds,
+                "cpu_seconds": cpu_seconds,
+                "messages": sent["messages"] / n_steps,
                 "bytes": sent["bytes"] / n_steps,
                 "weights_mib": weights * 4 / 2**20,
                 "peak_mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10,
@@ -154,7 +160,7 @@ def link_speed(torch):
 
 
 def count_bytes(sent, size):
-    """Count the bytes that this process sends, as a ring of processes would."""
+    """Count messages, and the bytes that this process sends, as a ring of processes would."""
     from sklearn_xlc.batches.processes import Processes
 
     def counted(name, of):
@@ -163,13 +169,13 @@ def count_bytes(sent, size):
         def call(self, tensor, *args, **kwargs):
             if sent["on"]:
                 sent["bytes"] += of(tensor.nbytes)
+                sent["messages"] += 1
             return method(self, tensor, *args, **kwargs)
 
         setattr(Processes, name, call)
 
     counted("sum", lambda n: 2 * n * (size - 1) / size)
     counted("joined", lambda n: n * (size - 1))
-    counted("part_of_sum", lambda n: n * (size - 1) / size)
 
 
 # --- all fits -----------------------------------------------------------------------------------
@@ -217,12 +223,15 @@ def main():
         "head",
         "s/step, 1 process",
         f"s/step, {n}",
+        "CPU s/step, 1",
+        f"CPU s/step, each of {n}",
         "model",
+        "messages a step",
         "MB sent a step",
         "weights, MiB",
     ]
     print(f"| {' | '.join(columns)} |")
-    print("|---|---|---|---|---|---|")
+    print("|---" * len(columns) + "|")
     everything = {}
     for head in args.heads:
         cases = {
@@ -240,8 +249,9 @@ def main():
         model = part["seconds"] - (1 - 1 / n) * few["seconds"] + both["bytes"] / both["speed"]
         weights = f"{found['one']['weights_mib']:.0f} -> {both['weights_mib']:.0f}"
         print(
-            f"| {head} | {found['one']['seconds']:.3f} | {both['seconds']:.3f} | {model:.3f} "
-            f"| {both['bytes'] / 1e6:.1f} | {weights} |",
+            f"| {head} | {found['one']['seconds']:.3f} | {both['seconds']:.3f} "
+            f"| {found['one']['cpu_seconds']:.3f} | {both['cpu_seconds']:.3f} | {model:.3f} "
+            f"| {both['messages']:.0f} | {both['bytes'] / 1e6:.1f} | {weights} |",
             flush=True,
         )
         everything[head] = found | {"model": model}

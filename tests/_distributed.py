@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 
 import sklearn_xlc
 from sklearn_xlc.batches import processes
+from sklearn_xlc.training import XLCNet, sharing
 
 _PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]
 _PROGRAMS = {}
@@ -106,11 +109,6 @@ class ThreadsGroup:
     def all_gather_single(self, out, part):
         out.copy_(torch.cat(self._exchanged(part)))
 
-    def reduce_scatter_single(self, out, tensor):
-        parts = self._exchanged(tensor.clone())
-        total = sum(parts[1:], parts[0])
-        out.copy_(total.chunk(self.size)[self.of_thread.rank].view_as(out))
-
     def broadcast(self, tensor, src):
         tensor.copy_(self._exchanged(tensor.clone())[src])
 
@@ -190,24 +188,67 @@ def _data(multilabel):
     return make_learnable(multilabel, n_rows=99)
 
 
+class _Counted:
+    """Messages and bytes of each training step, as the package gives them to torch."""
+
+    def __init__(self, monkeypatch):
+        self.steps, self.on = [], False
+        take_step = XLCNet._take_step
+
+        def counted_step(net, batch):
+            self.steps.append([])
+            self.on = True
+            try:
+                return take_step(net, batch)
+            finally:
+                self.on = False
+
+        def counted(name):
+            method = getattr(processes.Processes, name)
+
+            def call(these, tensor, *args):
+                if self.on:
+                    self.steps[-1].append(tensor.nbytes)
+                return method(these, tensor, *args)
+
+            monkeypatch.setattr(processes.Processes, name, call)
+
+        monkeypatch.setattr(XLCNet, "_take_step", counted_step)
+        for name in ("sum", "joined", "take_first", "objects", "of_first"):
+            counted(name)
+
+    def of_largest_step(self):
+        """Bytes of each message of the step with most of them."""
+        return max(self.steps, key=sum)
+
+
 @program
 def fits(folder, kinds, ways):
     """How far classifiers that are fitted together are from those fitted alone.
 
-    And how far those are that begin alone, and are trained further together in each of some ways.
+    Each kind ends with the form of X: "dense", "sparse", or "apart", which is sparse, and each
+    process computes the features of its own samples only, whatever the encoder costs. And how far
+    those are that begin alone, and are trained further together in each of some ways.
     """
     rank, _ = sklearn_xlc.distributed.init(timeout=60)
     found = {}
-    for name, multilabel in kinds:
+    for name, multilabel, form in kinds:
         X, y = _data(multilabel)
+        if form != "dense":  # few enough entries for batches of CSR rows
+            X = X.toarray() if sp.issparse(X) else X
+            X = sp.csr_matrix(X * (np.abs(X) > np.quantile(np.abs(X), 0.92)))
         given = {"groups": np.arange(99) // 2} if name.startswith("bags") else {}
         y = y[::2] if given else y
         alone = _small(name, distributed=False).fit(X, y, **given)
-        clf = _small(name).fit(X, y, **given)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            if form == "apart":
+                monkeypatch.setattr(sharing, "_PER_BYTE", 0)
+            counted = _Counted(monkeypatch)
+            clf = _small(name).fit(X, y, **given)
         ids, scores = clf.predict_topk(X, 4, **given)
         expected_ids, expected = alone.predict_topk(X, 4, **given)
         whole = sklearn_xlc.distributed.gather(clf)
-        found[f"{name}-{multilabel}"] = {
+        found[f"{name}-{multilabel}-{form}"] = {
             "losses": _far(clf.loss_curve_, alone.loss_curve_),
             "scores": _far(scores, expected),
             "labels": float(np.mean(np.asarray(ids) == np.asarray(expected_ids))),
@@ -216,13 +257,14 @@ def fits(folder, kinds, ways):
             ),
             "n_parameters": [clf.n_parameters_, alone.n_parameters_],
             "weights": _n_weights(clf) / _n_weights(whole),
+            "sent": counted.of_largest_step(),
             "parts": _is_parted(clf),
         }
         for way in ways:
             path = folder / f"{name}-{multilabel}-{way}-{rank}.xlc"
             pair = [_gone_on(way, alone, path, d, X, y, given) for d in ("auto", False)]
             scores = [each.predict_topk(X, 4, **given)[1] for each in pair]
-            found[f"{name}-{multilabel}"][way] = {
+            found[f"{name}-{multilabel}-{form}"][way] = {
                 "losses": _far(*(each.loss_curve_ for each in pair)),
                 "scores": _far(*scores),
                 "parts": list(map(_is_parted, pair)),

@@ -13,18 +13,24 @@ import sklearn_xlc
 from _factories import EVERY, quick
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-#: Kinds of the default suite: each head, and each way to share it.
+#: Kinds of the default suite: each head, and each way to share it and the encoder.
 FEW = [
-    ("flat", False),
-    ("flat", True),
-    ("ensemble", True),
-    ("product", False),
-    ("cascade", True),
-    ("sampling-corrected", False),
-    ("dft", True),
-    ("etf-frame", False),
-    ("bags", True),
+    ("flat", False, "dense"),
+    ("flat", True, "sparse"),
+    ("ensemble", True, "apart"),
+    ("product", False, "sparse"),
+    ("cascade", True, "sparse"),
+    ("sampling-corrected", False, "apart"),
+    ("dft", True, "dense"),
+    ("etf-frame", False, "sparse"),
+    ("bags", True, "sparse"),
 ]
+#: Numbers that a process gives away in a step of 50 samples of 24 features, message by message.
+SENT = {
+    "flat-True-sparse": [50 * 24 + 1],  # gradient of the features, and the loss
+    "cascade-True-sparse": [1, 50 * 9],  # loss, gradient of the queries and their bias
+    "etf-frame-False-sparse": [2 * 50, 2 * 50 + 1, 50 * 12],  # normalisers, loss, gradient
+}
 
 
 def check_fits(kinds, n_processes, ways):
@@ -43,7 +49,10 @@ def check_fits(kinds, n_processes, ways):
                 assert of[way]["losses"] < 1e-12, (kind, way)
                 assert of[way]["scores"] < limit, (kind, way)
                 assert of[way]["parts"] == [has_parts, False], (kind, way)
-    flat = [found["flat-True"]["weights"] for _, found, _ in results]
+            if n_processes == 2 and kind in SENT:
+                assert of["sent"] == [8 * n for n in SENT[kind]], kind
+    flat = next(kind for kind in results[0][1] if kind.startswith("flat-True"))
+    flat = [found[flat]["weights"] for _, found, _ in results]
     assert sum(flat) == pytest.approx(1)
     assert max(flat) < 1 / n_processes + 0.05
 
@@ -53,9 +62,19 @@ def test_fitted_together_as_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_processes", [2, 3])
-def test_every_classifier_fitted_together_as_alone(n_processes):
-    check_fits(EVERY, n_processes, ["loaded", "mapped", "steps", "warm"])
+@pytest.mark.parametrize(
+    ("n_processes", "form", "ways"),
+    [
+        (2, "dense", ["loaded", "mapped", "steps", "warm"]),
+        (3, "dense", ["loaded", "mapped", "steps", "warm"]),
+        (2, "sparse", ["steps"]),
+        (3, "sparse", []),
+        (2, "apart", []),
+        (3, "apart", []),
+    ],
+)
+def test_every_classifier_fitted_together_as_alone(n_processes, form, ways):
+    check_fits([(*kind, form) for kind in EVERY], n_processes, ways)
 
 
 @pytest.fixture(scope="module")

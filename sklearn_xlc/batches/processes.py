@@ -58,13 +58,19 @@ class Processes(NamedTuple):
             _group().all_reduce(tensor)
         return tensor
 
+    def sum_together(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sum each of several tensors of one type over the processes, in one message."""
+        message = self.sum(torch.cat([each.detach().reshape(-1) for each in tensors]))
+        parts = message.split([each.numel() for each in tensors])
+        return [part.view(each.shape) for part, each in zip(parts, tensors)]
+
     def joined(self, part: Tensor, sizes: Sequence[int]) -> Tensor:
         """Rows of all processes, one process after the other; `sizes` says how many each has."""
         most = max(sizes)
         part = _padded(part, most)
         out = part.new_empty(self.size * most, *part.shape[1:])
         with _meeting(self):
-            _newest("all_gather_single", "all_gather_into_tensor")(out, part)
+            _all_gather()(out, part)
         if min(sizes) == most:
             return out
         return torch.cat([rows[:size] for rows, size in zip(out.split(most), sizes)])
@@ -95,18 +101,6 @@ class Processes(NamedTuple):
         with _meeting(self):
             _group().scatter(out, parts, src=0)
         return out[: sizes[self.rank]].clone() if min(sizes) < most else out
-
-    def part_of_sum(self, tensor: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-        """Own rows of the sum over the processes; `sizes` says how many each has."""
-        if sizes is None:
-            sizes = self.shares(len(tensor))
-        most = max(sizes)
-        if min(sizes) < most:
-            tensor = torch.cat([_padded(part, most) for part in tensor.split(list(sizes))])
-        out = tensor.new_empty(most, *tensor.shape[1:])
-        with _meeting(self):
-            _newest("reduce_scatter_single", "reduce_scatter_tensor")(out, tensor.contiguous())
-        return out[: sizes[self.rank]]
 
     def sizes(self, *parts: Tensor) -> list[list[int]]:
         """How many rows each process has of each tensor, in one message."""
@@ -212,9 +206,9 @@ def _group() -> Any:
     return sys.modules.get("torch.distributed")
 
 
-def _newest(name: str, older: str) -> Any:
+def _all_gather() -> Any:
     """A function of torch.distributed that was given another name."""
-    return getattr(_group(), name, None) or getattr(_group(), older)
+    return getattr(_group(), "all_gather_single", None) or _group().all_gather_into_tensor
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -14,9 +15,16 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
 from sklearn_xlc.heads._base import Head, Update, half_precision_linear, origins, row_weights
 from sklearn_xlc.heads.child_logits import ChildLogits
-from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_by_position
-from sklearn_xlc.heads.sharding import Shard, draw_normal, looked_up, rows_held
+from sklearn_xlc.heads.sharding import (
+    Shard,
+    draw_normal,
+    looked_up,
+    read_by_all,
+    rows_held,
+    sum_of_all,
+)
 
 
 class _Pairs(NamedTuple):
@@ -268,16 +276,33 @@ class CascadeHead(Head):
 
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         """Logits of the children of (row, parent) pairs, of shape (n_pairs, length)."""
-        query = self._linear(self.queries[level - 1], features)
-        query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
+        query, shard = self._query(level, features), self._shard(level)
+        products = partial(self._products, level)
+        if shard is None:
+            return products(query, rows, parents)
+        return looked_up(shard, query, rows, parents, products)
+
+    def _products(self, level: int, query: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         table, length = self.tables[level - 1], self.code.lengths[level]
-        if self.table_shards is None:
-            return ChildLogits.apply(table, query, rows, parents, length)
+        return ChildLogits.apply(table, query, rows, parents, length)
 
-        def of_held(query: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
-            return ChildLogits.apply(table, query, rows, parents, length)
+    def _query(self, level: int, features: Tensor) -> Tensor:
+        query = self._linear(self.queries[level - 1], features)
+        return torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
 
-        return looked_up(self.table_shards[level - 1], query, rows, parents, of_held)
+    def _shard(self, level: int) -> Shard | None:
+        return None if self.table_shards is None else self.table_shards[level - 1]
+
+    def _held_logits(
+        self, level: int, features: Tensor, rows: Tensor, parents: Tensor
+    ) -> tuple[Tensor, Labels]:
+        """The same of the pairs whose parents this process holds, and which these are."""
+        shard = self._shard(level)
+        if shard is None:
+            return self._child_logits(level, features, rows, parents), slice(None)
+        query = read_by_all(shard, self._query(level, features))
+        held = shard.holds(parents).nonzero()[:, 0]
+        return self._products(level, query, rows[held], shard.own(parents[held])), held
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Children of parents, (n_pairs, length), and whether they exist."""
@@ -312,11 +337,14 @@ class CascadeHead(Head):
         node = targets.ids // place_values[0]
         surprise = -self._first_logits(features).log_softmax(1)[rows, node]
         for level in range(1, self.code.n_heads):
-            logits = self._child_logits(level, features, rows, node)
-            _, exist = self._children(level, node)
+            logits, held = self._held_logits(level, features, rows, node)
+            _, exist = self._children(level, node[held])
             digit = targets.ids // place_values[level] % self.code.lengths[level]
             logits = logits.masked_fill(~exist, -torch.inf)
-            surprise = surprise + F.cross_entropy(logits, digit, reduction="none")
+            found = F.cross_entropy(logits, digit[held], reduction="none")
+            if isinstance(held, Tensor):
+                found = found.new_zeros(len(rows)).index_copy(0, held, found)
+            surprise = surprise + sum_of_all(self._shard(level), found)
             node = node * self.code.lengths[level] + digit
         share = criterion.share(weights, rows, targets.values_like(features))
         return share @ criterion.value(surprise)
@@ -334,13 +362,17 @@ class CascadeHead(Head):
         kept = _Pairs(rows, nodes.reshape(-1), path.reshape(-1))
         for level in range(1, self.code.n_heads):
             rows, parents, path = self._with_true(kept, true, level)
-            logits = self._child_logits(level, features, rows, parents)
             children, exist = self._children(level, parents)
             true = self._true_nodes(level, targets, values)
             multi_hot = self._mark(rows, parents, true, level)
             of_nodes = self._node_weights(weights, rows, exist)
-            loss = loss + of_nodes @ (self.criterion(logits, multi_hot) * exist).sum(1)
-            if level + 1 < self.code.n_heads:
+            if level + 1 == self.code.n_heads:
+                logits, held = self._held_logits(level, features, rows, parents)
+                losses = self.criterion(logits, multi_hot[held]) * exist[held]
+                loss = loss + sum_of_all(self._shard(level), of_nodes[held] @ losses.sum(1))
+            else:  # the beam asks for the logits of all pairs
+                logits = self._child_logits(level, features, rows, parents)
+                loss = loss + of_nodes @ (self.criterion(logits, multi_hot) * exist).sum(1)
                 scores = path[:, None] + F.logsigmoid(logits.detach())
                 kept = self._beam(rows, children, scores.masked_fill(~exist, -torch.inf))
         return loss

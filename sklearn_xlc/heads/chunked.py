@@ -17,9 +17,7 @@ from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
 from sklearn_xlc.heads.sharding import (
     Shard,
-    join_rows,
     logsumexp_of_all,
-    part_of_sum,
     rows_held,
     summed,
 )
@@ -160,7 +158,7 @@ class ChunkedHead(Head):
         """
         return None
 
-    def _drawn(self, targets: Targets) -> Drawn | None:
+    def drawn_here(self, targets: Targets) -> Drawn | None:
         """Labels that a step trains here: of those drawn, the ones that this process holds."""
         drawn = self.draw(targets)
         if drawn is None or self.shard is None:
@@ -176,11 +174,11 @@ class ChunkedHead(Head):
         update: Update | None = None,
     ) -> Tensor:
         own = self.inputs(features)
-        inputs = join_rows(self.shard, own.detach(), len(targets))
+        inputs = own.detach()
         weights = row_weights(sample_weight, inputs)
-        penalty = self._penalty(own, weights)
+        penalty = self.penalty(own, weights)
         inputs, targets, weights = self.arranged(inputs, targets, weights)
-        drawn = None if update is None else self._drawn(targets)
+        drawn = None if update is None else self.drawn_here(targets)
         if not torch.is_grad_enabled():
             return self.loss_and_gradient(inputs, targets, weights, None, drawn)[0] + penalty
         gradients: dict[nn.Parameter, Tensor] = {}
@@ -192,8 +190,8 @@ class ChunkedHead(Head):
 
         updating = update or collect
         loss, into = self.loss_and_gradient(inputs, targets, weights, updating, drawn)
-        into = part_of_sum(self.shard, self.put_back(into))
-        return _Precomputed.apply(loss, [into, *gradients.values()], own, *gradients) + penalty
+        by_variable = [self.put_back(into), *gradients.values()]
+        return _Precomputed.apply(loss, by_variable, own, *gradients) + penalty
 
     def arranged(
         self, inputs: Tensor, targets: Targets, weights: Tensor
@@ -219,17 +217,6 @@ class ChunkedHead(Head):
         """
         of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
         return of_kind(self, inputs, targets, weights, update, drawn)
-
-    def _penalty(self, own: Tensor, weights: Tensor) -> Tensor | float:
-        """Penalty of the inputs of all processes, with the gradient of the own ones."""
-        if self.shard is None:
-            return self.penalty(own, weights)
-        processes = self.shard.processes
-        penalty = self.penalty(own, weights[processes.part(len(weights))])
-        if not isinstance(penalty, Tensor):
-            return penalty
-        total = processes.sum(penalty.detach().clone())
-        return penalty + (total - penalty.detach())
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         """Regularisation of the inputs."""
@@ -387,7 +374,10 @@ def _pointwise(
                 gradient.mul_(factors[part])
             gradient.index_put_(found.at, found.weights * slope, accumulate=True)
             head.backward(inputs, chunk, gradient, into, update)
-    return summed(head.shard, loss), into
+    if update is None:
+        return summed(head.shard, loss)[0], into
+    loss, into = summed(head.shard, loss, into)
+    return loss, into
 
 
 @torch.no_grad()
@@ -438,7 +428,7 @@ def _rowwise(
         _, chunk, found = place
         gradient[found.at] = on_positive[number]
         head.backward(inputs, chunk, gradient, into, update)
-    return loss, into
+    return loss, summed(head.shard, into)[0]
 
 
 def _take(logits: Tensor, found: Positives) -> Tensor:
@@ -479,8 +469,8 @@ def _loss_of_rows(
         on_negative = (mass * (negative - everything).exp()).index_add(0, rows, by_margin)
     else:
         of_margin = torch.zeros_like(negative).index_add(0, rows, by_margin)
-        mass, of_margin = summed(shard, torch.stack([mass, of_margin]))
+        mass, of_margin, loss = summed(shard, mass, of_margin, loss)
         on_negative = mass * (negative - everything).exp() + of_margin
     on_positive = mass[rows] * (logits - everything[rows]).exp() - by_surprise - by_margin
     on_each = on_positive.split([len(part) for part in positive])
-    return summed(shard, loss), negative, on_negative, list(on_each)
+    return loss, negative, on_negative, list(on_each)

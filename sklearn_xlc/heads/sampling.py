@@ -18,7 +18,7 @@ from sklearn_xlc.heads.ranking import topk_of_chunks
 from sklearn_xlc.heads.sharding import (
     Shard,
     draw_normal,
-    join_rows,
+    read_by_all,
     rows_held,
     shared_cross_entropy,
 )
@@ -181,7 +181,7 @@ class SamplingHead(Head):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        features = join_rows(self.shard, features, len(targets))
+        features = read_by_all(self.shard, features)
         own = targets.ids // self.length
         if self.shared_heads:
             heads, drawn = None, self._draw_negatives(torch.unique(own))

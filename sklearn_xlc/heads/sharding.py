@@ -1,14 +1,19 @@
-"""Heads of which each process holds the weights of some labels."""
+"""Heads of which each process holds the weights of some labels.
+
+Each process reads the features of all samples of a batch, and computes what the labels that it
+holds add to the loss and to the gradient of the features. Loss and gradient are then summed, and
+equal in all processes; so are the gradients of what each process has all of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.processes import Processes, rows_read, training_processes
+from sklearn_xlc.batches.processes import Processes, training_processes
 from sklearn_xlc.batches.targets import Targets
 from sklearn_xlc.heads._base import Head
 from sklearn_xlc.heads.losses import Labels
@@ -135,6 +140,11 @@ def refuse_parts(head: Head) -> None:
         shard.refuse_part()
 
 
+def in_parts(head: Head) -> bool:
+    """Whether each of several processes computes the loss of some labels of a head."""
+    return head.shard is not None or bool(head.sharded_parameters())
+
+
 def rows_held(shard: Shard | None, n_rows: int) -> int:
     """Number of rows that this process holds of a table of `n_rows`."""
     return n_rows if shard is None else shard.n_held
@@ -161,14 +171,9 @@ def draw_normal(table: Tensor, std: float, shard: Shard | None) -> None:
         first = last
 
 
-def part_of_sum(shard: Shard | None, rows: Tensor) -> Tensor:
-    """The own rows of the sum over processes; without a shard all rows, as they are."""
-    return rows if shard is None else shard.processes.part_of_sum(rows)
-
-
-def summed(shard: Shard | None, tensor: Tensor) -> Tensor:
-    """Sum over processes, in place."""
-    return tensor if shard is None else shard.processes.sum(tensor)
+def summed(shard: Shard | None, *tensors: Tensor) -> Sequence[Tensor]:
+    """Sum tensors of one type over the processes, in one message."""
+    return tensors if shard is None else shard.processes.sum_together(tensors)
 
 
 def logsumexp_of_all(shard: Shard | None, held: Tensor) -> Tensor:
@@ -179,39 +184,45 @@ def logsumexp_of_all(shard: Shard | None, held: Tensor) -> Tensor:
     return shard.processes.joined(held[None], sizes).logsumexp(0)
 
 
-class _Joined(torch.autograd.Function):
-    """Rows of all processes; the gradient of the own ones is summed over the processes."""
+class _ReadByAll(torch.autograd.Function):
+    """The same tensor; its gradient is summed over the processes."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, processes: Processes, sizes: list[int]) -> Tensor:
-        ctx.processes, ctx.sizes = processes, sizes
-        return processes.joined(own, sizes)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.processes.part_of_sum(grad_outputs[0], ctx.sizes), None, None
-
-
-class _PartOfSum(torch.autograd.Function):
-    """The own rows of the sum over processes; each gradient goes to all of them."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, processes: Processes, sizes: list[int]) -> Tensor:
-        ctx.processes, ctx.sizes = processes, sizes
-        return processes.part_of_sum(rows, sizes)
+    def forward(ctx: Any, tensor: Tensor, processes: Processes) -> Tensor:
+        ctx.processes = processes
+        return tensor.view_as(tensor)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.processes.joined(grad_outputs[0], ctx.sizes), None, None
+        return *ctx.processes.sum_together(grad_outputs), None
 
 
-def join_rows(shard: Shard | None, own: Tensor, n_rows: int) -> Tensor:
-    """Rows of a batch, of which `own` has those of this process; differentiable."""
-    if shard is None:
-        return own
-    return _Joined.apply(own, shard.processes, shard.processes.shares(n_rows))
+class _Summed(torch.autograd.Function):
+    """Sum over the processes, in place; all of them have the same gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, processes: Processes) -> Tensor:
+        ctx.mark_dirty(tensor)
+        return processes.sum(tensor)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return grad_outputs[0], None
+
+
+def read_by_all(shard: Shard | None, tensor: Tensor) -> Tensor:
+    """A tensor, equal in all processes, that each reads for the labels that it holds.
+
+    Each finds its own part of the gradient; all then go on with the sum.
+    """
+    return tensor if shard is None else _ReadByAll.apply(tensor, shard.processes)
+
+
+def sum_of_all(shard: Shard | None, own: Tensor) -> Tensor:
+    """Sum over the processes of what each has found for its labels; differentiable."""
+    return own if shard is None else _Summed.apply(own.clone(), shard.processes)
 
 
 def looked_up(
@@ -223,15 +234,14 @@ def looked_up(
 ) -> Tensor:
     """Products of pairs of a query and a row of a table, made where the row is held.
 
-    In training each process has pairs of its own samples: queries and pairs go to all processes,
-    and the products come back. In prediction all have the same pairs.
+    All processes have the same queries and pairs, and all get all products.
 
     Parameters
     ----------
     shard : Shard
         Rows of the table that this process holds.
     queries : tensor of shape (n_rows, width)
-        Queries of this process's samples.
+        Queries; their gradient is summed over the processes.
     rows, parents : tensors of shape (n_pairs,)
         Query and row of the table of each pair.
     products : callable
@@ -241,34 +251,29 @@ def looked_up(
     Returns
     -------
     tensor of shape (n_pairs, length)
-        Products of this process's pairs, differentiable.
+        Products of all pairs, differentiable.
     """
-    processes = shard.processes
-    is_shared = rows_read() is not None  # each process has samples of its own
-    if is_shared:
-        n_queries, n_pairs = processes.sizes(queries, rows)
-        queries = _Joined.apply(queries, processes, n_queries)
-        rows = processes.joined(rows + sum(n_queries[: processes.rank]), n_pairs)
-        parents = processes.joined(parents, n_pairs)
     held = shard.holds(parents).nonzero()[:, 0]
+    queries = read_by_all(shard, queries)
     own = products(queries, rows[held], cast(Tensor, shard.own(parents[held])))
-    found = own.new_zeros(len(rows), own.shape[1]).index_copy(0, held, own)
-    return _PartOfSum.apply(found, processes, n_pairs) if is_shared else processes.sum(found)
+    return sum_of_all(shard, own.new_zeros(len(rows), own.shape[1]).index_copy(0, held, own))
 
 
-class _Normaliser(torch.autograd.Function):
-    """Log-sum-exp over processes, with the gradient of the own part."""
+class _Normalisers(torch.autograd.Function):
+    """Log-sum-exp over the processes of each row, and the sum of a number, in one message."""
 
     @staticmethod
-    def forward(ctx: Any, held: Tensor, shard: Shard) -> Tensor:
-        total = logsumexp_of_all(shard, held)
+    def forward(ctx: Any, held: Tensor, found: Tensor, shard: Shard) -> tuple[Tensor, Tensor]:
+        sizes = [1] * shard.processes.size
+        of_each = shard.processes.joined(torch.cat([held, found[None]])[None], sizes)
+        total = of_each[:, :-1].logsumexp(0)
         ctx.save_for_backward((held - total).exp())
-        return total
+        return total, of_each[:, -1].sum()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return grad_outputs[0] * ctx.saved_tensors[0], None
+        return grad_outputs[0] * ctx.saved_tensors[0], grad_outputs[1], None
 
 
 def shared_cross_entropy(
@@ -292,7 +297,6 @@ def shared_cross_entropy(
     tensor of shape ()
         Loss of all processes; its gradient is that of the own logits.
     """
-    normaliser = _Normaliser.apply(logits.logsumexp(1), shard)
     found = share[at[0]] @ logits[at]
-    elsewhere = shard.processes.sum(found.detach().clone()) - found.detach()
-    return share @ normaliser - found - elsewhere
+    normaliser, total = _Normalisers.apply(logits.logsumexp(1), found, shard)
+    return share @ normaliser - total

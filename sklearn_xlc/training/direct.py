@@ -140,9 +140,10 @@ class DirectStep:
         self, features: Tensor, targets: Targets, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         head, update = self.head, self.optimizer.update
-        drawn = head.draw(targets)
+        drawn = head.drawn_here(targets)
         plain = type(head.criterion) is BinaryCrossEntropy and targets.values is None
-        if drawn is not None or not plain or head.n_labels > head.chunk_size():
+        is_part = drawn is not None or head.shard is not None
+        if is_part or not plain or head.n_labels > head.chunk_size():
             return head.loss_and_gradient(features, targets, weights, update, drawn)
         # All labels as negatives first, then the difference that the positives make.
         logits, inputs, weight = self._logits(features)

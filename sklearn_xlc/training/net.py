@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
 from sklearn_xlc.batches.processes import Processes, reading
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
 from sklearn_xlc.heads import Head, check_finite
+from sklearn_xlc.heads.sharding import in_parts
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
 from sklearn_xlc.training.direct import DirectStep
@@ -33,9 +34,10 @@ from sklearn_xlc.training.parameter_groups import parameter_groups
 from sklearn_xlc.training.scoring import Samples, ScoredNet
 from sklearn_xlc.training.sharing import (
     begin_together,
+    of_batch,
     of_own_samples,
     share_statistics,
-    sum_gradients,
+    shares_samples,
 )
 
 
@@ -300,7 +302,7 @@ class XLCNet(ScoredNet, NeuralNet):
     def _direct_step(self) -> DirectStep | None:
         """Way to take the steps of an epoch without autograd, where nobody would notice."""
         is_usual = type(self) is XLCNet and type(self.module_) is EncoderHead
-        if not is_usual or self.processes is not None or not self.generators or self._statistics:
+        if not is_usual or not self.generators or self._statistics:
             return None
         return DirectStep.of(self.module_, self.optimizer_, [c for _, c in self.callbacks_])
 
@@ -330,7 +332,9 @@ class XLCNet(ScoredNet, NeuralNet):
         rng = self.rng if training else None
         rows = dataset.X if isinstance(dataset, Samples) else dataset
         device = torch.device(self.device)
-        return BatchIterator(rows, self.batch_size, rng, device, self.processes)
+        shares = self.processes is not None and shares_samples(self.module_, rows, self.batch_size)
+        processes = self.processes if shares else None
+        return BatchIterator(rows, self.batch_size, rng, device, processes)
 
     def _set_training(self, training: bool = True) -> None:
         # Setting the mode of every part at every step takes longer than looking at it.
@@ -354,10 +358,10 @@ class XLCNet(ScoredNet, NeuralNet):
         return {"loss": loss, "y_pred": None}
 
     def _take_step(self, batch: Batch) -> Tensor:
+        if batch.own is not None:
+            return self._take_shared_step(batch)
         if self._direct is not None and isinstance(batch.inputs, SparseRows):
             return self._direct.take(batch)
-        if self.processes is not None:
-            return self._take_shared_step(batch, self.processes)
         gradients = CollectedGradients(self.module_) if self._reads_gradients else None
         update = self.optimizer_.update if gradients is None else gradients.collect
         loss = self._loss(batch, update)
@@ -373,28 +377,24 @@ class XLCNet(ScoredNet, NeuralNet):
         self.optimizer_.step()
         return loss
 
-    def _take_shared_step(self, batch: Batch, processes: Processes) -> Tensor:
+    def _take_shared_step(self, batch: Batch) -> Tensor:
         """Step of several processes; each has the rows of the batch that are its own."""
-        head = self.module_.head
-        loss = self._loss(batch, self.optimizer_.update if head.shard is not None else None)
+        loss = self._loss(batch, self.optimizer_.update if in_parts(self.module_.head) else None)
         if loss.requires_grad:
             loss.backward()
-        gradients = self.optimizer_.gradients()
-        held = head.sharded_parameters()
-        gradients = sum_gradients(gradients, processes, held)
-        total = loss.detach().clone()
-        total = total if head.shard is not None else processes.sum(total)
-        check_finite(total.cpu())
+        processes = cast(Processes, self.processes)
+        gradients, loss = of_batch(self.module_.head, self.optimizer_.gradients(), loss, processes)
+        check_finite(loss.cpu())
         share_statistics(self.module_, self._statistics, processes)
         self.optimizer_.apply(gradients)
-        return total
+        return loss
 
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
         with torch.no_grad(), threads_for(self._work(batch.inputs, len(batch))):
             loss = self._loss(batch)
-            if self.processes is not None and self.module_.head.shard is None:
-                loss = self.processes.sum(loss)
+            if batch.own is not None and not in_parts(self.module_.head):
+                loss = cast(Processes, self.processes).sum(loss)
         if not np.isfinite(float(loss)):
             raise self._refusal(f"the validation loss became {float(loss)}")
         return {"loss": loss, "y_pred": None}
@@ -458,7 +458,8 @@ class XLCNet(ScoredNet, NeuralNet):
                 features = self._features(batch)
             targets, weight = batch.targets, batch.sample_weight
             if own is not None:
-                features, targets, weight = of_own_samples(self.module_.head, features, batch)
+                given = self.module_.head, features, batch, cast(Processes, self.processes)
+                features, targets, weight = of_own_samples(*given)
             if update is not None:  # before the head updates anything
                 check_forward(features, self._statistics)
             with failure_of(f"the loss of the head {type(self.module_.head).__name__}"):

@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Batch
+from sklearn_xlc.batches import Batch, Rows
 from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.encoders import MLPEncoder, TextEncoder
+from sklearn_xlc.heads.sharding import in_parts
 from sklearn_xlc.training.finite import Statistic
 from sklearn_xlc.training.optimizer import Gradient, distinct_rows
 
+#: Multiply-adds of a core in the time in which local processes send a byte.
+_PER_BYTE = 16
+
+
+def shares_samples(module: Any, rows: Rows, batch_size: int) -> bool:
+    """Whether each process computes the features of its part of a batch, or of all of it.
+
+    Where it computes all, as one process alone would, the gradients of the encoder are equal in
+    all processes, and nothing of it is sent. That is less work than messages where most of an
+    encoder is a sparse input layer. Both are counted by what all processes know alike: multiply-
+    adds that sharing saves, and bytes that it sends.
+
+    Parameters
+    ----------
+    module : EncoderHead
+        Module in training.
+    rows : Rows
+        Samples of which batches are cut.
+    batch_size : int
+        Samples of a batch.
+    """
+    encoder, head = module.encoder, module.head
+    is_mlp = type(encoder) in (MLPEncoder, TextEncoder)
+    if not (is_mlp and rows.sparse and in_parts(head)):
+        return True
+    weight = encoder.input.weight
+    n_met = sum(p.numel() for p in encoder.parameters() if p is not weight)
+    of_input = rows.n_entries() / max(1, len(rows)) * weight.shape[1]
+    # Gradients of the input layer's outputs are sent, and those of all other weights added up.
+    sent = weight.element_size() * (batch_size * weight.shape[1] + 2 * n_met)
+    return batch_size * (of_input + 3 * n_met) > _PER_BYTE * sent
+
 
 def sum_gradients(
-    gradients: dict[Tensor, Gradient], processes: Processes, held: Iterable[Tensor] = ()
-) -> dict[Tensor, Gradient]:
+    gradients: dict[Tensor, Gradient],
+    processes: Processes,
+    held: Iterable[Tensor] = (),
+    beside: Sequence[Tensor] = (),
+) -> tuple[dict[Tensor, Gradient], list[Tensor]]:
     """Add up the gradients of the processes.
 
     Dense ones travel in one message. Of the others, of which a batch touches few rows, the rows of
@@ -31,27 +68,47 @@ def sum_gradients(
         Those that train together; all have gradients of the same parameters.
     held : iterable of parameter
         Parameters that are not shared: their gradients stay.
+    beside : sequence of tensor
+        Other tensors to add up, such as the loss.
 
     Returns
     -------
-    dict of parameter to (rows, gradient)
+    gradients : dict of parameter to (rows, gradient)
+    sums : list of tensor
+        Of the other tensors.
     """
     held, summed = set(held), dict(gradients)
     shared = {p: found for p, found in gradients.items() if p not in held}
-    dense = {p: found[1] for p, found in shared.items() if not isinstance(found[0], Tensor)}
-    for dtype in {each.dtype for each in dense.values()}:
-        some = {p: each for p, each in dense.items() if each.dtype == dtype}
-        message = processes.sum(torch.cat([each.reshape(-1) for each in some.values()]))
-        parts = message.split([each.numel() for each in some.values()])
-        for (p, each), part in zip(some.items(), parts):
-            summed[p] = (slice(None), part.view(each.shape))
+    dense: dict[Any, Tensor] = {
+        p: found[1] for p, found in shared.items() if not isinstance(found[0], Tensor)
+    }
+    dense |= dict(enumerate(beside))
+    sums = list(beside)
+    for dtype in {each.dtype: None for each in dense.values()}:
+        some = {key: each for key, each in dense.items() if each.dtype == dtype}
+        for key, total in zip(some, processes.sum_together(list(some.values()))):
+            if isinstance(key, int):
+                sums[key] = total
+            else:
+                summed[key] = (slice(None), total)
     for p, (rows, values) in shared.items():
         if isinstance(rows, Tensor):
             (sizes,) = processes.sizes(rows)
             indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
             whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
             summed[p] = distinct_rows(whole)
-    return summed
+    return summed, sums
+
+
+def of_batch(
+    head: Any, gradients: dict[Tensor, Gradient], loss: Tensor, processes: Processes
+) -> tuple[dict[Tensor, Gradient], Tensor]:
+    """Gradients and loss of a batch, from those of a process that has encoded its part of it."""
+    loss = loss.detach()
+    if in_parts(head):  # it has read all samples: loss and gradients of the head are complete
+        return sum_gradients(gradients, processes, head.parameters())[0], loss
+    gradients, (total,) = sum_gradients(gradients, processes, beside=[loss])
+    return gradients, total
 
 
 def begin_together(net: Any, processes: Processes, reads_gradients: bool) -> None:
@@ -96,18 +153,34 @@ def _held_whole(module: Any) -> list[nn.Module]:
     return [module.encoder] if is_parted else [module.encoder, module.head]
 
 
-def of_own_samples(head: Any, features: Any, batch: Batch) -> tuple[Any, Any, Any]:
+class _Joined(torch.autograd.Function):
+    """Rows of all processes; all of them have the same gradient, which is that of the batch."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, processes: Processes, n_rows: int) -> Tensor:
+        ctx.part = processes.part(n_rows)
+        return processes.joined_parts(own, n_rows)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return grad_outputs[0][ctx.part], None, None
+
+
+def of_own_samples(
+    head: Any, features: Any, batch: Batch, processes: Processes
+) -> tuple[Any, Any, Any]:
     """Features, targets and weights that a head reads of a batch shared by processes.
 
-    A head of which each process holds a shard reads the features of its own samples, and the labels
-    of all. Any other reads its own samples only; their losses, and gradients, add up to those of
-    the batch.
+    A head of which each process holds a part reads all samples. Any other reads its own samples
+    only; their losses, and gradients, add up to those of the batch.
     """
     own = batch.own
     assert own is not None
     assert batch.targets is not None
-    if head.shard is not None:
-        return features[: own.n_samples], batch.targets, batch.sample_weight
+    if in_parts(head):
+        features = _Joined.apply(features[: own.n_samples], processes, len(batch))
+        return features, batch.targets, batch.sample_weight
     n_read = max(1, own.n_samples)
     read = slice(own.samples.start, own.samples.start + n_read) if own.n_samples else slice(0, 1)
     targets = batch.targets.split([0, read.start, read.stop, len(batch)])[1]

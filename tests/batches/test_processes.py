@@ -30,7 +30,7 @@ def test_parts_cover_all_rows(n, size):
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_rows_are_joined_and_their_sums_parted(monkeypatch, size, n):
+def test_rows_are_joined(monkeypatch, size, n):
     whole = torch.arange(2.0 * n).view(n, 2)
 
     def run(processes):
@@ -43,30 +43,27 @@ def test_rows_are_joined_and_their_sums_parted(monkeypatch, size, n):
         own = torch.full((sizes[processes.rank],), processes.rank)
         return (
             processes.joined_parts(part, n),
-            processes.part_of_sum(whole * (processes.rank + 1)),
             whole if first is None else first,
             processes.joined(own, sizes),
-            processes.part_of_sum(torch.arange(sum(sizes)), sizes),
         )
 
     results = in_threads(monkeypatch, size, run)
-    for joined, _, first, uneven, _ in results:
+    for joined, first, uneven in results:
         torch.testing.assert_close(joined, whole)
         torch.testing.assert_close(first, whole)
         assert uneven.tolist() == [0, 0, 0, 2, 2][: 3 if size == 2 else 5]
-    factor = size * (size + 1) / 2
-    torch.testing.assert_close(torch.cat([part for _, part, *_ in results]), factor * whole)
-    sums = torch.cat([part for *_, part in results])
-    assert sums.tolist() == [size * i for i in range(len(sums))]
 
 
 def test_numbers_and_objects(monkeypatch):
     def run(processes):
         total = processes.sum(torch.tensor([1.0, processes.rank]))
         sizes = processes.sizes(torch.zeros(processes.rank, 2), torch.zeros(4))
-        return total.tolist(), sizes, processes.of_first(processes.rank)
+        several = processes.sum_together([torch.ones(2, 2), torch.tensor(2.0), torch.ones(0)])
+        sums = [each.tolist() for each in several]
+        return total.tolist(), sizes, processes.of_first(processes.rank), sums
 
-    assert in_threads(monkeypatch, 3, run) == [([3.0, 3.0], [[0, 1, 2], [4, 4, 4]], 0)] * 3
+    expected = [3.0, 3.0], [[0, 1, 2], [4, 4, 4]], 0, [[[3.0, 3.0], [3.0, 3.0]], 6.0, []]
+    assert in_threads(monkeypatch, 3, run) == [expected] * 3
 
 
 def test_a_process_that_is_gone(monkeypatch):

@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.processes import Processes, reading, training_with
+from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.heads import FlatHead, topk_by_position
 from sklearn_xlc.heads.sharding import (
     Shard,
     draw_normal,
-    join_rows,
     looked_up,
+    read_by_all,
     refuse_parts,
     shared_cross_entropy,
+    sum_of_all,
+    summed,
 )
 
 
@@ -81,60 +83,65 @@ def test_cross_entropy_and_its_gradient(monkeypatch):
 
     def run(processes):
         shard = Shard(processes, 7)
-        own = features[processes.part(4)].clone().requires_grad_()
+        inputs = features.clone().requires_grad_()
         table = weight[shard.labels].clone().requires_grad_()
         held = shard.holds(true)
         at = held.nonzero()[:, 0], shard.own(true[held])
-        logits = join_rows(shard, own, 4) @ table.T
+        logits = read_by_all(shard, inputs) @ table.T
         loss = shared_cross_entropy(shard, logits, at, share)
         loss.backward()
-        return loss.detach(), own.grad, table.grad
+        return loss.detach(), inputs.grad, table.grad
 
     inputs, table = (each.clone().requires_grad_() for each in (features, weight))
     loss = share @ torch.nn.functional.cross_entropy(inputs @ table.T, true, reduction="none")
     loss.backward()
     results = in_threads(monkeypatch, 2, run)
-    for value, _, _ in results:
+    for value, grad, _ in results:
         torch.testing.assert_close(value, loss.detach())
-    torch.testing.assert_close(torch.cat([grad for _, grad, _ in results]), inputs.grad)
+        torch.testing.assert_close(grad, inputs.grad)
     torch.testing.assert_close(torch.cat([grad for *_, grad in results]), table.grad)
 
 
-@pytest.mark.parametrize("in_training", [True, False])
-def test_products_are_made_where_rows_are_held(monkeypatch, in_training):
+def test_products_are_made_where_rows_are_held(monkeypatch):
     torch.manual_seed(0)
     queries, table = torch.randn(3, 2).double(), torch.randn(5, 2).double()
-    pairs = [([0, 0, 1], [4, 0, 2]), ([0, 0], [3, 3])]  # of two samples, and of one
-    sizes = [2, 1]
+    rows, parents = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([4, 0, 2, 3, 3])
+    slopes = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).double()
 
     def run(processes):
-        rank = processes.rank
         shard = Shard(processes, 5)
-        own = queries[slice(0, 2) if rank == 0 else slice(2, 3)] if in_training else queries
-        own = own.clone().requires_grad_()
-        rows, parents = map(torch.tensor, pairs[rank] if in_training else ([0, 2], [4, 1]))
+        given = queries.clone().requires_grad_()
 
         def products(queries, rows, parents):
             found = queries[rows] * table[shard.start + parents]
             return found.sum(1, keepdim=True)
 
-        part = slice(0, sizes[rank]) if in_training else None
-        with reading(part, 3):
-            found = looked_up(shard, own, rows, parents, products)
-        if in_training:
-            (found * (rank + 1)).sum().backward()
-        return found.detach()[:, 0], own.grad
+        found = looked_up(shard, given, rows, parents, products)[:, 0]
+        (found @ slopes).backward()
+        return found.detach(), given.grad
 
-    first, second = in_threads(monkeypatch, 2, run)
-    if not in_training:
-        expected = (queries[[0, 2]] * table[[4, 1]]).sum(1)
-        torch.testing.assert_close(first[0], expected)
-        torch.testing.assert_close(second[0], expected)
-        return
-    torch.testing.assert_close(first[0], (queries[[0, 0, 1]] * table[[4, 0, 2]]).sum(1))
-    torch.testing.assert_close(second[0], (queries[[2, 2]] * table[[3, 3]]).sum(1))
-    torch.testing.assert_close(first[1], torch.stack([table[4] + table[0], table[2]]))
-    torch.testing.assert_close(second[1], 2 * (table[3] + table[3])[None])
+    expected = queries.clone().requires_grad_()
+    products = (expected[rows] * table[parents]).sum(1)
+    (products @ slopes).backward()
+    for found, grad in in_threads(monkeypatch, 2, run):
+        torch.testing.assert_close(found, products.detach())
+        torch.testing.assert_close(grad, expected.grad)
+
+
+def test_sums_of_what_each_process_has_found(monkeypatch):
+    def run(processes):
+        own = torch.full((2,), float(processes.rank), requires_grad=True)
+        total = sum_of_all(Shard(processes, 5), own)
+        (3 * total).sum().backward()
+        sums = summed(Shard(processes, 5), own.detach(), torch.tensor(1.0))
+        return total.tolist(), own.tolist(), own.grad.tolist(), [each.tolist() for each in sums]
+
+    for rank, found in enumerate(in_threads(monkeypatch, 3, run)):
+        assert found == ([3.0, 3.0], [rank] * 2, [3.0, 3.0], [[3.0, 3.0], 3.0])
+    alone = torch.ones(2), torch.ones(())
+    assert summed(None, *alone) == alone
+    assert sum_of_all(None, alone[0]) is alone[0]
+    assert read_by_all(None, alone[0]) is alone[0]
 
 
 def test_only_classes_that_say_so_are_shared():

@@ -1,19 +1,24 @@
 """Gradients that processes share, and states put together."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import scipy.sparse as sp
 import torch
 from _distributed import in_threads
 
-from sklearn_xlc.batches import Batch, Targets
-from sklearn_xlc.batches.processes import training_with
+from sklearn_xlc.batches import Batch, Rows, Targets
+from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.rows import Part
+from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.heads import FlatHead, ProductHead
+from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.sharing import (
     held_of_whole,
     of_own_samples,
+    shares_samples,
     sum_gradients,
     whole_on_first,
 )
@@ -33,10 +38,13 @@ def test_gradients_add_up(monkeypatch):
         }
         for rows in (torch.tensor([1, 4]), torch.tensor([0, 1, 3]))
     ]
-    results = in_threads(
-        monkeypatch, 2, lambda these: sum_gradients(given[these.rank], these, held=[own])
-    )
-    for rank, found in enumerate(results):
+
+    def run(processes):
+        beside = [torch.ones(2).double(), torch.tensor(3.0)]
+        return sum_gradients(given[processes.rank], processes, [own], beside)
+
+    for rank, (found, sums) in enumerate(in_threads(monkeypatch, 2, run)):
+        assert [each.tolist() for each in sums] == [[2.0, 2.0], 6.0]
         for parameter in (dense, small):
             expected = given[0][parameter][1] + given[1][parameter][1]
             torch.testing.assert_close(found[parameter][1], expected)
@@ -56,16 +64,52 @@ def test_own_samples_of_a_batch(n_own, weight):
     part = Part(slice(2, 2 + n_own), slice(0, max(1, n_own)), 4)
     batch = Batch(None, targets, weight, 4, part)
     features = torch.randn(max(1, n_own), 3)
-    read, labels, weights = of_own_samples(FlatHead(3, 9, False), features, batch)
+    given = features, batch, Processes(1, 2)
+    read, labels, weights = of_own_samples(FlatHead(3, 9, False), *given)
     assert labels.ids.tolist() == ([7, 8] if n_own else [5])
     given = torch.ones(4) if weight is None else weight
     # Heads divide by the number of samples that they see.
     assert (weights / len(read)).tolist() == ((given[2:4] / 4).tolist() if n_own else [0.0])
+
+
+def test_a_head_in_parts_reads_all_samples(monkeypatch):
+    batch = Batch(None, Targets(torch.arange(4), torch.tensor([5, 6, 7])), torch.ones(3), 3)
     head = SimpleNamespace(shard=True)
-    read, labels, weights = of_own_samples(head, features, batch)
-    assert len(read) == n_own
-    assert labels is targets
-    assert weights is weight
+    features = torch.randn(3, 2)
+
+    def run(processes):
+        samples = processes.part(3)
+        own = features[samples].clone().requires_grad_()
+        part = replace(batch, own=Part(samples, samples, 3))
+        read, *others = of_own_samples(head, own, part, processes)
+        assert others[0] is batch.targets
+        assert others[1] is batch.sample_weight
+        (read * torch.arange(3)[:, None]).sum().backward()
+        return read.detach(), own.grad[:, 0]
+
+    results = in_threads(monkeypatch, 2, run)
+    for read, _ in results:
+        assert torch.equal(read, features)
+    # Gradients of all samples are the same in all processes: none is sent.
+    assert torch.cat([grad for _, grad in results]).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("widths", "dense", "copied"),
+    [((512,), False, True), ((1024, 512), False, False), ((512,), True, False)],
+)
+def test_encoders_are_copied_where_messages_would_take_longer(widths, dense, copied):
+    X = sp.random(40, 2000, 0.02, format="csr", random_state=0)
+    rows = Rows(X, sparse=not dense)
+    with training_with(Processes(0, 2)):
+        head = FlatHead(512, 9, True)
+    encoder = MLPEncoder(2000, widths, sparse=not dense)
+    assert shares_samples(EncoderHead(encoder, head), rows, 256) == (not copied)
+    # A head that every process has all of has less to do with fewer samples.
+    assert shares_samples(EncoderHead(encoder, FlatHead(512, 9, True)), rows, 256)
+    # What another encoder computes is not known.
+    own = torch.nn.Sequential(encoder)
+    assert shares_samples(EncoderHead(own, head), rows, 256)
 
 
 def test_states_are_those_of_one_process(monkeypatch):
