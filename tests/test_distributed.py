@@ -30,6 +30,10 @@ SENT = {
     "flat-True-sparse": [50 * 24 + 1],  # gradient of the features, and the loss
     "cascade-True-sparse": [1, 50 * 9],  # loss, gradient of the queries and their bias
     "etf-frame-False-sparse": [2 * 50, 2 * 50 + 1, 50 * 12],  # normalisers, loss, gradient
+    # Features; loss and their gradient; dense gradients; gradient of the input layer's outputs.
+    "flat-True-apart": [25 * 24, 50 * 24 + 1, 2 * 24, 25 * 24],
+    "ensemble-True-apart": [25 * 48, 50 * 48 + 1, 4 * 24, 25 * 48],
+    "product-False-sparse": [299, 25 * 24],  # loss and dense gradients; outputs of the input layer
 }
 
 

@@ -27,6 +27,7 @@ from sklearn_xlc.batches.prefetching import copied, prefetched, prepares_ahead
 from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.randomness import is_ours
 from sklearn_xlc.batches.samples import Columns, collate, pinned, to_device
+from sklearn_xlc.batches.shared_rows import SharedRows
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
@@ -357,9 +358,20 @@ class BatchIterator:
         sizes = np.ones(len(index), np.int64)
         if self.rows.bags is not None:
             sizes = np.diff(self.rows.bags)[index]
-        first, last = int(sizes[: read.start].sum()), int(sizes[: read.stop].sum())
-        inputs = make_batch(self.rows.without_labels().take(index[read])).inputs
-        own = Part(samples, slice(first, last), int(sizes.sum()))
+        edges = [0, *sizes.cumsum().tolist()]
+        own = Part(samples, slice(edges[read.start], edges[read.stop]), edges[-1])
+        rows = self.rows.without_labels()
+        if not rows.sparse or rows.collate is not None:
+            inputs = make_batch(rows.take(index[read])).inputs
+        else:
+            places = [edges[i] for i in self.processes.edges(len(index))]
+            shares = [stop - start for start, stop in zip(places, places[1:])]
+            whole = make_batch(rows.take(index)).inputs
+            if rows.bags is None:
+                inputs = SharedRows.of_batch(whole, own.rows, shares)
+            else:
+                instances = SharedRows.of_batch(whole.instances, own.rows, shares)
+                inputs = Bags(instances, whole.indptr[read.start : read.stop + 1] - own.rows.start)
         return Batch(inputs, *self.rows.targets(index), len(index), own)
 
     def _order(self, bounds: list[tuple[int, int]]) -> Iterable[slice | np.ndarray]:

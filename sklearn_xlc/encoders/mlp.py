@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import SparseRows, generator_for
 from sklearn_xlc.batches.processes import rows_read
+from sklearn_xlc.batches.shared_rows import SharedRows
 from sklearn_xlc.encoders._base import Encoder
 
 
@@ -39,20 +40,27 @@ class _SparseLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
-        by_column, gradient = ctx.rows.transpose, grad_outputs[0].contiguous()
-        # d(rows @ W)/dW = rows' @ grad: one bag per column sums the samples that hold it.
-        grad = F.embedding_bag(
-            by_column.indices,
-            gradient,
-            by_column.indptr,
-            mode="sum",
-            per_sample_weights=by_column.data,
-            include_last_offset=True,
-        )
+        gradient = grad_outputs[0].contiguous()
+        columns, grad = _to_weight(ctx.rows, gradient)
         sparse = torch.sparse_coo_tensor(
-            by_column.columns[None], grad, ctx.shape, is_coalesced=True, check_invariants=False
+            columns[None], grad, ctx.shape, is_coalesced=True, check_invariants=False
         )
         return sparse, gradient.sum(0), None
+
+
+def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns that rows have an entry in, and the gradient of their weights."""
+    by_column = rows.transpose
+    # d(rows @ W)/dW = rows' @ grad: one bag per column sums the samples that hold it.
+    grad = F.embedding_bag(
+        by_column.indices,
+        gradient,
+        by_column.indptr,
+        mode="sum",
+        per_sample_weights=by_column.data,
+        include_last_offset=True,
+    )
+    return by_column.columns, grad
 
 
 class InputLinear(nn.Module):
@@ -87,10 +95,27 @@ class InputLinear(nn.Module):
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
         if isinstance(rows, SparseRows) and rows.data.requires_grad:
             return _products(self.weight, rows).add(self.bias)
+        if isinstance(rows, SharedRows) and torch.is_grad_enabled() and self._is_plain():
+            outputs = _products(self.weight.detach(), rows).add_(self.bias.detach())
+            rows.outputs.append((self, outputs.requires_grad_()))
+            return outputs
         if isinstance(rows, SparseRows):
             return _SparseLinear.apply(self.weight, self.bias, rows)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.
         return (rows @ self.weight).to(self.bias.dtype) + self.bias
+
+    def _is_plain(self) -> bool:
+        """Whether nothing but gradients of a batch changes the parameters."""
+        return all(p.requires_grad and not p._backward_hooks for p in (self.weight, self.bias))
+
+    def gradients(
+        self, rows: SparseRows, gradient: Tensor
+    ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
+        """Gradients of the parameters by that of the outputs, and the rows that have them."""
+        return {
+            self.weight: _to_weight(rows, gradient),
+            self.bias: (slice(None), gradient.sum(0)),
+        }
 
 
 class Dropout(nn.Dropout):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -20,7 +19,7 @@ from sklearn_xlc.heads.ranking import topk_by_position
 from sklearn_xlc.heads.sharding import (
     Shard,
     draw_normal,
-    looked_up,
+    joined_sum,
     read_by_all,
     rows_held,
     sum_of_all,
@@ -276,33 +275,23 @@ class CascadeHead(Head):
 
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         """Logits of the children of (row, parent) pairs, of shape (n_pairs, length)."""
-        query, shard = self._query(level, features), self._shard(level)
-        products = partial(self._products, level)
-        if shard is None:
-            return products(query, rows, parents)
-        return looked_up(shard, query, rows, parents, products)
-
-    def _products(self, level: int, query: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
-        table, length = self.tables[level - 1], self.code.lengths[level]
-        return ChildLogits.apply(table, query, rows, parents, length)
-
-    def _query(self, level: int, features: Tensor) -> Tensor:
-        query = self._linear(self.queries[level - 1], features)
-        return torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
-
-    def _shard(self, level: int) -> Shard | None:
-        return None if self.table_shards is None else self.table_shards[level - 1]
+        logits, held = self._held_logits(level, features, rows, parents)
+        return joined_sum(self._shard(level), logits, held, len(rows))
 
     def _held_logits(
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
     ) -> tuple[Tensor, Labels]:
         """The same of the pairs whose parents this process holds, and which these are."""
-        shard = self._shard(level)
+        query = self._linear(self.queries[level - 1], features)
+        query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
+        table, length, shard = self.tables[level - 1], self.code.lengths[level], self._shard(level)
         if shard is None:
-            return self._child_logits(level, features, rows, parents), slice(None)
-        query = read_by_all(shard, self._query(level, features))
-        held = shard.holds(parents).nonzero()[:, 0]
-        return self._products(level, query, rows[held], shard.own(parents[held])), held
+            return ChildLogits.apply(table, query, rows, parents, length), slice(None)
+        query, held = read_by_all(shard, query), shard.holds(parents).nonzero()[:, 0]
+        return ChildLogits.apply(table, query, rows[held], shard.own(parents[held]), length), held
+
+    def _shard(self, level: int) -> Shard | None:
+        return None if self.table_shards is None else self.table_shards[level - 1]
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Children of parents, (n_pairs, length), and whether they exist."""
@@ -342,9 +331,7 @@ class CascadeHead(Head):
             digit = targets.ids // place_values[level] % self.code.lengths[level]
             logits = logits.masked_fill(~exist, -torch.inf)
             found = F.cross_entropy(logits, digit[held], reduction="none")
-            if isinstance(held, Tensor):
-                found = found.new_zeros(len(rows)).index_copy(0, held, found)
-            surprise = surprise + sum_of_all(self._shard(level), found)
+            surprise = surprise + joined_sum(self._shard(level), found, held, len(rows))
             node = node * self.code.lengths[level] + digit
         share = criterion.share(weights, rows, targets.values_like(features))
         return share @ criterion.value(surprise)

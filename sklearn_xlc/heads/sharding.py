@@ -7,8 +7,8 @@ equal in all processes; so are the gradients of what each process has all of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -225,38 +225,11 @@ def sum_of_all(shard: Shard | None, own: Tensor) -> Tensor:
     return own if shard is None else _Summed.apply(own.clone(), shard.processes)
 
 
-def looked_up(
-    shard: Shard,
-    queries: Tensor,
-    rows: Tensor,
-    parents: Tensor,
-    products: Callable[[Tensor, Tensor, Tensor], Tensor],
-) -> Tensor:
-    """Products of pairs of a query and a row of a table, made where the row is held.
-
-    All processes have the same queries and pairs, and all get all products.
-
-    Parameters
-    ----------
-    shard : Shard
-        Rows of the table that this process holds.
-    queries : tensor of shape (n_rows, width)
-        Queries; their gradient is summed over the processes.
-    rows, parents : tensors of shape (n_pairs,)
-        Query and row of the table of each pair.
-    products : callable
-        Function of queries, and of the pairs whose rows are held: places of their queries and of
-        their rows in this process's table. Returns a tensor of shape (n_pairs, length).
-
-    Returns
-    -------
-    tensor of shape (n_pairs, length)
-        Products of all pairs, differentiable.
-    """
-    held = shard.holds(parents).nonzero()[:, 0]
-    queries = read_by_all(shard, queries)
-    own = products(queries, rows[held], cast(Tensor, shard.own(parents[held])))
-    return sum_of_all(shard, own.new_zeros(len(rows), own.shape[1]).index_copy(0, held, own))
+def joined_sum(shard: Shard | None, own: Tensor, held: Labels, n_rows: int) -> Tensor:
+    """Rows of which each process has found those at `held`, in all processes; differentiable."""
+    if not isinstance(held, Tensor):
+        return own
+    return sum_of_all(shard, own.new_zeros(n_rows, *own.shape[1:]).index_copy(0, held, own))
 
 
 class _Normalisers(torch.autograd.Function):

@@ -383,7 +383,8 @@ class XLCNet(ScoredNet, NeuralNet):
         if loss.requires_grad:
             loss.backward()
         processes = cast(Processes, self.processes)
-        gradients, loss = of_batch(self.module_.head, self.optimizer_.gradients(), loss, processes)
+        given = self.module_.head, batch.inputs, self.optimizer_.gradients()
+        gradients, loss = of_batch(*given, loss, processes)
         check_finite(loss.cpu())
         share_statistics(self.module_, self._statistics, processes)
         self.optimizer_.apply(gradients)

@@ -9,7 +9,7 @@ import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Batch, Rows
+from sklearn_xlc.batches import Bags, Batch, Rows
 from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.heads.sharding import in_parts
@@ -101,14 +101,47 @@ def sum_gradients(
 
 
 def of_batch(
-    head: Any, gradients: dict[Tensor, Gradient], loss: Tensor, processes: Processes
+    head: Any,
+    inputs: Any,
+    gradients: dict[Tensor, Gradient],
+    loss: Tensor,
+    processes: Processes,
 ) -> tuple[dict[Tensor, Gradient], Tensor]:
     """Gradients and loss of a batch, from those of a process that has encoded its part of it."""
     loss = loss.detach()
     if in_parts(head):  # it has read all samples: loss and gradients of the head are complete
-        return sum_gradients(gradients, processes, head.parameters())[0], loss
-    gradients, (total,) = sum_gradients(gradients, processes, beside=[loss])
-    return gradients, total
+        gradients, _ = sum_gradients(gradients, processes, head.parameters())
+    else:
+        gradients, (loss,) = sum_gradients(gradients, processes, beside=[loss])
+    for parameter, found in _of_input_layers(inputs, processes).items():
+        if parameter in gradients:  # an encoder has read other rows beside
+            found = slice(None), _dense(parameter, found) + _dense(parameter, gradients[parameter])
+        gradients[parameter] = found
+    return gradients, loss
+
+
+def _of_input_layers(inputs: Any, processes: Processes) -> dict[Tensor, Gradient]:
+    """Gradients of the layers that have put their outputs beside the rows that they have read.
+
+    Processes exchange the gradients of the outputs; each then adds up those of the weights by the
+    rows of the whole batch, in the order of one process.
+    """
+    rows = inputs.instances if isinstance(inputs, Bags) else inputs
+    of_layers: dict[Any, Tensor] = {}
+    for layer, outputs in getattr(rows, "outputs", ()):
+        if outputs.grad is not None:
+            of_layers[layer] = of_layers.get(layer, 0) + outputs.grad
+    found: dict[Tensor, Gradient] = {}
+    for layer, own in of_layers.items():
+        gradient = processes.joined(own[: rows.shares[processes.rank]], rows.shares)
+        found |= layer.gradients(rows.whole, gradient)
+    return found
+
+
+def _dense(parameter: Tensor, gradient: Gradient) -> Tensor:
+    whole = torch.zeros_like(parameter)
+    whole[gradient[0]] = gradient[1]
+    return whole
 
 
 def begin_together(net: Any, processes: Processes, reads_gradients: bool) -> None:

@@ -8,15 +8,18 @@ import scipy.sparse as sp
 import torch
 from _distributed import in_threads
 
-from sklearn_xlc.batches import Batch, Rows, Targets
+from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets
 from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.rows import Part
+from sklearn_xlc.batches.shared_rows import SharedRows
 from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.encoders.mlp import InputLinear
 from sklearn_xlc.heads import FlatHead, ProductHead
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.sharing import (
     held_of_whole,
+    of_batch,
     of_own_samples,
     shares_samples,
     sum_gradients,
@@ -92,6 +95,53 @@ def test_a_head_in_parts_reads_all_samples(monkeypatch):
         assert torch.equal(read, features)
     # Gradients of all samples are the same in all processes: none is sent.
     assert torch.cat([grad for _, grad in results]).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_gradients_of_an_input_layer_by_those_of_its_outputs(monkeypatch, beside):
+    X = sp.random(5, 6, 0.5, format="csr", random_state=0)
+    whole, other = SparseRows.from_csr(X), SparseRows.from_csr(X[:2])
+    torch.manual_seed(0)
+    weight, slopes = torch.randn(6, 3).double(), torch.randn(5, 3).double()
+
+    def layer_of():
+        layer = InputLinear(6, 3).double()
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+        return layer, RowOptimizer([{"params": list(layer.parameters())}])
+
+    def run(processes):
+        (layer, optimizer), part = layer_of(), processes.part(5)
+        rows = SharedRows.of_batch(whole, part, processes.shares(5))
+        loss = (layer(rows) * slopes[part]).sum() + layer(rows).square().sum()
+        if beside:
+            loss = loss + layer(other).sum() / 2
+        loss.backward()
+        given = ProductHead(3, 9, False, (3, 3)), rows, optimizer.gradients(), loss
+        gradients, total = of_batch(*given, processes)
+        found = []
+        for p in layer.parameters():
+            found.append(torch.zeros_like(p))
+            found[-1][gradients[p][0]] = gradients[p][1]
+        return total, found
+
+    layer, _ = layer_of()
+    loss = (layer(whole) * slopes).sum() + layer(whole).square().sum()
+    loss = loss + layer(other).sum() if beside else loss
+    loss.backward()
+    for total, found in in_threads(monkeypatch, 2, run):
+        torch.testing.assert_close(total, loss.detach())
+        torch.testing.assert_close(found[0], layer.weight.grad.to_dense())
+        torch.testing.assert_close(found[1], layer.bias.grad)
+
+
+def test_frozen_input_layers_have_no_gradient():
+    rows = SharedRows.of_batch(SparseRows.from_csr(sp.eye(4, format="csr")), slice(0, 2), [2, 2])
+    layer = InputLinear(4, 3).double()
+    layer.weight.requires_grad_(False)
+    layer(rows).sum().backward()
+    assert rows.outputs == []
+    assert layer.bias.grad is not None
 
 
 @pytest.mark.parametrize(

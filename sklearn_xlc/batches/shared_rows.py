@@ -1,0 +1,66 @@
+"""CSR rows that one of several processes reads of a batch, beside those of the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from sklearn_xlc.batches.sparse_rows import SparseRows
+
+
+@dataclass
+class SharedRows(SparseRows):
+    """Rows of a batch that this process reads.
+
+    An input layer may put its outputs into `outputs`, as leaves of the graph, in place of a
+    gradient of its weights. Processes then send the gradients of these outputs, as many numbers as
+    they have samples and outputs; rows of weights are as many as a batch has words.
+
+    Parameters
+    ----------
+    indptr, indices, data, n_features
+        As of :class:`SparseRows`.
+    whole : SparseRows
+        Rows of the whole batch.
+    shares : sequence of int
+        How many of them each process reads, one after the other.
+
+    Attributes
+    ----------
+    outputs : list of (layer, tensor)
+        Layers that have read these rows, and their outputs.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from sklearn_xlc.batches import SparseRows
+    >>> from sklearn_xlc.batches.shared_rows import SharedRows
+    >>> whole = SparseRows.from_csr(sp.csr_matrix([[0, 2.0, 0], [1.0, 3.0, 0], [0, 0, 4.0]]))
+    >>> rows = SharedRows.of_batch(whole, slice(1, 3), shares=[1, 2])
+    >>> len(rows), rows.indices, len(rows.whole)
+    (2, tensor([0, 1, 2]), 3)
+    """
+
+    whole: SparseRows
+    shares: Sequence[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.outputs: list[tuple[Any, Tensor]] = []
+
+    @classmethod
+    def of_batch(cls, whole: SparseRows, own: slice, shares: Sequence[int]) -> SharedRows:
+        """The rows `own` of a batch."""
+        part = whole.split([0, own.start, own.stop, len(whole)])[1]
+        return cls(part.indptr, part.indices, part.data, part.n_features, whole, shares)
+
+    def transpose_now(self) -> None:
+        """Compute the transpose of the whole batch, so that copies have it."""
+        self.whole.transpose_now()
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> SharedRows:
+        own, whole = super()._changed(change), self.whole._changed(change)
+        return SharedRows(own.indptr, own.indices, own.data, own.n_features, whole, self.shares)
