@@ -1,8 +1,9 @@
 """Training over processes: join them, and put a model together that they hold in parts.
 
 A program that is started several times, by ``torchrun`` or ``accelerate launch``, calls
-:func:`init` first. Classifiers then train together: each process reads its part of every batch and
-holds the weights of its part of the labels. All processes run the same code on the same data.
+:func:`init` first. Classifiers then train together: each process holds the weights of its part of
+the labels, and reads its part of every batch where encoders are expensive. All processes run the
+same code on the same data.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ class XLCNet(ScoredNet, NeuralNet):
     checkpoints : Checkpoints, default=None
         Checkpoints from which training goes on, and which it writes. None: none.
     processes : Processes, default=None
-        Processes that train the module together: each reads its part of every batch, and holds
-        its shard of the head, or all of it where heads have no shards. None: this one is alone.
+        Processes that train the module together: each holds its shard of the head, and reads all
+        of a batch or its part (:func:`shares_samples`). None: this one is alone.
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
         `device`, `callbacks` ``optimizer__weight_decay`` and
