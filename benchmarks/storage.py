@@ -1,14 +1,18 @@
 """Precision against bytes: files of `save` at every storage, for every head, on data set folders.
 
     python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1
+    python benchmarks/storage.py DATA_FOLDER [DATA_FOLDER ...] --threads 1 --heads defaults
 
-Writes ``storage.json`` with every measurement and ``storage.md`` with one table a data set. The
-networks are small and cheap, whatever the defaults of the package are. Fitted models are kept in a
-folder, so that a second run does not fit them again.
+Writes ``storage.json`` with every measurement, and ``storage.md`` with one table a data set and one
+of changes against float32. The networks are small and cheap, whatever the defaults of the package
+are, but for "defaults". Fitted models are kept in a folder, so that a second run does not fit them
+again.
 """
 
 import argparse
+import itertools
 import json
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -22,7 +26,7 @@ from compare import CUTOFFS, _data_folder
 import sklearn_xlc
 from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.engine.rounding import STORAGES
-from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
 
 #: Epochs, dropout and batch size; for other data the last.
 FITS = {
@@ -42,12 +46,15 @@ HEADS = {
     "ETF": (ETFNeuralCollapseClassifier, BEFORE),
     "product": (MultiHeadClassifier, {"algorithm": "product", **BEFORE}),
 }
+#: Fits by the defaults of the package, in place of a head.
+DEFAULTS = "defaults"
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", type=_data_folder, nargs="+", metavar="DATA_FOLDER")
-    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--heads", nargs="+", choices=[*HEADS, DEFAULTS], default=list(HEADS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results"))
     add_device(parser)
@@ -55,9 +62,9 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def fitted(folder, head, models):
+def fitted(folder, head, seed, models):
     """Fitted model of a head, from the folder of models if it is there."""
-    path = models / f"{folder.resolve().name}-{head}.joblib"
+    path = models / f"{folder.resolve().name}-{head}-{seed}.joblib"
     if path.exists():
         return joblib.load(path)
     X, Y = load_part(folder, "trn")
@@ -65,25 +72,31 @@ def fitted(folder, head, models):
         # One class a sample: the precision of its ranking is counted over all labels nevertheless.
         rows, Y = rarest_labels(Y, np.bincount(Y.indices, minlength=Y.shape[1]))
         X = X[rows]
+    model = estimator(folder, head).set_params(device=device(), random_state=seed).fit(X, Y)
+    joblib.dump(model, path)
+    return model
+
+
+def estimator(folder, head):
+    """Classifier of a head, not fitted."""
+    if head == DEFAULTS:
+        return MultiHeadClassifier()
     epochs, dropout, batch_size = FITS.get(folder.resolve().name, FITS[None])
     kind, parameters = HEADS[head]
-    model = kind(
+    return kind(
         **parameters,
         hidden_layer_sizes=(512,),
         precision="bfloat16",
         max_epochs=epochs,
         dropout=dropout,
         batch_size=batch_size,
-        device=device(),
-        random_state=0,
-    ).fit(X, Y)
-    joblib.dump(model, path)
-    return model
+    )
 
 
 def measure(model, folder):
-    """Bytes of the file, P@k of what is loaded from it, and seconds, at every storage."""
+    """Bytes of the file, P@k and PSP@k of what is loaded from it, and seconds, by storage."""
     X, Y = load_part(folder, "tst")
+    weights = propensities(load_part(folder, "trn")[1])
     found = {}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "model.xlc")
@@ -100,6 +113,7 @@ def measure(model, folder):
                 "save_s": times[1] - times[0],
                 "load_s": times[2] - times[1],
                 **{f"P@{k}": 100 * precision_at_k(Y, topk, k=k) for k in CUTOFFS},
+                **{f"PSP@{k}": 100 * psp_at_k(Y, topk, k=k, propensities=weights) for k in CUTOFFS},
             }
     return found
 
@@ -110,6 +124,20 @@ def markdown(name, heads):
     for head, found in heads.items():
         cells = [_cell(found[storage]) for storage in STORAGES]
         lines.append(f"| {head} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def changes(models):
+    """Table of mean changes against float32, with standard errors, a row for each storage."""
+    names = [f"{name}@{k}" for name in ("P", "PSP") for k in CUTOFFS]
+    lines = [f"| {len(models)} models | " + " | ".join(names) + " |", "|---" * 7 + "|"]
+    for storage in STORAGES[1:]:
+        cells = []
+        for name in names:
+            found = [model[storage][name] - model["float32"][name] for model in models]
+            error = statistics.stdev(found) / len(found) ** 0.5 if len(found) > 1 else np.nan
+            cells.append(f"{statistics.fmean(found):+.3f} ({error:.3f})")
+        lines.append(f"| {storage} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -129,11 +157,14 @@ def main():
     for folder in options.folders:
         name = folder.resolve().name
         results[name] = {}
-        for head in options.heads:
-            results[name][head] = measure(fitted(folder, head, models), folder)
+        for head, seed in itertools.product(options.heads, options.seeds):
+            title = head if len(options.seeds) == 1 else f"{head}, seed {seed}"
+            results[name][title] = measure(fitted(folder, head, seed, models), folder)
             (options.out / "storage.json").write_text(json.dumps(report, indent=1) + "\n")
         tables.append(markdown(name, results[name]))
         print(tables[-1], flush=True)
+    tables.append(changes([model for found in results.values() for model in found.values()]))
+    print(tables[-1])
     (options.out / "storage.md").write_text("\n".join(tables))
 
 

@@ -66,7 +66,7 @@ LabelMapDisplay.from_estimator(models["bce"], names=names, counts=counts, max_la
 # %%
 # Size
 # ----
-# Each model is saved, loaded and tried on the test part. Weights of 8 bits are the default of
+# Each model is saved, loaded and tried on the test part. Weights of 6 bits are the default of
 # `save`.
 
 from sklearn_xlc.plotting import StorageDisplay

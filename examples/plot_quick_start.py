@@ -107,9 +107,9 @@ for row in range(3):
 # %%
 # Save and load
 # -------------
-# The whole pipeline goes into one file. It holds the weights once, rounded to 8 bits, and neither
+# The whole pipeline goes into one file. It holds the weights once, rounded to 6 bits, and neither
 # training data nor the state of the optimiser. ``storage="float32"`` would keep the weights as they
-# are, in four times the bytes; joblib works too.
+# are, in five times the bytes; joblib works too.
 
 import tempfile
 from pathlib import Path

@@ -62,7 +62,7 @@ def test_later_versions_read_it_with_a_warning(monkeypatch):
     assert len(ours) == 3
 
 
-@pytest.mark.parametrize("name", ["flat", "format-2-int8"])
+@pytest.mark.parametrize("name", ["flat", "format-2-int8", "format-2-int6"])
 def test_a_mapped_file_predicts_what_it_did(name):
     path = FILES[0].with_name(f"{name}.xlc")
     assert_answers(loaded(path, mmap=True), path)
@@ -86,6 +86,6 @@ def test_files_are_those_of_their_formats():
     for path in FILES:
         with safe_open(path, framework="numpy") as file:
             formats.setdefault(file.metadata()["format"], []).append(path.stem)
-    assert {kind: len(names) for kind, names in formats.items()} == {"1": 19, "2": 5}
+    assert {kind: len(names) for kind, names in formats.items()} == {"1": 19, "2": 6}
     assert all(path.with_suffix(".json").exists() for path in FILES)
     assert sum(path.stat().st_size for path in FILES) < 300_000

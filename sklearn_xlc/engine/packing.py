@@ -37,7 +37,7 @@ def storing(storage: str) -> Iterator[None]:
 
     Parameters
     ----------
-    storage : {"float32", "float16", "int8", "int4"}
+    storage : {"float32", "float16", "int8", "int6", "int4"}
         What weights are rounded to; "float32" leaves them as they are.
 
     Raises
@@ -118,7 +118,7 @@ class PackedWeight:
         Name of the weight, for messages.
     weight : ndarray
         At least two-dimensional.
-    storage : {"float16", "int8", "int4"}
+    storage : {"float16", "int8", "int6", "int4"}
         What to round to.
     form : RowForm
         What a row is.
@@ -137,6 +137,11 @@ class PackedWeight:
         if not self._used.any():
             self._used[:] = True  # a file of few bytes must not stand for many
         self._scales = np.concatenate([self._checked_scales(name, part) for part in self._chunks])
+
+    @property
+    def version(self) -> int:
+        """Format of a model that holds such a weight; without packed weights it is 1."""
+        return 3 if self._storage == "int6" else 2
 
     def _numbers(self, part: slice) -> np.ndarray:
         """The numbers that are rounded, of the rows that are stored."""

@@ -146,17 +146,18 @@ def save_module(module: nn.Module) -> dict[str, Any]:
         array = tensors[name].detach().cpu().numpy()
         is_parameter = isinstance(held, nn.Parameter)
         weights[name] = prepared(name, array, forms.get(id(held))) if is_parameter else array
-    version = 2 if any(type(weight) is PackedWeight for weight in weights.values()) else 1
+    packed = (weight for weight in weights.values() if isinstance(weight, PackedWeight))
+    version = max((weight.version for weight in packed), default=1)
     skeleton = whole_skeleton(copy.deepcopy(module, memo))
     return {"version": version, "skeleton": skeleton, "weights": weights}
 
 
 def load_module(saved: dict[str, Any]) -> Any:
     """Restore a module saved by :func:`save_module`, in evaluation mode, on the CPU."""
-    if saved["version"] not in (1, 2):  # 2: some weights are packed
+    if saved["version"] not in (1, 2, 3):  # 2: some weights are packed, 3: some as "int6"
         raise ValueError(
             f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1 "
-            "and 2"
+            "to 3; install the version that wrote it, or a later one"
         )
     skeleton = saved["skeleton"]
     _check_shapes(skeleton, saved["weights"])

@@ -7,6 +7,7 @@ by rounding it again, so integers and scales are found again from the rounded nu
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -20,27 +21,35 @@ _TINY = np.float32(2.0**-100)
 
 
 class Grid(NamedTuple):
-    """Integers from `-levels` to `levels`, with a scale for each block."""
+    """Integers of some bits, with a scale for each block."""
 
-    levels: int
+    bits: int
     block: int
     #: Type of the stored scales: float32, of which 16 digits (bits) are used, or its upper half.
     scales: np.dtype
 
     @property
-    def per_byte(self) -> int:
-        return 2 if self.levels < 8 else 1
+    def levels(self) -> int:
+        """The largest integer; the smallest is its negative."""
+        return 2 ** (self.bits - 1) - 1
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """Numbers that fill whole bytes together, and how many bytes."""
+        bits = math.lcm(self.bits, 8)
+        return bits // self.bits, bits // 8
 
     @property
     def numbers(self) -> str:
-        return "int8" if self.per_byte == 1 else "uint8"
+        return "int8" if self.bits == 8 else "uint8"
 
 
 #: Storages from the coarsest to the finest. The block of "int4" is short, so that a bias within a
 #: row (as in tables of a cascade) leaves the other numbers of the row their digits.
 GRIDS: dict[str, Grid | None] = {
-    "int4": Grid(7, 64, np.dtype(np.uint16)),
-    "int8": Grid(127, 256, np.dtype(np.float32)),
+    "int4": Grid(4, 64, np.dtype(np.uint16)),
+    "int6": Grid(6, 128, np.dtype(np.uint16)),
+    "int8": Grid(8, 256, np.dtype(np.float32)),
     "float16": None,
 }
 #: Values of the parameter `storage`.
@@ -63,7 +72,8 @@ def layout(
     grid = GRIDS[storage]
     if grid is None:
         return ((n_rows, length), np.dtype(np.float16)), ((n_rows, 0), np.dtype(np.float32))
-    of_numbers = (n_rows, -(-length // grid.per_byte))
+    together, n_bytes = grid.group
+    of_numbers = (n_rows, -(-length // together) * n_bytes)
     of_scales = (n_rows, -(-length // grid.block))
     return (of_numbers, np.dtype(grid.numbers)), (of_scales, grid.scales)
 
@@ -80,7 +90,7 @@ def scales_of(rows: np.ndarray, storage: str) -> np.ndarray:
     ----------
     rows : ndarray of shape (n_rows, length)
         Finite numbers, in float32 or float64.
-    storage : {"float16", "int8", "int4"}
+    storage : {"float16", "int8", "int6", "int4"}
         What to round to.
 
     Returns
@@ -114,7 +124,7 @@ def scales_of(rows: np.ndarray, storage: str) -> np.ndarray:
 
 
 def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray:
-    """Stored numbers of rows: float16, int8, or two integers of four bits in a byte.
+    """Stored numbers of rows: float16, int8, or bytes in which shorter integers lie end to end.
 
     Parameters
     ----------
@@ -122,12 +132,13 @@ def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray
         As in :func:`scales_of`.
     scales : ndarray of shape (n_rows, n_blocks)
         Result of :func:`scales_of`.
-    storage : {"float16", "int8", "int4"}
+    storage : {"float16", "int8", "int6", "int4"}
         What to round to.
 
     Returns
     -------
-    numbers : ndarray of shape (n_rows, length) or (n_rows, (length + 1) // 2)
+    numbers : ndarray of shape (n_rows, length) or (n_rows, n_bytes)
+        As :func:`layout` says.
     """
     grid = GRIDS[storage]
     if grid is None:
@@ -135,12 +146,7 @@ def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray
     spread = _spread(scales, rows.shape[1], grid, rows.dtype)
     numbers = np.divide(rows, spread, out=np.zeros_like(rows), where=spread > 0)
     integers = np.rint(numbers, out=numbers).astype(np.int8)
-    if grid.per_byte == 1:
-        return integers
-    if integers.shape[1] % 2:
-        integers = np.pad(integers, ((0, 0), (0, 1)))
-    nibbles = (integers + 8).view(np.uint8)
-    return nibbles[:, ::2] | nibbles[:, 1::2] << 4
+    return _packed(integers, grid)
 
 
 def values_of(
@@ -152,7 +158,7 @@ def values_of(
     ----------
     numbers, scales : ndarray
         Results of :func:`numbers_of` and :func:`scales_of`.
-    storage : {"float16", "int8", "int4"}
+    storage : {"float16", "int8", "int6", "int4"}
         What the rows are rounded to.
     length : int
         Number of columns.
@@ -166,11 +172,46 @@ def values_of(
     grid = GRIDS[storage]
     if grid is None:
         return numbers.astype(dtype)
-    if grid.per_byte == 2:
-        halves = np.stack([numbers & 15, numbers >> 4], axis=2)
-        halves = halves.reshape(len(numbers), 2 * numbers.shape[1])
-        numbers = halves[:, :length].view(np.int8) - np.int8(8)
+    numbers = _integers(numbers, length, grid)
     return numbers * _spread(scales, length, grid, dtype)
+
+
+def _packed(integers: np.ndarray, grid: Grid) -> np.ndarray:
+    """Bytes of rows of integers, the first in the lowest bits; of eight bits, the integers."""
+    if grid.bits == 8:
+        return integers
+    together, n_bytes = grid.group
+    n_rows, length = integers.shape
+    n_words = -(-length // together)
+    # Unsigned bytes, of which so many are one word that their bits fill bytes.
+    unsigned = np.full((n_rows, n_words * together), grid.levels + 1, np.uint8)
+    unsigned[:, :length] += integers.view(np.uint8)
+    words = unsigned.view(f"<u{together}")
+    packed = np.zeros_like(words)
+    for place, mask in enumerate(_masks(grid)):
+        packed |= (words >> place * (8 - grid.bits)) & mask
+    by_byte = packed.view(np.uint8).reshape(n_rows, n_words, together)
+    return by_byte[:, :, :n_bytes].reshape(n_rows, n_words * n_bytes)
+
+
+def _integers(packed: np.ndarray, length: int, grid: Grid) -> np.ndarray:
+    """Integers of rows of bytes: the reverse of :func:`_packed`."""
+    if grid.bits == 8:
+        return packed
+    together, n_bytes = grid.group
+    n_words = packed.shape[1] // n_bytes
+    by_byte = np.zeros((len(packed), n_words, together), np.uint8)
+    by_byte[:, :, :n_bytes] = packed.reshape(len(packed), n_words, n_bytes)
+    words = by_byte.reshape(len(packed), n_words * together).view(f"<u{together}")
+    integers = np.zeros_like(words)
+    for place, mask in enumerate(_masks(grid)):
+        integers |= (words & mask) << place * (8 - grid.bits)
+    return integers.view(np.int8)[:, :length] - np.int8(grid.levels + 1)
+
+
+def _masks(grid: Grid) -> list[int]:
+    """Where in a word the bits of each number lie that is packed with others."""
+    return [(2**grid.bits - 1) << place * grid.bits for place in range(grid.group[0])]
 
 
 def _spread(scales: np.ndarray, length: int, grid: Grid, dtype: np.dtype) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn_xlc.metrics import topk_scorers
 from sklearn_xlc.plotting._axes import new_axes
 
-STORAGES = ("float32", "float16", "int8", "int4")
+STORAGES = ("float32", "float16", "int8", "int6", "int4")
 
 
 class StorageDisplay:
@@ -78,7 +78,7 @@ class StorageDisplay:
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
                 (n_samples,), or sequence of label sets
             True labels, in the form that `fit` saw.
-        storages : sequence of str, default=("float32", "float16", "int8", "int4")
+        storages : sequence of str, default=("float32", "float16", "int8", "int6", "int4")
             Storage types, as in :func:`~sklearn_xlc.save`.
         metric : str or callable, default="precision"
             Metric of ranked labels, as in :func:`~sklearn_xlc.metrics.topk_scorer`.

@@ -116,6 +116,7 @@ KINDS = {
     "format-2-float32": ("float32", multi_head("flat", True)),
     "format-2-float16": ("float16", multi_head("flat", True)),
     "format-2-int8": ("int8", multi_head("flat", True)),
+    "format-2-int6": ("int6", multi_head("flat", True)),
     "format-2-int4": ("int4", multi_head("cascade", True, embedding_dim=4)),
     "format-2-pipeline": ("int8", lambda: of_texts(pipeline(), TAGS)),
 }

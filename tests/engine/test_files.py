@@ -246,7 +246,7 @@ def assert_close(first, second):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("storage", ["float32", "int8"])
+@pytest.mark.parametrize("storage", ["float32", "int6"])
 @pytest.mark.parametrize("name, multilabel", [("flat", True), ("cascade", False), ("dft", True)])
 def test_a_mapped_model_answers_and_goes_on(name, multilabel, storage, path):
     X, y = make_learnable(multilabel)
@@ -363,7 +363,7 @@ def test_a_compressed_model_is_as_small_in_every_file(dtype, path):
     params = {"hidden_layer_sizes": (256,), "max_epochs": 1, "random_state": 0}
     clf = MultiHeadClassifier("flat", **params).fit(X, np.arange(500))
     exact = np.dtype(dtype).itemsize * clf.n_parameters_
-    for storage, n_bytes in {"float16": 2, "int8": 1, "int4": 0.5}.items():
+    for storage, n_bytes in {"float16": 2, "int8": 1, "int6": 0.75, "int4": 0.5}.items():
         small = compress(clf, storage)
         assert small.decision_function(X).dtype == dtype
         sizes = [len(pickle.dumps(small))]
@@ -388,14 +388,15 @@ def test_a_mapped_compressed_model_predicts_and_goes_on(mode, path):
     assert_same(answers(loaded.partial_fit(X, y), X), answers(small.partial_fit(X, y), X))
 
 
-def test_models_that_are_not_rounded_are_pickled_as_ever():
-    """Version 1, which earlier versions read too."""
+def test_models_have_the_first_format_that_holds_them():
+    """Earlier versions read what they can, and refuse the others by their formats."""
     X, y = make_learnable(False)
     clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
     saved = clf._full_state()["_saved_module"]
     assert saved["version"] == 1
     assert all(type(weight) is np.ndarray for weight in saved["weights"].values())
-    assert compress(clf)._full_state()["_saved_module"]["version"] == 2
+    for storage, version in {"float32": 1, "float16": 2, "int8": 2, "int6": 3, "int4": 2}.items():
+        assert compress(clf, storage)._full_state()["_saved_module"]["version"] == version
 
 
 def test_what_cannot_be_compressed_is_refused(path):

@@ -71,7 +71,7 @@ def test_what_stays_as_it_is():
         assert packed(array, "int4") is array
 
 
-@pytest.mark.parametrize("storage, bits", [("float16", 16), ("int8", 8), ("int4", 4)])
+@pytest.mark.parametrize("storage, bits", [("float16", 16), ("int8", 8), ("int6", 6), ("int4", 4)])
 def test_bits_of_a_number(storage, bits):
     array = weight((1000, 512))
     size = 8 * len(pickle.dumps(packed(array, storage))) / array.size
@@ -139,23 +139,25 @@ def test_a_storage_holds_within_its_block_only():
 # --- files ------------------------------------------------------------------------------------
 
 
-def test_a_file_holds_the_parts_and_no_more_is_allocated(tmp_path, monkeypatch):
+@pytest.mark.parametrize("storage", ["int8", "int6"])
+def test_a_file_holds_the_parts_and_no_more_is_allocated(storage, tmp_path, monkeypatch):
     monkeypatch.setattr(rounding, "_CHUNK", 2**14)
     array = weight((4000, 512))
     tracemalloc.start()
-    document, arrays = describe(packed(array, "int8"))
+    document, arrays = describe(packed(array, storage))
     _files.write(tmp_path / "file", document, arrays, kind="model")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.3 * array.size  # less than the integers
     found = rebuild(*_files.read(tmp_path / "file", kind="model"))
-    np.testing.assert_array_equal(unpacked(found), rounded(array, "int8"))
+    np.testing.assert_array_equal(unpacked(found), rounded(array, storage))
 
 
-def test_a_copy_takes_no_more_than_itself(monkeypatch):
+@pytest.mark.parametrize("storage", ["int6", "int4"])
+def test_a_copy_takes_no_more_than_itself(storage, monkeypatch):
     monkeypatch.setattr(rounding, "_CHUNK", 2**14)
     array = weight((4000, 512))
-    item = packed(array, "int4")
+    item = packed(array, storage)
     tracemalloc.start()
     copied = copy.deepcopy(item)
     peak = tracemalloc.get_traced_memory()[1]
@@ -182,6 +184,7 @@ def test_a_copy_takes_no_more_than_itself(monkeypatch):
         {"shape": [10**12, 512]},
         {"numbers": None},
         {"numbers": np.zeros((80, 512), np.uint8)},
+        {"storage": "int6"},
         {"scales": np.zeros((80, 1), np.float32)},
         {"used": None, "scales": np.zeros((79, 2), np.float32)},
         {"used": np.full(10, 255, np.uint8)},

@@ -51,7 +51,7 @@ def test_rounding_again_changes_nothing(storage, rows):
     )
 
 
-@pytest.mark.parametrize("storage", ["int8", "int4"])
+@pytest.mark.parametrize("storage", ["int8", "int6", "int4"])
 @settings(max_examples=60, deadline=None)
 @given(rows=matrices())
 def test_the_error_is_half_a_step_of_the_block(storage, rows):
@@ -68,7 +68,7 @@ def test_the_error_is_half_a_step_of_the_block(storage, rows):
 def test_an_outlier_spoils_its_own_block_only():
     rows = np.random.default_rng(0).normal(size=(1, 600)).astype(np.float32)
     rows[0, 0] = 1e4
-    for storage in ("int8", "int4"):
+    for storage in ("int8", "int6", "int4"):
         error, block = np.abs(rounded(rows, storage) - rows)[0], GRIDS[storage].block
         assert error[1:block].max() > 1 > error[block:].max() * 3
 
@@ -79,6 +79,15 @@ def test_integers_of_four_bits_share_bytes():
     numbers = numbers_of(rows, scales, "int4")
     np.testing.assert_array_equal(numbers, [[15 | 1 << 4, 11 | 8 << 4, 7 | 8 << 4]])
     np.testing.assert_array_equal(values_of(numbers, scales, "int4", 5, rows.dtype), rows)
+
+
+def test_four_integers_of_six_bits_share_three_bytes():
+    rows = np.array([[31, -31, 3, 0, -1]], np.float32)
+    scales = scales_of(rows, "int6")
+    numbers = numbers_of(rows, scales, "int6")
+    words = [63 | 1 << 6 | 35 << 12 | 32 << 18, 31 | 32 << 6 | 32 << 12 | 32 << 18]
+    assert numbers.tobytes() == b"".join(word.to_bytes(3, "little") for word in words)
+    np.testing.assert_array_equal(values_of(numbers, scales, "int6", 5, rows.dtype), rows)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -0.0, 1e-3])
@@ -97,6 +106,7 @@ def test_no_rows_are_rounded():
 
 
 def test_other_storages_are_refused():
-    for storage in ("int6", "", None):
-        with pytest.raises(ValueError, match="storage must be one of float32, float16, int8, int4"):
+    known = "float32, float16, int8, int6, int4"
+    for storage in ("int5", "", None):
+        with pytest.raises(ValueError, match=f"storage must be one of {known}, got {storage!r}"):
             check_storage(storage)

@@ -20,7 +20,7 @@ def fitted():
 
 def test_sizes_and_quality_are_those_of_the_files(fitted, tmp_path):
     model, X, y = fitted
-    storages = ["float32", "int8", "int4"]
+    storages = ["float32", "int6", "int4"]
     display = StorageDisplay.from_estimator(model, X, y, storages=storages, ks=(1, 2))
     assert list(display.values) == ["precision@1", "precision@2"]
     for storage, size, value in zip(storages, display.sizes, display.values["precision@2"]):
