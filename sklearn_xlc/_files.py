@@ -219,7 +219,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         _sync_folder(folder)
     except OSError as error:
         reason = f"{error.strerror or error}; nothing was written, an existing file is as it was"
-        raise OSError(error.errno, reason, path) from error
+        raise type(error)(error.errno, reason, path) from error
 
 
 def _mode_of(path: str) -> int | None:
@@ -436,14 +436,14 @@ def _part(content: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
     return content[start:end].view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
 
 
-def digest(document: Any, arrays: Mapping[str, np.ndarray]) -> str:
+def digest(document: Any, arrays: Mapping[str, np.ndarray | Streamed]) -> str:
     """SHA-256, in hexadecimal, of a document and of arrays with names, types and shapes.
 
     Parameters
     ----------
     document : object
         As in :func:`write`.
-    arrays : mapping of str to ndarray
+    arrays : mapping of str to ndarray or Streamed
         Arrays of any type but object, in any order.
 
     Returns

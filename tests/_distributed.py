@@ -6,6 +6,7 @@ one of the functions below that have `program` on them.
 
 import json
 import os
+import queue
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from sklearn.base import clone
 
 import sklearn_xlc
 from sklearn_xlc.batches import processes
-from sklearn_xlc.training import XLCNet, sharing
+from sklearn_xlc.training import XLCNet, checkpoints, sharing
 
 _PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]
 _PROGRAMS = {}
@@ -94,6 +95,7 @@ class ThreadsGroup:
     def __init__(self, size):
         self.size, self.of_thread = size, threading.local()
         self.barrier, self.sent = threading.Barrier(size), [None] * size
+        self.lines = {(i, j): queue.Queue() for i in range(size) for j in range(size)}
 
     def _exchanged(self, value):
         self.sent[self.of_thread.rank] = value
@@ -122,6 +124,12 @@ class ThreadsGroup:
 
     def get_rank(self):
         return self.of_thread.rank
+
+    def send(self, tensor, dst):
+        self.lines[self.of_thread.rank, dst].put(tensor.clone())
+
+    def recv(self, tensor, src):
+        tensor.copy_(self.lines[src, self.of_thread.rank].get(timeout=60))
 
     def scatter(self, out, parts, src):
         out.copy_(self._exchanged(parts)[src][self.of_thread.rank])
@@ -324,20 +332,32 @@ def everything_else(folder):
     found["bytes"] = sizes[0] - sizes[1]
 
     class Stop(Callback):
-        def on_epoch_begin(self, net, **kwargs):
-            if len(net.history) == 4:
-                raise RuntimeError("stopped by the test")
+        """The same in both fits: checkpoints are found by the parameters."""
 
-    kept = {"checkpoint": folder / "checkpoints", "max_epochs": 5}
-    for name in ("flat", "cascade"):
-        found[f"stop-{name}"] = _refusal(
-            lambda name=name: _small(name, callbacks=[Stop()], **kept).fit(X, Y)
-        )
+        def on_epoch_begin(self, net, **kwargs):
+            if "STOP" in os.environ and len(net.history) == 4:
+                raise RuntimeError("stopped by the test")
+            self.n_begun = getattr(self, "n_begun", 0) + 1
+
+    checkpoints.PAUSE = 0
+    kept = {"checkpoint": folder / "checkpoints", "callbacks": [Stop()]}
+    copies = {"flat": {"average_weights": "ema"}, "cascade": {"early_stopping": True}}
+    os.environ["STOP"] = ""
+    for name, params in copies.items():  # callbacks hold copies of the weights
+        params |= {"max_epochs": 5, "learning_rate": 0.1}
+        stopped = _small(name, **kept, **params)
+        found[f"stop-{name}"] = _refusal(lambda clf=stopped: clf.fit(X, Y))
     found["checkpoints"] = sorted(p.name for p in kept["checkpoint"].iterdir())
-    for name in ("flat", "cascade"):
-        expected = _small(name, max_epochs=5, distributed=False).fit(X, Y)
-        resumed = _small(name, **kept).fit(X, Y)
-        found[f"resumed-{name}"] = _far(resumed.loss_curve_, expected.loss_curve_)
+    del os.environ["STOP"]
+    for name, params in copies.items():
+        expected = _small(name, distributed=False, **params).fit(X, Y)
+        resumed = _small(name, **kept, **params).fit(X, Y)
+        n_begun = [c.n_begun for _, c in resumed.net_.callbacks_ if isinstance(c, Stop)]
+        found[f"begun-{name}"] = n_begun
+        found[f"resumed-{name}"] = [
+            _far(resumed.loss_curve_, expected.loss_curve_),
+            _far(resumed.predict_topk(X, 3)[1], expected.predict_topk(X, 3)[1]),
+        ]
         found[f"epochs-{name}"] = [row.get("epoch") for row in resumed.history_]
 
     first, second = (

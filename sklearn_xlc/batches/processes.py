@@ -79,17 +79,6 @@ class Processes(NamedTuple):
         """Rows of all processes, which have the parts of n that :meth:`part` gives them."""
         return self.joined(part, self.shares(n))
 
-    def joined_on_first(self, part: Tensor, n: int) -> Tensor | None:
-        """The parts of n rows of all processes, in the first one; None in the others."""
-        sizes = self.shares(n)
-        part = _padded(part, max(sizes))
-        parts = [torch.empty_like(part) for _ in sizes] if self.rank == 0 else None
-        with _meeting(self):
-            _group().gather(part, parts, dst=0)
-        if parts is None:
-            return None
-        return torch.cat([rows[:size] for rows, size in zip(parts, sizes)])
-
     def part_of_first(self, whole: Tensor) -> Tensor:
         """Own rows of a tensor of the first process; the others have one of the same shape."""
         sizes, edges = self.shares(len(whole)), self.edges(len(whole))
@@ -106,6 +95,16 @@ class Processes(NamedTuple):
         """How many rows each process has of each tensor, in one message."""
         own = torch.tensor([[len(part) for part in parts]], device=parts[0].device)
         return self.joined(own, [1] * self.size).T.tolist()
+
+    def send(self, tensor: Tensor, rank: int) -> None:
+        """Send a tensor to a process, which receives it meanwhile."""
+        with _meeting(self):
+            _group().send(tensor, dst=rank)
+
+    def receive(self, tensor: Tensor, rank: int) -> None:
+        """Fill a tensor with one that a process sends."""
+        with _meeting(self):
+            _group().recv(tensor, src=rank)
 
     def objects(self, value: Any) -> list[Any]:
         """The value of each process."""

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import _files
+from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.engine.gathering import gathering
+from sklearn_xlc.engine.gathering import joining
 from sklearn_xlc.engine.object_tree import describe, rebuild
 from sklearn_xlc.engine.packing import storing
 
@@ -93,13 +94,10 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") ->
     (True, True)
     """
     _check_estimator("save", estimator)
-    with storing(storage), gathering() as gathered:
+    with storing(storage), Fetching() as fetching, joining(fetching.table):
         document, arrays = describe(estimator)
-    processes = gathered.processes
-    if processes is None or processes.rank == 0:
-        _files.write(path, document, arrays, _KIND)
-    if processes is not None:
-        processes.of_first(None)  # nobody goes on before the file is there
+        if fetching.reads:  # the others stay until the file is there
+            _files.write(path, document, arrays, _KIND)
 
 
 def compress(estimator: Any, storage: str = "int6") -> Any:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.batches.fetching import Table
 from sklearn_xlc.heads import Head
 
 
-class Gathering:
-    """A reading of a model that all processes take part in, and those that hold parts of it."""
-
-    processes: Processes | None = None
-
-
 class _Thread(threading.local):
-    gathering: Gathering | None = None
+    #: Makes a whole table of a part and its Shard, while all processes read a model together.
+    join: Callable[[torch.Tensor, Any], Any] | None = None
 
 
 _THREAD = _Thread()
@@ -61,43 +57,43 @@ def gather(estimator: Any) -> Any:
     >>> bool((whole.predict(X) == clf.predict(X)).all())
     True
     """
-    with gathering():
+    with joining(lambda part, shard: shard.joined(part)):
         return copy.deepcopy(estimator)
 
 
 @contextlib.contextmanager
-def gathering() -> Iterator[Gathering]:
-    """Let parts be gathered whenever the state of a model is read; all processes read the same."""
-    before, _THREAD.gathering = _THREAD.gathering, Gathering()
+def joining(join: Callable[[torch.Tensor, Any], Any]) -> Iterator[None]:
+    """Let `join` make whole tables whenever the state of a model is read; all read the same."""
+    before, _THREAD.join = _THREAD.join, join
     try:
-        yield _THREAD.gathering
+        yield
     finally:
-        _THREAD.gathering = before
+        _THREAD.join = before
 
 
-def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors of a module with the rows of all processes.
+def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray | Table]:
+    """Arrays of a module with the rows of all processes.
 
     Raises
     ------
     ValueError
         If processes hold parts of the module, and are not known to read its state together.
     """
-    shards = _shards(module)
-    if not shards:
-        return tensors
-    processes = next(iter(shards.values())).processes
-    if _THREAD.gathering is None:
+    shards, join = _shards(module), _THREAD.join
+    if shards and join is None:
+        size = next(iter(shards.values())).processes.size
         raise ValueError(
-            f"each of {processes.size} processes holds the weights of some labels, and this one "
+            f"each of {size} processes holds the weights of some labels, and this one "
             "those of its own: sklearn_xlc.save stores them all if all processes call it, and "
             "sklearn_xlc.distributed.gather(estimator) gives each process all of them"
         )
-    _THREAD.gathering.processes = processes
-    return {
-        name: shards[tensor].joined(tensor.detach()) if tensor in shards else tensor
-        for name, tensor in tensors.items()
-    }
+    found: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        whole: Any = tensor.detach()
+        if join is not None and tensor in shards:
+            whole = join(whole, shards[tensor])
+        found[name] = whole if isinstance(whole, Table) else whole.cpu().numpy()
+    return found
 
 
 def whole_skeleton(module: nn.Module) -> nn.Module:

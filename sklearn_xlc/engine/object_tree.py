@@ -24,6 +24,7 @@ from sklearn.utils import Bunch
 from torch import nn
 
 from sklearn_xlc._files import DTYPES, Streamed
+from sklearn_xlc.batches.fetching import Table
 from sklearn_xlc.engine import pretrained
 from sklearn_xlc.engine.names import Finder, is_known, name_of
 from sklearn_xlc.engine.packing import PackedWeight
@@ -119,9 +120,8 @@ def _describe_dict(writer: Writer, value: dict, where: str) -> dict[str, Any]:
         return {
             "items": {key: writer.node(item, f"{where}[{key!r}]") for key, item in value.items()}
         }
-    keys = writer.nodes(value, f"{where}.keys()")
     return {
-        "keys": keys,
+        "keys": writer.nodes(value, f"{where}.keys()"),
         "values": [writer.node(item, f"{where}[{key!r}]") for key, item in value.items()],
     }
 
@@ -146,8 +146,7 @@ def _rebuild_list(reader: Reader, node: dict[str, Any]) -> list:
 
 
 def _describe_set(writer: Writer, value: Any, where: str) -> dict[str, Any]:
-    items = writer.nodes(value, where)
-    return {"items": sorted(items, key=json.dumps)}  # the order of a set differs between processes
+    return {"items": sorted(writer.nodes(value, where), key=json.dumps)}  # sets have no order
 
 
 def _describe_slice(writer: Writer, value: slice, where: str) -> dict[str, Any]:
@@ -161,7 +160,9 @@ def _describe_streamed(writer: Writer, value: Streamed, where: str) -> dict[str,
     return {"array": writer.array(value, where)}
 
 
-def _describe_array(writer: Writer, value: np.ndarray, where: str) -> dict[str, Any]:
+def _describe_array(writer: Writer, value: Any, where: str) -> dict[str, Any]:
+    if isinstance(value, Table):
+        return _describe_streamed(writer, value.streamed(), where)
     if type(value) not in (np.ndarray, np.memmap):
         return writer.refuse(value, where, "convert it by numpy.asarray")
     if value.dtype.hasobject or value.dtype.names:
@@ -463,7 +464,7 @@ _KINDS: dict[str, Kind] = {
         lambda r, n: r.value(n["parts"]),
     ),
     "streamed": Kind((Streamed,), _describe_streamed, lambda r, n: r.array(n["array"])),
-    "array": Kind((np.ndarray,), _describe_array, _rebuild_array, subclasses=True),
+    "array": Kind((np.ndarray, Table), _describe_array, _rebuild_array, subclasses=True),
     "scalar": Kind((np.generic,), _describe_scalar, _rebuild_scalar, subclasses=True),
     "dtype": Kind((np.dtype,), _describe_dtype, lambda r, n: np.dtype(n["name"]), subclasses=True),
     "sparse": Kind((sp.sparray, sp.spmatrix), _describe_sparse, _rebuild_sparse, subclasses=True),

@@ -170,7 +170,8 @@ class PackedWeight:
             "numbers": Streamed(*of_numbers, self._blocks),
         }
         if bias is not None:
-            parts |= {"bias": bias, "biases": self._rows[self._used, bias]}
+            biases = [self._rows[part][self._used[part], bias] for part in self._chunks]
+            parts |= {"bias": bias, "biases": np.concatenate(biases)}
         if not self._used.all():
             parts["used"] = np.packbits(self._used)
         return parts

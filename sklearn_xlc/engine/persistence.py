@@ -129,11 +129,13 @@ def save_module(module: nn.Module) -> dict[str, Any]:
     joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
     the CPU whatever device the module was trained on. Weights that are rounded are packed.
     """
-    tensors = gathered(module, _tensors(module))
+    arrays = gathered(module, _tensors(module))
     # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
     memo: dict[int, Any] = {}
     for name, held in _tensors(module).items():
-        empty = torch.empty_like(tensors[name], device="meta")
+        empty = torch.empty_like(held, device="meta")
+        if empty.shape != arrays[name].shape:  # processes hold parts of it
+            empty = empty.new_empty(arrays[name].shape)
         is_parameter = isinstance(held, nn.Parameter)
         memo[id(held)] = nn.Parameter(empty, held.requires_grad) if is_parameter else empty
     forms: dict[int, RowForm] = {
@@ -143,9 +145,10 @@ def save_module(module: nn.Module) -> dict[str, Any]:
     }
     weights: dict[str, Any] = {}
     for name, held in _tensors(module).items():
-        array = tensors[name].detach().cpu().numpy()
-        is_parameter = isinstance(held, nn.Parameter)
-        weights[name] = prepared(name, array, forms.get(id(held))) if is_parameter else array
+        weight: Any = arrays[name]
+        if isinstance(held, nn.Parameter):
+            weight = prepared(name, weight, forms.get(id(held)))
+        weights[name] = weight
     packed = (weight for weight in weights.values() if isinstance(weight, PackedWeight))
     version = max((weight.version for weight in packed), default=1)
     skeleton = whole_skeleton(copy.deepcopy(module, memo))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import os
 import re
@@ -16,10 +17,11 @@ from typing import Any
 from skorch.callbacks import Callback
 from torch import nn
 
-from sklearn_xlc._files import read, write
+from sklearn_xlc._files import read_mapped, write
+from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.training.encoding import Encoder, decode, identity
-from sklearn_xlc.training.sharing import held_of_whole, whole_on_first
+from sklearn_xlc.training.parts import held_of_whole, whole_on_first
 
 #: Number of the format, part of a fit's name: files of another format are not looked at.
 FORMAT = 1
@@ -104,11 +106,12 @@ class Checkpoints:
         UserWarning
             If the checkpoint belongs to a fit that began with other weights.
         """
-        whole = _state(net)
-        self._start = identity(whole["module"])
+        with Fetching() as fetching:
+            state = _state(net, fetching)
+            self._start = identity(state["module"])
+            _encoded(state)
         if net.processes is not None:
             self._start = net.processes.of_first(self._start)
-        _encoded(whole)
         found, self._found = self._found, None
         if found is None:
             return False
@@ -121,7 +124,7 @@ class Checkpoints:
                 stacklevel=2,
             )
             return False
-        state = decode(document["state"], arrays, net.device)
+        state = decode(document["state"], arrays, net.device, copies=False)
         _restore(net, state if net.processes is None else held_of_whole(net, state))
         self._last, self._finished = path, document["finished"]
         is_first = net.processes is None or net.processes.rank == 0
@@ -150,20 +153,21 @@ class Checkpoints:
             is_due = net.processes.of_first(is_due)
         if self._finished or not is_due:
             return
-        state, arrays = _encoded(_state(net))
-        if net.processes is not None and net.processes.rank:  # the first one writes
-            self._finished = finished
-            return
-        document = {
-            "state": state,
-            "start": self._start,
-            "seed": self.seed,
-            "finished": finished,
-        }
-        n_epochs = len(net.history)
+        with Fetching() as fetching:
+            state, arrays = _encoded(_state(net, fetching))
+            if net.processes is None or net.processes.rank == 0:  # the first one writes
+                about = {"start": self._start, "seed": self.seed, "finished": finished}
+                self._write({"state": state, **about}, arrays, len(net.history))
+        self._finished = finished
+        self._saved_at = time.monotonic()
+        self._took = self._saved_at - began
+
+    def _write(self, document: dict[str, Any], arrays: dict[str, Any], n_epochs: int) -> None:
         path = self.folder / f"{self.fit}-{n_epochs}.xlc"
         try:
             write(path, document, arrays, kind="checkpoint")
+        except ConnectionError:  # of another process
+            raise
         except OSError as error:
             raise OSError(
                 error.errno,
@@ -171,10 +175,7 @@ class Checkpoints:
                 f"{n_epochs}: {error.strerror}; make room there or give another folder, and call "
                 "fit again",
             ) from error
-        self._remove_old(path, finished)
-        self._finished = finished
-        self._saved_at = time.monotonic()
-        self._took = self._saved_at - began
+        self._remove_old(path, document["finished"])
 
     # --- files ------------------------------------------------------------------------------
 
@@ -213,12 +214,12 @@ class Checkpoints:
         path = processes.of_first(None if found is None else found[0])
         if path is None or found is not None:
             return found
-        return path, *read(path, kind="checkpoint")
+        return path, *read_mapped(path, kind="checkpoint")
 
     def _readable(self) -> tuple[Path, Any, Any] | None:
         for path in reversed(self._old):
             try:
-                return path, *read(path, kind="checkpoint")
+                return path, *read_mapped(path, kind="checkpoint", verify=True)
             except FileNotFoundError:  # another process runs the same fit, and is further on
                 continue
             except (OSError, ValueError) as error:
@@ -240,7 +241,7 @@ class Checkpoints:
 # --- what a checkpoint holds ------------------------------------------------------------------
 
 
-def _state(net: Any) -> dict[str, Any]:
+def _state(net: Any, fetching: Fetching) -> dict[str, Any]:
     """State of a net between two epochs; of several processes, in the first, as of one."""
     state = {
         "history": list(net.history),
@@ -251,7 +252,7 @@ def _state(net: Any) -> dict[str, Any]:
         "generators": [generator.get_state() for generator in net.generators],
         "callbacks": {name: _callback_state(callback) for name, callback in net.callbacks_},
     }
-    return state if net.processes is None else whole_on_first(net, state)
+    return state if net.processes is None else whole_on_first(net, state, fetching)
 
 
 def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -268,6 +269,7 @@ def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _restore(net: Any, state: dict[str, Any]) -> None:
+    """Give a net copies of a state."""
     net.history.extend(state["history"])
     net.module_.load_state_dict(state["module"]["state_dict"])
     buffers = dict(net.module_.named_buffers())
@@ -281,7 +283,7 @@ def _restore(net: Any, state: dict[str, Any]) -> None:
         generator.set_state(saved)
     for name, callback in net.callbacks_:
         if name in state["callbacks"]:
-            _restore_callback(callback, state["callbacks"][name])
+            _restore_callback(callback, copy.deepcopy(state["callbacks"][name]))
 
 
 def module_state(module: nn.Module) -> dict[str, Any]:

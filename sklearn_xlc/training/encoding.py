@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sklearn_xlc._files import digest
+from sklearn_xlc._files import Streamed, digest
+from sklearn_xlc.batches.fetching import Table
+from sklearn_xlc.training.devices import shared_tensor
 
 _PLAIN = (type(None), bool, int, float, str)
 _CONTAINERS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
@@ -27,8 +29,9 @@ class Encoder:
     """Encode values as a JSON document, and tensors and arrays beside it; :func:`decode` reverses.
 
     Held are None, numbers, str, list, tuple, set, dict, OrderedDict, numbers and arrays of NumPy,
-    tensors, and random generators of NumPy and torch. Every value comes back with its type and its
-    bits; tensors come back as plain tensors, where containers hold one twice as two.
+    tensors, tables that processes hold in parts, and random generators of NumPy and torch. Every
+    value comes back with its type and its bits; tensors and tables come back as plain tensors,
+    where containers hold one twice as two.
 
     Attributes
     ----------
@@ -38,7 +41,7 @@ class Encoder:
     """
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, np.ndarray | Streamed] = {}
 
     def encode(self, value: Any, where: str = "value") -> Any:
         """Return the document of a value; `where` names it in messages.
@@ -61,7 +64,7 @@ class Encoder:
             if kind is dict and all(type(k) is str for k in value):
                 return {"{}": dict(items)}
             return {kind.__name__: items}
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor | Table):
             return {"tensor": self._tensor(value, where)}
         if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.itemsize <= 8:
             return {"scalar": [value.dtype.str, value.item()]}
@@ -81,7 +84,10 @@ class Encoder:
         kind = type(value)
         return items if kind is list else {kind.__name__: items}
 
-    def _tensor(self, value: Tensor, where: str) -> dict[str, Any]:
+    def _tensor(self, value: Tensor | Table, where: str) -> dict[str, Any]:
+        if isinstance(value, Table):
+            about = {"dtype": value.dtype.name, "cpu": value.device.type == "cpu"}
+            return {**about, "array": self._store(value.streamed(), where)}
         if value.layout != torch.strided or value.device.type == "meta" or value.is_quantized:
             return self._other(value, where)
         value = value.detach()
@@ -103,7 +109,7 @@ class Encoder:
             return self._other(value, where)
         return {"array": self._store(value, where)}
 
-    def _store(self, array: np.ndarray, where: str) -> str:
+    def _store(self, array: np.ndarray | Streamed, where: str) -> str:
         while where in self.arrays:  # keys 1 and "1" of a dict
             where += "'"
         self.arrays[where] = array
@@ -113,7 +119,9 @@ class Encoder:
         raise TypeError(f"{where} holds an object of type {type(value).__qualname__}")
 
 
-def decode(document: Any, arrays: Mapping[str, np.ndarray], device: Any = "cpu") -> Any:
+def decode(
+    document: Any, arrays: Mapping[str, np.ndarray], device: Any = "cpu", copies: bool = True
+) -> Any:
     """Restore a value from its document and arrays.
 
     Parameters
@@ -124,25 +132,28 @@ def decode(document: Any, arrays: Mapping[str, np.ndarray], device: Any = "cpu")
         Arrays of the encoder.
     device : str or torch.device, default="cpu"
         Device of the tensors that were not on the CPU.
+    copies : bool, default=True
+        Whether tensors are copies. False: they may share the memory of the arrays, and must not be
+        written to.
 
     Returns
     -------
     object
-        The value; its arrays and tensors are copies.
+        The value; its arrays are copies.
     """
     if isinstance(document, list):
-        return [decode(item, arrays, device) for item in document]
+        return [decode(item, arrays, device, copies) for item in document]
     if not isinstance(document, dict):
         return document
     ((kind, content),) = document.items()
     if kind == "{}":
-        return {k: decode(v, arrays, device) for k, v in content.items()}
+        return {k: decode(v, arrays, device, copies) for k, v in content.items()}
     if kind in _CONTAINERS:
-        return _CONTAINERS[kind](decode(content, arrays, device))
+        return _CONTAINERS[kind](decode(content, arrays, device, copies))
     if kind in _MAPPINGS:
-        return _MAPPINGS[kind](decode(content, arrays, device))
+        return _MAPPINGS[kind](decode(content, arrays, device, copies))
     if kind == "tensor":
-        return _tensor(content, arrays, device)
+        return _tensor(content, arrays, device, copies)
     if kind == "scalar":
         return np.dtype(content[0]).type(content[1])
     if kind == "array":
@@ -150,9 +161,11 @@ def decode(document: Any, arrays: Mapping[str, np.ndarray], device: Any = "cpu")
     return _generator(kind, decode(content, arrays), device)
 
 
-def _tensor(content: dict[str, Any], arrays: Mapping[str, np.ndarray], device: Any) -> Tensor:
-    dtype = getattr(torch, content["dtype"])
-    value = torch.from_numpy(np.array(arrays[content["array"]], order="C"))
+def _tensor(
+    content: dict[str, Any], arrays: Mapping[str, np.ndarray], device: Any, copies: bool
+) -> Tensor:
+    dtype, array = getattr(torch, content["dtype"]), arrays[content["array"]]
+    value = torch.from_numpy(np.array(array, order="C")) if copies else shared_tensor(array)
     value = value if value.dtype == dtype else value.view(dtype)
     if "strides" in content:
         value = torch.empty_strided(value.shape, content["strides"], dtype=dtype).copy_(value)
@@ -212,10 +225,10 @@ class _Describer(Encoder):
             return {"set": sorted(identity(item) for item in value)}
         return super()._container(value, where)
 
-    def _tensor(self, value: Tensor, where: str) -> dict[str, Any]:
+    def _tensor(self, value: Tensor | Table, where: str) -> dict[str, Any]:
         return {**super()._tensor(value, where), "trained": value.requires_grad}
 
-    def _store(self, array: np.ndarray, where: str) -> str:
+    def _store(self, array: np.ndarray | Streamed, where: str) -> str:
         return super()._store(array, str(len(self.arrays)))
 
     def _array(self, value: np.ndarray, where: str) -> Any:

@@ -1,13 +1,15 @@
-"""Modules, and the states of their optimisers, of which processes come to hold parts."""
+"""Modules and states of nets of which processes hold parts: shared out, and made whole."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.training.optimizer import RowOptimizer
 
 
@@ -71,3 +73,63 @@ def _alias(tensor: Tensor) -> Tensor:
     values = tensor.detach()
     is_parameter = isinstance(tensor, nn.Parameter)
     return nn.Parameter(values, tensor.requires_grad) if is_parameter else values
+
+
+# --- states of a net in training ----------------------------------------------------------------
+
+
+def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[str, Any]:
+    """State of a net as of one process, in the first of those that train it.
+
+    Parameters
+    ----------
+    net : XLCNet
+        Net in training.
+    state : dict
+        Its state: "module" as :func:`~sklearn_xlc.training.checkpoints.module_state` returns it,
+        "optimizer", and "callbacks", which may hold copies of weights by their names.
+    fetching : Fetching
+        Reading by the first process.
+
+    Returns
+    -------
+    dict
+        State with a :class:`~sklearn_xlc.batches.fetching.Table` in place of each part; in the
+        other processes one that says nothing.
+    """
+    return _changed(net, state, lambda shard, part: fetching.table(part, shard))
+
+
+def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """State with the rows that this process holds, from one with whole tables."""
+    return _changed(net, state, lambda shard, whole: whole[shard.start : shard.stop])
+
+
+def _changed(
+    net: Any, state: dict[str, Any], change: Callable[[Any, Tensor], Any]
+) -> dict[str, Any]:
+    """State whose tensors of sharded parameters have passed through a function."""
+    shards = net.module_.head.sharded_parameters()
+    names = {name: shards[p] for name, p in net.module_.named_parameters() if p in shards}
+    numbers = {
+        number: shards[p] for number, p in enumerate(net.optimizer_.parameters()) if p in shards
+    }
+
+    def by_name(value: Any, name: Any = None) -> Any:
+        if isinstance(value, dict):
+            return type(value)((key, by_name(item, key)) for key, item in value.items())
+        is_weight = isinstance(name, str) and name in names and isinstance(value, Tensor)
+        return change(names[name], value) if is_weight else value
+
+    moments = dict(state["optimizer"]["state"])
+    for number in sorted(numbers.keys() & moments.keys()):
+        moments[number] = {
+            key: change(numbers[number], value) if value.ndim else value
+            for key, value in moments[number].items()
+        }
+    return {
+        **state,
+        "module": by_name(state["module"]),
+        "optimizer": {**state["optimizer"], "state": moments},
+        "callbacks": by_name(state["callbacks"]),
+    }

@@ -1,8 +1,8 @@
-"""Steps of a training over processes: gradients that they share, and states put together."""
+"""Steps of a training over processes: gradients that they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -220,61 +220,3 @@ def of_own_samples(
     weight = torch.ones(len(batch)) if batch.sample_weight is None else batch.sample_weight
     # Heads take the mean over their samples, which are few of the batch.
     return features, targets, weight[read].double() * (own.n_samples / len(batch))
-
-
-# --- states -------------------------------------------------------------------------------------
-
-
-def whole_on_first(net: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """State of a net with whole tables in the first process; in the others these are parts.
-
-    Parameters
-    ----------
-    net : XLCNet
-        Net in training.
-    state : dict
-        Its state: "module" as :func:`~sklearn_xlc.training.checkpoints.module_state` returns it,
-        and "optimizer".
-
-    Returns
-    -------
-    dict
-        The same, of one process.
-    """
-
-    def join(shard: Any, held: Tensor) -> Tensor:
-        whole = shard.processes.joined_on_first(held.detach(), shard.n_rows)
-        return held if whole is None else whole
-
-    return _changed(net, state, join)
-
-
-def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """State with the rows that this process holds, from one with whole tables."""
-    return _changed(net, state, lambda shard, whole: whole[shard.start : shard.stop])
-
-
-def _changed(
-    net: Any, state: dict[str, Any], change: Callable[[Any, Tensor], Tensor]
-) -> dict[str, Any]:
-    """State whose tensors of sharded parameters have passed through a function."""
-    module = net.module_
-    shards = module.head.sharded_parameters()
-    names = {name: shards[p] for name, p in module.named_parameters() if p in shards}
-    numbers = {
-        number: shards[p] for number, p in enumerate(net.optimizer_.parameters()) if p in shards
-    }
-    tensors = dict(state["module"]["state_dict"])
-    for name, shard in names.items():
-        tensors[name] = change(shard, tensors[name])
-    moments = dict(state["optimizer"]["state"])
-    for number in sorted(numbers.keys() & moments.keys()):
-        moments[number] = {
-            key: change(numbers[number], value) if value.ndim else value
-            for key, value in moments[number].items()
-        }
-    return {
-        **state,
-        "module": {**state["module"], "state_dict": tensors},
-        "optimizer": {**state["optimizer"], "state": moments},
-    }

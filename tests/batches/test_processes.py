@@ -35,22 +35,18 @@ def test_rows_are_joined(monkeypatch, size, n):
 
     def run(processes):
         part = whole[processes.part(n)]
-        first = processes.joined_on_first(part, n)
         own = processes.part_of_first(whole * (1 - processes.rank))
         assert torch.equal(own, part)
-        assert (first is None) == (processes.rank > 0)
         sizes = [3, 0, 2][:size]
         own = torch.full((sizes[processes.rank],), processes.rank)
         return (
             processes.joined_parts(part, n),
-            whole if first is None else first,
             processes.joined(own, sizes),
         )
 
     results = in_threads(monkeypatch, size, run)
-    for joined, first, uneven in results:
+    for joined, uneven in results:
         torch.testing.assert_close(joined, whole)
-        torch.testing.assert_close(first, whole)
         assert uneven.tolist() == [0, 0, 0, 2, 2][: 3 if size == 2 else 5]
 
 

@@ -1,15 +1,19 @@
 """Models that several processes hold in parts, put together."""
 
+import copy
+
 import numpy as np
 import pytest
 from _distributed import in_threads
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
+import sklearn_xlc
 from _factories import make_learnable, quick
 from sklearn_xlc.batches.processes import Processes, training_with
-from sklearn_xlc.engine.gathering import gather, gathered, gathering
+from sklearn_xlc.engine.gathering import gather, gathered, joining
 from sklearn_xlc.heads import CascadeHead, FlatHead
+from sklearn_xlc.training.parts import share_out
 
 
 def test_an_estimator_of_one_process_is_copied():
@@ -28,9 +32,8 @@ def test_parts_are_gathered_on_request_only(monkeypatch, make):
     def run(processes):
         with training_with(processes):
             head = make()
-        with gathering() as parts:
+        with joining(lambda part, shard: shard.joined(part)):
             whole = gathered(head, dict(head.named_parameters()))
-        assert parts.processes == processes
         return {name: tensor.shape for name, tensor in whole.items()}
 
     expected = {name: tensor.shape for name, tensor in make().named_parameters()}
@@ -41,3 +44,29 @@ def test_parts_are_gathered_on_request_only(monkeypatch, make):
         gathered(head, dict(head.named_parameters()))
     head.forget_shards()
     assert not head.sharded_parameters()
+
+
+@pytest.mark.parametrize("name", ["flat", "cascade", "sampling", "dft", "pick-all"])
+def test_files_are_those_of_one_process(monkeypatch, tmp_path, name):
+    X, y = make_learnable(name in ("flat", "cascade"))
+    params = {"embedding_dim": 199} if name == "cascade" else {"hidden_layer_sizes": (250,)}
+    params = params if name != "pick-all" else {"feature_dim": 200}
+    params = params if name != "dft" else {"n_slack": 200}
+    clf = copy.deepcopy(quick(name, max_epochs=1, **params).fit(X, y))
+    storages = ("float32", "float16", "int8", "int6", "int4")
+    for storage in storages:
+        sklearn_xlc.save(clf, tmp_path / f"alone-{storage}", storage=storage)
+    assert (tmp_path / "alone-int8").stat().st_size < (tmp_path / "alone-float32").stat().st_size
+
+    def run(processes):
+        own = copy.deepcopy(clf)
+        with training_with(processes):
+            share_out(own.net_.module_)
+        for storage in storages:
+            sklearn_xlc.save(own, tmp_path / storage, storage=storage)
+            alone = (tmp_path / f"alone-{storage}").read_bytes()
+            assert (tmp_path / storage).read_bytes() == alone
+        with pytest.raises(ConnectionError if processes.rank else FileNotFoundError):
+            sklearn_xlc.save(own, tmp_path / "missing" / "model.xlc")
+
+    in_threads(monkeypatch, 3, run)

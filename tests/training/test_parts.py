@@ -1,19 +1,25 @@
 """Modules that processes come to hold in parts."""
 
 import copy
+from collections import OrderedDict
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from _distributed import in_threads
 from torch import nn
 
 from sklearn_xlc.batches import Targets
+from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import training_with
 from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
 from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.checkpoints import module_state
+from sklearn_xlc.training.encoding import Encoder, decode, identity
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
-from sklearn_xlc.training.parts import copied, share_out
+from sklearn_xlc.training.parts import copied, held_of_whole, share_out, whole_on_first
 from sklearn_xlc.training.resizing import with_room
 
 HEADS = {
@@ -113,3 +119,44 @@ def test_heads_without_parts_stay_whole(monkeypatch):
         return module.head.sharded_parameters()
 
     assert in_threads(monkeypatch, 2, run) == [{}, {}]
+
+
+def state_of(module, optimizer):
+    """Net and its state, with copies of the weights that a callback has."""
+    state = {
+        "module": module_state(module),
+        "optimizer": optimizer.state_dict(),
+        "callbacks": {"average": {"average_": OrderedDict(module.state_dict()), "count_": 3}},
+        "other": 3,
+    }
+    return SimpleNamespace(module_=module, optimizer_=optimizer), state
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_states_are_those_of_one_process(monkeypatch, name):
+    whole = changed(HEADS[name](), 0)
+    _, expected = state_of(*whole)
+
+    def run(processes):
+        module, optimizer = copy.deepcopy(whole)
+        with training_with(processes):
+            share_out(module, optimizer)
+        net, state = state_of(module, optimizer)
+        with Fetching() as fetching:
+            joined = whole_on_first(net, state, fetching)
+            digest, encoder = identity(joined["module"]), Encoder()
+            document = encoder.encode(joined)
+            if processes.rank:
+                return None
+            arrays = {
+                name: array if isinstance(array, np.ndarray) else array.array()
+                for name, array in encoder.arrays.items()
+            }
+        assert digest == identity(expected["module"])
+        decoded = decode(document, arrays, copies=False)
+        held = held_of_whole(net, decoded)
+        assert identity([state[key] for key in state]) == identity([held[key] for key in state])
+        return decoded
+
+    found = in_threads(monkeypatch, 3, run)[0]
+    assert identity([found[key] for key in expected]) == identity(list(expected.values()))

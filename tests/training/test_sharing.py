@@ -1,4 +1,4 @@
-"""Gradients that processes share, and states put together."""
+"""Gradients that processes share, and what they read of a batch."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,14 +17,7 @@ from sklearn_xlc.encoders.mlp import InputLinear
 from sklearn_xlc.heads import FlatHead, ProductHead
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.sharing import (
-    held_of_whole,
-    of_batch,
-    of_own_samples,
-    shares_samples,
-    sum_gradients,
-    whole_on_first,
-)
+from sklearn_xlc.training.sharing import of_batch, of_own_samples, shares_samples, sum_gradients
 
 
 def test_gradients_add_up(monkeypatch):
@@ -160,56 +153,3 @@ def test_encoders_are_copied_where_messages_would_take_longer(widths, dense, cop
     # What another encoder computes is not known.
     own = torch.nn.Sequential(encoder)
     assert shares_samples(EncoderHead(own, head), rows, 256)
-
-
-def test_states_are_those_of_one_process(monkeypatch):
-    torch.manual_seed(0)
-    whole = FlatHead(3, 7, True)
-    values = torch.randn(7, 3)
-
-    def net_of(head):
-        optimizer = RowOptimizer([{"params": list(head.parameters()), "fused": True}])
-        module = torch.nn.Module()
-        module.head = head
-        return SimpleNamespace(module_=module, optimizer_=optimizer)
-
-    def state_of(net):
-        parts = {"state_dict": dict(net.module_.state_dict())}
-        return {"module": parts, "optimizer": net.optimizer_.state_dict(), "other": 3}
-
-    def run(processes):
-        with training_with(processes):
-            head = FlatHead(3, 7, True)
-        held = head.all_held()
-        with torch.no_grad():
-            head.weight.copy_(whole.weight[held])
-        net = net_of(head)
-        net.optimizer_.update(head.weight, slice(None), values[held].clone())
-        state = state_of(net)
-        joined = whole_on_first(net, state)
-        if processes.rank:
-            return None
-        again = held_of_whole(net, joined)
-        for key, tensor in again["module"]["state_dict"].items():
-            assert torch.equal(tensor, state["module"]["state_dict"][key])
-        return joined
-
-    found = in_threads(monkeypatch, 3, run)[0]
-    net = net_of(whole)
-    net.optimizer_.update(whole.weight, slice(None), values.clone())
-    expected = state_of(net)
-    assert found["other"] == 3
-    for key, tensor in expected["module"]["state_dict"].items():
-        torch.testing.assert_close(found["module"]["state_dict"][key], tensor)
-    for number, state in expected["optimizer"]["state"].items():
-        for key, tensor in state.items():
-            torch.testing.assert_close(found["optimizer"]["state"][number][key], tensor)
-
-
-def test_heads_without_shards_have_no_parts():
-    net = SimpleNamespace(
-        module_=SimpleNamespace(head=ProductHead(3, 9, False, (3, 3)), named_parameters=list),
-        optimizer_=RowOptimizer([{"params": [torch.nn.Parameter(torch.zeros(2))]}]),
-    )
-    state = {"module": {"state_dict": {"a": 1}}, "optimizer": {"state": {}}}
-    assert held_of_whole(net, state) == state
