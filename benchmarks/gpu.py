@@ -1,4 +1,5 @@
-"""One CUDA device: every output layer, real data, the scale of Amazon-670K, and saved models.
+"""CUDA devices: every output layer, real data, the scale of Amazon-670K, saved models, batches
+prepared ahead, and one process a device where there are several.
 
     python benchmarks/gpu.py --device cuda
     python benchmarks/gpu.py --device cpu --quick
@@ -16,6 +17,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from _gpu_fits import (
+    AHEAD,
+    ahead_table,
+    measure_ahead,
+    numbers_of_processes,
+    together_table,
+)
 from _measure import (
     Clock,
     add_device,
@@ -40,6 +48,8 @@ AMAZON = {
     "labels_per_row": 5.45,
     "per_label": 14,
 }
+#: Classes whose weights processes share.
+SHARED = 1_000_000
 #: Models at this scale. The published ones fine-tune a transformer below the output layer.
 SCALE = {
     "flat, adagrad, bfloat16": {"algorithm": "flat", "optimizer": "adagrad"},
@@ -63,6 +73,7 @@ def parse_arguments():
     options = parser.parse_args()
     if options.quick:
         options.classes, options.steps = [count // 100 for count in options.classes[:2]], 2
+    options.shared = SHARED // 100 if options.quick else SHARED
     return options
 
 
@@ -187,6 +198,7 @@ MEASURES = {
     "scale": measure_scale,
     "save": measure_save,
     "load": measure_load,
+    "ahead": measure_ahead,
 }
 
 
@@ -201,14 +213,23 @@ class Runner:
         self.end = time.monotonic() + 60 * options.minutes
 
     def __call__(self, kind, **task):
+        return self._run(lambda scratch: [__file__, "--cell", scratch], 1, kind=kind, **task)
+
+    def together(self, n_processes, **task):
+        """Run a task in several processes, which train together."""
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", n_processes]
+        program = str(Path(__file__).with_name("_gpu_fits.py"))
+        return self._run(lambda scratch: [*launch, program, scratch], n_processes, **task)
+
+    def _run(self, arguments, n_processes, **task):
         left = self.end - time.monotonic()
         if left < 5:
             return {"status": "no time left", "reason": "raise --minutes"}
+        threads = max(1, self.options.threads // n_processes)
         with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
-            Path(scratch, "task.json").write_text(json.dumps({"kind": kind, **task}))
-            arguments = [__file__, "--cell", scratch]
-            result = fresh_process(arguments, scratch, threads=self.options.threads, limit=left)
-        print(kind, task, result, flush=True)
+            Path(scratch, "task.json").write_text(json.dumps({"limit": left, **task}))
+            result = fresh_process(arguments(scratch), scratch, threads=threads, limit=left)
+        print(task, f"processes: {n_processes}", result, flush=True)
         return result
 
 
@@ -234,6 +255,17 @@ def run_heads(run, options):
                 "head", head=head, n_classes=n_classes, steps=options.steps
             )
     return cells
+
+
+def run_ahead(run, quick):
+    size = {"n_labels": 300, "n_steps": 10} if quick else {"n_labels": 20_000, "n_steps": 100}
+    sizes = {"width": WIDTH, "batch": BATCH, **size}
+    return {head: run("ahead", head=head, n_runs=3, **sizes) for head in AHEAD}
+
+
+def run_together(run, options):
+    sizes = {"width": WIDTH, "batch": BATCH, "steps": options.steps}
+    return {n: run.together(n, n_classes=options.shared, **sizes) for n in numbers_of_processes()}
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -316,16 +348,27 @@ def main():
     saved = run_saved(run)
     real = run_real(run, options.quick)
     scale = {name: run("scale", model=name, quick=options.quick) for name in SCALE}
+    ahead = run_ahead(run, options.quick)
+    together = run_together(run, options)
     cells = run_heads(run, options)
     results = {
         "environment": describe_machine(options.threads),
         "saved": saved,
         "eurlex57k": real,
         "scale": scale,
+        "ahead": ahead,
+        "together": together,
         "heads": [{"n_classes": n, "head": head, **cells[n, head]} for n, head in cells],
     }
-    tables = [head_table(cells, options), scale_table(scale, options.quick)]
-    text = "\n".join([*tables, real_line(real, options.quick), saved_line(saved)])
+    parts = [
+        head_table(cells, options),
+        scale_table(scale, options.quick),
+        ahead_table(ahead, BATCH),
+        together_table(together, options.shared, BATCH),
+        real_line(real, options.quick),
+        saved_line(saved),
+    ]
+    text = "\n".join(parts)
     options.out.mkdir(parents=True, exist_ok=True)
     Path(options.out, "gpu.json").write_text(json.dumps(results, indent=1) + "\n")
     Path(options.out, "gpu.md").write_text(text)

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
 from sklearn_xlc.batches.processes import Processes, reading
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
-from sklearn_xlc.heads import Head, check_finite
+from sklearn_xlc.heads import Head
 from sklearn_xlc.heads.sharding import in_parts
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
@@ -373,7 +373,7 @@ class XLCNet(ScoredNet, NeuralNet):
             named = TeeGenerator(gradients.named_parameters())  # for each callback from the start
             self.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
             gradients.apply(self.optimizer_)
-        check_finite(loss.detach().cpu())
+        self.optimizer_.require_finite(loss.detach())
         self.optimizer_.step()
         return loss
 
@@ -385,7 +385,7 @@ class XLCNet(ScoredNet, NeuralNet):
         processes = cast(Processes, self.processes)
         given = self.module_.head, batch.inputs, self.optimizer_.gradients()
         gradients, loss = of_batch(*given, loss, processes)
-        check_finite(loss.cpu())
+        self.optimizer_.require_finite(loss.detach())
         share_statistics(self.module_, self._statistics, processes)
         self.optimizer_.apply(gradients)
         return loss
@@ -426,8 +426,9 @@ class XLCNet(ScoredNet, NeuralNet):
 
     def _work(self, inputs: Any, n_samples: int) -> int:
         """Multiply-adds of a pass, roughly: those with weights that every row meets."""
-        n_rows = int(inputs.indptr[-1]) if isinstance(inputs, Bags) else n_samples
-        return n_rows * self._n_met
+        if isinstance(inputs, Bags) and inputs.indptr.is_cpu:  # a GPU would be waited for
+            n_samples = int(inputs.indptr[-1])
+        return n_samples * self._n_met
 
     def _weights_met(self) -> int:
         parts = (self.module_.encoder, self.module_.head)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc.heads import check_finite
 from sklearn_xlc.training.finite import largest
 
 #: Update rules by `optimizer`: of all parameters but a sparse input layer, and of this layer.
@@ -105,6 +106,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def _index_groups(self) -> None:
         self._safe: list[Tensor] = []  # whether updates on a GPU were safe: read in `step`
+        self._loss: Tensor | None = None
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
 
     def parameters(self) -> list[Tensor]:
@@ -164,10 +166,18 @@ class RowOptimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and the updates of a step that was not finished."""
         self._safe.clear()
+        self._loss = None
         for group in self.param_groups:
             for p in group["params"]:
                 drop = set_to_none or p.grad is None
                 p.grad = None if drop else torch.zeros_like(p.grad)
+
+    def require_finite(self, loss: Tensor) -> None:
+        """Raise FloatingPointError unless a loss is finite; on a GPU :meth:`step` does."""
+        check_finite(loss)
+        if loss.device.type != "cpu":
+            self._loss = loss
+            self._safe.append(loss.isfinite())
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -176,7 +186,8 @@ class RowOptimizer(torch.optim.Optimizer):
         Raises
         ------
         FloatingPointError
-            If a weight or moment would not stay finite; nothing has then been updated here.
+            If a weight or moment would not stay finite, or the loss of :meth:`require_finite` is
+            not; nothing has then been updated here.
         """
         self.apply(self.gradients())
 
@@ -243,8 +254,10 @@ class RowOptimizer(torch.optim.Optimizer):
         for parameter, norm in norms.items():
             self._check_norm(self._group_of[parameter], norm)
         safe, self._safe = self._safe, []
-        if safe:  # one number is read, which waits for all
-            _raise_unless(torch.stack(safe).all())
+        if safe and not torch.stack(safe).all():  # one number is read, which waits for all
+            if self._loss is not None:
+                check_finite(self._loss.cpu())
+            _raise_unless(False)
         return norms
 
     def _check_norm(self, group: dict[str, Any], norm: Tensor) -> None:

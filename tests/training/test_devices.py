@@ -8,10 +8,16 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
+from _accelerator import DEVICE, Pretending, pretended
+from _distributed import in_threads
 from torch import nn
 
+from _factories import EVERY, make_learnable, quick
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import Rows, make_batch
+from sklearn_xlc.engine import net as net_module
 from sklearn_xlc.training import devices
 from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor, threads_for
 
@@ -32,6 +38,106 @@ def test_devices(monkeypatch):
     for wrong in ("gpu", "meta", "cpu:x", ""):
         with pytest.raises(ValueError, match=f"device='{wrong}' is neither 'auto' nor a torch dev"):
             resolve_device(wrong)
+
+
+# --- a device with memory of its own ------------------------------------------------------------
+
+
+def test_the_pretended_device_refuses_what_a_gpu_refuses():
+    with pretended() as waits:
+        held, ones = torch.arange(3.0, device=DEVICE), torch.ones(3)
+        with pytest.raises(RuntimeError, match="mixes the CPU with the device"):
+            held + ones
+        with pytest.raises(TypeError, match="copy them to the CPU first"):
+            held.numpy()
+        assert (held * 2 + torch.ones(()) + ones.to(DEVICE)).cpu().tolist() == [2.0, 4.0, 6.0]
+        assert not waits  # of lines of this package, which have not read anything
+        fitted("flat", False, DEVICE)
+        assert {place.split(":")[0] for place in waits} >= {"training/finite.py"}
+        batch = make_batch(Rows(sp.csr_matrix(np.eye(4)), sparse=True)).to(DEVICE)
+        batch.inputs.transpose
+        assert any(place.startswith("batches/sparse_rows.py") for place in waits)
+
+
+def fitted(name, multilabel, device, **params):
+    """Classifier after a few steps, with the scores of its best labels."""
+    X, y = make_learnable(multilabel, dtype=np.float32)
+    given = {"groups": np.arange(150) // 2} if name.startswith("bags") else {}
+    y = y[::2] if given else y
+    small = {"max_epochs": 2, "batch_size": 40, "hidden_layer_sizes": (24,), "device": device}
+    clf = quick(name, **small | params).fit(X, y, **given)
+    scores = clf.predict_topk(X, 3, **given)[1]
+    clf.predict(X, **given)
+    return clf, scores
+
+
+SOME = [("flat", True), ("cascade", False), ("sampling", False), ("dft", False)]
+SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in EVERY if case not in SOME]
+
+
+@pytest.mark.parametrize("name, multilabel", [*SOME, *SLOW])
+def test_everything_that_meets_in_a_kernel_is_on_one_device(name, multilabel):
+    expected, expected_scores = fitted(name, multilabel, "cpu")
+    with pretended() as waits:
+        clf, scores = fitted(name, multilabel, DEVICE)
+    assert {each.device for each in clf.net_.module_.parameters()} == {DEVICE}
+    if name != "sampling-own":  # draws on the device
+        assert clf.loss_curve_ == expected.loss_curve_
+        np.testing.assert_array_equal(scores, expected_scores)
+    # Batches come with all that a step reads, and a step of a plain head waits three times.
+    assert not [place for place in waits if place.startswith(("batches/", "encoders/"))]
+    n_steps = sum(len(row["batches"]) for row in clf.net_.history)
+    del waits[next(place for place in waits if place.endswith("check_weights"))]  # at the end
+    often = sum(n for n in waits.values() if n >= n_steps)
+    assert often <= (3 if name in ("flat", "dft", "etf", "pick-all") else 24) * n_steps
+
+
+@pytest.mark.parametrize("name", ["flat", "cascade"])
+def test_half_precision_leaves_weights_and_features_in_float32(name):
+    with pretended():
+        clf, scores = fitted(name, True, DEVICE, precision="bfloat16")
+        kept = [*clf.net_.module_.parameters(), *clf.net_.optimizer_.state_dict()["state"].values()]
+    assert clf.net_.module_.head.low_precision
+    kept = [each for one in kept for each in (one.values() if isinstance(one, dict) else [one])]
+    assert {each.dtype for each in kept} == {torch.float32}
+    single, single_scores = fitted(name, True, "cpu", precision="float32")
+    np.testing.assert_allclose(clf.loss_curve_, single.loss_curve_, rtol=0.01)
+    assert not np.array_equal(scores, single_scores)
+
+
+def test_a_loss_that_is_not_finite_leaves_the_weights_of_a_device_as_they_were(monkeypatch):
+    with pretended():
+        clf, _ = fitted("flat", True, DEVICE)
+        net, state = clf.net_, {k: v.cpu() for k, v in clf.net_.module_.state_dict().items()}
+        X, Y = make_learnable(True, dtype=np.float32)
+        batch = make_batch(Rows(X, Y, sparse=True)).to(DEVICE)
+        plain = net.module_.head.loss
+        monkeypatch.setattr(net.module_.head, "loss", lambda *args: plain(*args[:3]) * torch.nan)
+        with pytest.raises(ValueError, match="the training loss became nan in epoch"):
+            net.train_step(batch)
+        for name, values in net.module_.state_dict().items():
+            assert torch.equal(values.cpu(), state[name])
+
+
+def test_processes_exchange_what_lies_on_their_devices(monkeypatch):
+    X, Y = make_learnable(True, dtype=np.float32)
+    mine = threading.local()
+    monkeypatch.setattr(net_module, "all_processes", lambda: mine.processes)
+
+    def run(processes):
+        mine.processes = processes
+        with Pretending():
+            clf, scores = fitted("cascade", True, DEVICE)
+            assert clf.net_.module_.head.sharded_parameters()
+            return clf.loss_curve_, scores
+
+    with pretended():
+        (losses, scores), other = in_threads(monkeypatch, 2, run)
+    assert losses == other[0]
+    np.testing.assert_array_equal(scores, other[1])
+    expected = fitted("cascade", True, "cpu", distributed=False)
+    np.testing.assert_allclose(losses, expected[0].loss_curve_, rtol=1e-4)
+    np.testing.assert_allclose(scores, expected[1], rtol=1e-3, atol=1e-4)
 
 
 # --- threads for little work --------------------------------------------------------------------
