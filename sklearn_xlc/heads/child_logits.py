@@ -14,7 +14,7 @@ class Meetings(NamedTuple):
 
     parents: Tensor
     order: Tensor  # of the pairs, parent by parent
-    groups: list[list[int]]  # number of parents, and of the rows that each of them meets
+    groups: list[tuple[int, int]]  # number of parents, and of the rows that each of them meets
 
     @classmethod
     def of(cls, parents: Tensor) -> Meetings:
@@ -24,7 +24,8 @@ class Meetings(NamedTuple):
         rank[by_count] = torch.arange(len(by_count), device=rank.device)
         order = rank[inverse].argsort(stable=True)
         sizes, numbers = torch.unique_consecutive(counts[by_count], return_counts=True)
-        groups = torch.stack([numbers, sizes], 1).tolist()  # a GPU is waited for once
+        pairs = torch.stack([numbers, sizes], 1).tolist()  # a GPU is waited for once
+        groups = [(number, size) for number, size in pairs]
         return cls(unique[by_count], order, groups)
 
     def each(self, *by_pair: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
