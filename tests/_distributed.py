@@ -271,6 +271,8 @@ def fits(folder, kinds, ways):
         for way in ways:
             path = folder / f"{name}-{multilabel}-{way}-{rank}.xlc"
             pair = [_gone_on(way, alone, path, d, X, y, given) for d in ("auto", False)]
+            if pair == [None, None]:  # labels of the head stay
+                continue
             scores = [each.predict_topk(X, 4, **given)[1] for each in pair]
             found[f"{name}-{multilabel}-{form}"][way] = {
                 "losses": _far(*(each.loss_curve_ for each in pair)),
@@ -278,6 +280,31 @@ def fits(folder, kinds, ways):
                 "parts": list(map(_is_parted, pair)),
             }
     return found
+
+
+def _with_other_labels(clf, X, y, given):
+    """A classifier to which labels come, of which some go, and come again; None: they cannot."""
+    clf.partial_fit(X, y, **given)
+    names = clf.classes_
+    if clf._code.multilabel:
+        later, more = sp.hstack([y, y[:, :3]], "csr"), np.arange(len(names) + 3)
+    else:
+        later, more = y.copy(), np.array([*names, *names.max() + [1, 2, 3]])
+        later[:30] = more[-np.arange(1, 31) % 3 - 3]
+    try:
+        clf.partial_fit(X, later, classes=more, **given)
+        clf.remove_labels(more[[2, 9, -1]])
+    except ValueError as error:
+        if "has room for" not in str(error) and "cannot leave a label out" not in str(error):
+            raise
+        return None
+    before = clf.predict_topk(X, 3, **given)[0]
+    assert not np.isin(before, more[[2, 9, -1]]).any()
+    kept = np.delete(np.arange(len(more)), [2, 9, len(more) - 1])
+    if clf._code.multilabel:
+        return clf.partial_fit(X, later[:, kept], **given)
+    clf.partial_fit(X, np.where(np.isin(later, more[kept]), later, more[0]), **given)
+    return clf.partial_fit(X, later, classes=more, **given)
 
 
 def _is_parted(clf):
@@ -293,6 +320,8 @@ def _gone_on(way, alone, path, distributed, X, y, given):
         sklearn_xlc.save(alone, path, storage="float32")
         clf = sklearn_xlc.load(path, mmap=way == "mapped")
     clf.set_params(**params)
+    if way == "grown":
+        return _with_other_labels(clf, X, y, given)
     if way == "warm":
         return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given)
     return clf.partial_fit(X, y, **given).partial_fit(X, y, **given)
@@ -320,7 +349,6 @@ def everything_else(folder):
     found["valid"] = _far(*valid)
     found["pickle"] = _refusal(lambda: pickle.dumps(clf))
     found["explained"] = _refusal(lambda: clf.net_.module_.head.label_vectors())
-    found["removed"] = _refusal(lambda: clf.remove_labels([0]))
 
     path = folder / "model.xlc"
     sklearn_xlc.save(clf, path, storage="float32")
@@ -395,6 +423,13 @@ def everything_else(folder):
     found["clipped"] = _refusal(lambda: clipped.fit(X, Y))
     found["one label"] = _refusal(lambda: _small("flat").fit(X, Y[:, :1]))
 
+    tags = [[name] for name in "abcdefghij"] * 9
+    tagged = _small("flat").fit(X[:90], tags)
+    later = [*tagged.classes_, *["k", "l"][:: 1 - 2 * rank]]
+    found["other labels"] = [
+        _refusal(lambda: tagged.remove_labels(["ab"[rank]])),
+        _refusal(lambda: tagged.partial_fit(X[:90], tags, classes=later)),
+    ]
     parted = [_small(name).fit(X, Y) for name in ("flat", "cascade", "etf-frame")]
     torch.distributed.destroy_process_group()
     found["group gone"] = [_refusal(lambda clf=clf: clf.predict(X)) for clf in parted]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
 from sklearn_xlc.decisions import Decision
 from sklearn_xlc.engine.building import RARE, frequency, label_counts
@@ -19,10 +20,10 @@ from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.heads import Head, Loss
-from sklearn_xlc.heads.sharding import refuse_parts
 from sklearn_xlc.training import EncoderHead, XLCNet
+from sklearn_xlc.training.encoding import identity
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parts import copied, share_out
+from sklearn_xlc.training.parts import copied, joined, share_out
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 
@@ -77,13 +78,16 @@ class ChangingLabelsMixin(TrainingMixin):
     ) -> tuple[EncoderHead, RowOptimizer]:
         """Copies of module and optimiser with new labels, which start at their frequency in `rows`.
 
-        Copies, so that a call that fails leaves the labels and all weights as they were.
+        Copies, so that a call that fails leaves the labels and all weights as they were. They are
+        whole, also where processes hold the module in parts.
         """
-        net, code = self.net_, self._code
-        refuse_parts(net.module_.head)
+        net, code, processes = self.net_, self._code, training_processes()
+        if processes is not None:
+            processes.check_alike("classes", identity([code.classes, positions]))
         n_positions = code.n_positions or code.n_labels
-        self._check_room(n_positions)
-        module, optimizer = with_room(net.module_, n_positions, net.optimizer_)
+        module, optimizer = joined(net.module_, net.optimizer_)
+        self._check_room(module.head, n_positions)
+        module, optimizer = with_room(module, n_positions, optimizer)
         head, device = module.head, torch.device(net.device)
         at = torch.from_numpy(positions).to(device)
         if head.free is not None:
@@ -98,9 +102,9 @@ class ChangingLabelsMixin(TrainingMixin):
         self._head_grown(head)
         return module, optimizer
 
-    def _check_room(self, n_positions: int) -> None:
+    def _check_room(self, head: Head, n_positions: int) -> None:
         """Raise MemoryError before a larger layer, with two moments, is made that does not fit."""
-        head, device = self.net_.module_.head, self.net_.device
+        device = self.net_.device
         tensors = head.room_for(n_positions) if n_positions > head.n_labels else []
         row_bytes = (
             len(rows) * tensor[:1].numel() * tensor.element_size() for tensor, rows in tensors
@@ -135,7 +139,8 @@ class ChangingLabelsMixin(TrainingMixin):
 
         Scores of the other labels stay as they are, to the last bit; where labels share one
         probability (a softmax), they are normalised over the labels that stay. The next labels that
-        come (:meth:`partial_fit`) take the places of those removed.
+        come (:meth:`partial_fit`) take the places of those removed. Processes that hold a model
+        together all call this method.
 
         Parameters
         ----------
@@ -158,7 +163,7 @@ class ChangingLabelsMixin(TrainingMixin):
         ids = self._code.ids_of(labels)
         if not len(ids):
             return self
-        self._check_removal(len(ids))
+        self._check_removal(ids)
         with unchanged_on_error(self), usual_modes(training=True):
             before = self.net_
             positions = torch.from_numpy(self._code.label_order[ids]).to(before.device)
@@ -172,9 +177,11 @@ class ChangingLabelsMixin(TrainingMixin):
             self.net_ = net
         return self
 
-    def _check_removal(self, n_removed: int) -> None:
+    def _check_removal(self, ids: np.ndarray) -> None:
         code, head = self._code, self.net_.module_.head
-        refuse_parts(head)
+        for shard in list(head.sharded_parameters().values())[:1]:
+            shard.processes.check_alike("labels", ids.tolist())
+        n_removed = len(ids)
         least = 1 if code.multilabel else 2
         if code.n_labels - n_removed < least:
             raise ValueError(

@@ -134,12 +134,6 @@ class Shard(NamedTuple):
         return topk_by_position(scores.contiguous(), k, positions.contiguous())
 
 
-def refuse_parts(head: Head) -> None:
-    """Raise ValueError if processes hold parts of a head, for what one process does alone."""
-    for shard in head.sharded_parameters().values():
-        shard.refuse_part()
-
-
 def in_parts(head: Head) -> bool:
     """Whether each of several processes computes the loss of some labels of a head."""
     return head.shard is not None or bool(head.sharded_parameters())

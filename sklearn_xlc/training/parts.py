@@ -53,6 +53,30 @@ def share_out(module: Any, optimizer: RowOptimizer | None = None) -> None:
                 next(iter(shards.values())).processes.take_first(tensor)
 
 
+def joined(module: Any, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
+    """Copy a module, and its optimiser, with the rows of all processes.
+
+    All processes call this function. What is whole is shared with the copies; where nothing is in
+    parts, the given ones are returned.
+    """
+    shards = module.head.sharded_parameters()
+    if not shards:
+        return module, optimizer
+    memo: dict[int, Any] = {id(each): each for each in (*module.parameters(), *module.buffers())}
+    whole: dict[int, Tensor] = {}  # of parts by their id, in the same order in all processes
+    for parameter in module.parameters():
+        if parameter in shards:
+            values = shards[parameter].joined(parameter.detach())
+            memo[id(parameter)] = nn.Parameter(values, parameter.requires_grad)
+            for part in optimizer.state.get(parameter, {}).values():
+                if part.ndim:
+                    whole[id(part)] = shards[parameter].joined(part)
+    made = copy.deepcopy(module, memo)
+    made.head.forget_shards()
+    pairs = dict(zip(module.parameters(), made.parameters(), strict=True))
+    return made, optimizer.moved(pairs, lambda _, part: whole.get(id(part), part))
+
+
 def copied(module: Any) -> Any:
     """Copy a module to train it, without the rows of tables that other processes will hold.
 

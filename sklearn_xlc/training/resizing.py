@@ -81,9 +81,10 @@ def without_labels(
     """
     head = module.head
     widths = dict(head.label_rows())
+    held = {old: _held_here(head, old, width, positions) for old, width in widths.items()}
     memo: dict[int, Any] = {id(tensor): tensor for tensor in (*head.parameters(), *head.buffers())}
     for old, width in widths.items():
-        memo[id(old)] = _like(old, _cleared(old, width, positions))
+        memo[id(old)] = _like(old, _cleared(old, width, held[old]))
     made = copy.copy(module)
     made._modules = {**module._modules, "head": copy.deepcopy(head, memo)}
     free = torch.zeros(head.n_labels, dtype=torch.bool, device=positions.device)
@@ -94,12 +95,21 @@ def without_labels(
     def state(parameter: Tensor, value: Tensor) -> Tensor:
         width = widths.get(parameter)
         if width is not None and value.shape == parameter.shape:
-            return _cleared(value, width, positions)
+            return _cleared(value, width, held[parameter])
         if width is not None and value.ndim and width * len(value) == parameter.numel():
-            return _cleared(value, 1, positions)  # a number for each row
+            return _cleared(value, 1, held[parameter])  # a number for each row
         return value
 
     return made, optimizer.moved(_pairs(module, made), state)
+
+
+def _held_here(head: Any, table: Tensor, width: int, positions: Tensor) -> Tensor:
+    """Where positions lie in a table, of which this process may hold some rows."""
+    shard = head.sharded_parameters().get(table)
+    if shard is None:
+        return positions
+    own = positions - shard.start * (table[:1].numel() // width)
+    return own[(own >= 0) & (own < table.numel() // width)]
 
 
 def _label_buffers(head: nn.Module) -> list[Tensor]:

@@ -14,7 +14,6 @@ from sklearn_xlc.heads.sharding import (
     draw_normal,
     joined_sum,
     read_by_all,
-    refuse_parts,
     shared_cross_entropy,
     sum_of_all,
     summed,
@@ -153,5 +152,4 @@ def test_only_classes_that_say_so_are_shared():
         with pytest.raises(ValueError, match="2 processes cannot share 1 labels"):
             FlatHead(3, 1, True)
     with pytest.raises(ValueError, match=r"gather\(estimator\)"):
-        refuse_parts(head)
-    refuse_parts(FlatHead(3, 10, False))
+        head.label_vectors()

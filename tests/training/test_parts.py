@@ -19,8 +19,8 @@ from sklearn_xlc.training.checkpoints import module_state
 from sklearn_xlc.training.encoding import Encoder, decode, identity
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
-from sklearn_xlc.training.parts import copied, held_of_whole, share_out, whole_on_first
-from sklearn_xlc.training.resizing import with_room
+from sklearn_xlc.training.parts import copied, held_of_whole, joined, share_out, whole_on_first
+from sklearn_xlc.training.resizing import with_room, without_labels
 
 HEADS = {
     "flat": lambda: FlatHead(4, 11, True),
@@ -160,3 +160,24 @@ def test_states_are_those_of_one_process(monkeypatch, name):
 
     found = in_threads(monkeypatch, 3, run)[0]
     assert identity([found[key] for key in expected]) == identity(list(expected.values()))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_parts_leave_labels_out_and_are_joined_again(monkeypatch, name):
+    whole = changed(HEADS[name](), 0)
+    gone = torch.tensor([1, 5, 8])
+    _, expected = state_of(*without_labels(whole[0], gone, whole[1]))
+    assert joined(*whole) == whole
+
+    def run(processes):
+        module, optimizer = copy.deepcopy(whole)
+        with training_with(processes):
+            share_out(module, optimizer)
+        before = identity([module_state(module), optimizer.state_dict()])
+        made = without_labels(module, gone, optimizer)
+        _, state = state_of(*joined(*made))
+        assert not joined(*made)[0].head.sharded_parameters()
+        assert identity([module_state(module), optimizer.state_dict()]) == before
+        return identity(list(state.values()))
+
+    assert in_threads(monkeypatch, 3, run) == [identity(list(expected.values()))] * 3
