@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -24,15 +25,16 @@ def prepares_ahead(device: torch.device) -> bool:
     return device.type not in IN_PLACE
 
 
-def prefetched(items: Iterator[Item], device: torch.device) -> Generator[Item]:
-    """Yield the items of an iterator, which one background thread asks for in advance.
+def prefetched(items: Generator[Item], device: torch.device) -> Generator[Item]:
+    """Yield the items of a generator, which one background thread asks for in advance.
 
-    An exception of the iterator is raised here, in its turn and with its traceback. The thread ends
-    with the last item, or when this generator is closed; what is then under way is waited for.
+    An exception of the generator is raised here, in its turn and with its traceback. The thread
+    ends with the last item, or when this one is closed: what is then under way is waited for, and
+    the generator is closed, too.
 
     Parameters
     ----------
-    items : iterator
+    items : generator
         Nobody else may use it meanwhile.
     device : torch.device
         Device of the caller; the thread has the same current one.
@@ -46,10 +48,13 @@ def prefetched(items: Iterator[Item], device: torch.device) -> Generator[Item]:
     --------
     >>> import torch
     >>> from sklearn_xlc.batches.prefetching import prefetched
-    >>> list(prefetched(iter("abc"), torch.device("cpu")))
+    >>> list(prefetched((letter for letter in "abc"), torch.device("cpu")))
     ['a', 'b', 'c']
     """
-    with ThreadPoolExecutor(1, "sklearn_xlc-batches", _enter, _current(device)) as thread:
+    with (
+        contextlib.closing(items),
+        ThreadPoolExecutor(1, "sklearn_xlc-batches", _enter, _current(device)) as thread,
+    ):
         coming: deque[Future[Item]] = deque()
         try:
             coming.extend(thread.submit(next, items, _END) for _ in range(_AHEAD))

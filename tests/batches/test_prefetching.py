@@ -119,8 +119,19 @@ def test_an_iterator_that_is_left_ends_its_thread(ahead):
     assert len(threads()) == 1
     del batches
     assert not threads()
-    with contextlib.closing(iter(BatchIterator(make_rows(), 4, None, CPU))) as batches:
-        next(batches)
+    ended = []
+
+    def items():
+        try:
+            yield from range(9)
+        finally:
+            ended.append(threading.current_thread())
+
+    given = items()
+    with contextlib.closing(prefetching.prefetched(given, CPU)) as numbers:
+        assert next(numbers) == 0
+        assert not ended
+    assert ended == [threading.current_thread()]
     assert not threads()
 
 
