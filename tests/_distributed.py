@@ -7,6 +7,7 @@ one of the functions below that have `program` on them.
 import json
 import os
 import queue
+import shutil
 import socket
 import subprocess
 import sys
@@ -387,6 +388,15 @@ def everything_else(folder):
             _far(resumed.predict_topk(X, 3)[1], expected.predict_topk(X, 3)[1]),
         ]
         found[f"epochs-{name}"] = [row.get("epoch") for row in resumed.history_]
+
+    twice = {"max_epochs": 1, "warm_start": True}
+    together_ = _small("flat", checkpoint=folder / "twice", **twice).fit(X, Y).fit(X, Y)
+    names = sorted(path.name for path in (folder / "twice").iterdir())
+    copy = folder / f"twice-{rank}"
+    shutil.copytree(folder / "twice", copy)
+    again = _small("flat", checkpoint=copy, distributed=False, **twice).fit(X, Y).fit(X, Y)
+    found["twice"] = _far(again.loss_curve_, together_.loss_curve_)
+    found["twice: files"] = [len(names), names == sorted(path.name for path in copy.iterdir())]
 
     first, second = (
         each.partial_fit(X, Y).partial_fit(X, Y)

@@ -26,6 +26,7 @@ from torch import nn
 import sklearn_xlc
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Rows, n_batches
+from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import (
     Processes,
     all_processes,
@@ -38,10 +39,11 @@ from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, tr
 from sklearn_xlc.engine.validation import SMALL_DATA, TrainingData, model_dtype
 from sklearn_xlc.heads import PointwiseLoss
 from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
-from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints, module_state
+from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.encoding import identity
 from sklearn_xlc.training.finite import check_weights
+from sklearn_xlc.training.parts import module_on_first
 from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 #: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
@@ -226,18 +228,19 @@ class TrainingMixin:
             return rng, None
         rows, code = data.rows, data.code
         params = self.get_params(deep=False).items()
-        name = identity(
-            [
-                FORMAT,
-                [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
-                type(self),
-                {name: value for name, value in params if name not in _OF_NO_EFFECT},
-                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
-                [code.classes, code.multilabel],
-                rng.get_state() if is_seeded else None,
-                module_state(self.net_.module_) if going_on else None,
-            ]
-        )
+        with Fetching() as fetching:  # the first process names the files
+            name = identity(
+                [
+                    FORMAT,
+                    [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
+                    type(self),
+                    {name: value for name, value in params if name not in _OF_NO_EFFECT},
+                    [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
+                    [code.classes, code.multilabel],
+                    rng.get_state() if is_seeded else None,
+                    module_on_first(self.net_.module_, fetching) if going_on else None,
+                ]
+            )
         checkpoints = Checkpoints(self.checkpoint, f"{type(self).__name__}-{name[:32]}")
         if not is_seeded:  # the first weights and the order must be those of the killed fit
             rng = np.random.RandomState(checkpoints.seed_or(rng.randint(2**31 - 1)))

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from skorch.callbacks import Callback
-from torch import nn
 
 from sklearn_xlc._files import read_mapped, write
 from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.training.encoding import Encoder, decode, identity
-from sklearn_xlc.training.parts import held_of_whole, whole_on_first
+from sklearn_xlc.training.parts import held_of_whole, module_state, whole_on_first
 
 #: Number of the format, part of a fit's name: files of another format are not looked at.
 FORMAT = 1
@@ -284,13 +283,6 @@ def _restore(net: Any, state: dict[str, Any]) -> None:
     for name, callback in net.callbacks_:
         if name in state["callbacks"]:
             _restore_callback(callback, copy.deepcopy(state["callbacks"][name]))
-
-
-def module_state(module: nn.Module) -> dict[str, Any]:
-    """Parameters, buffers and what else a module declares its state."""
-    state = dict(module.state_dict())
-    others = {name: buffer for name, buffer in module.named_buffers() if name not in state}
-    return {"state_dict": state, "buffers": others}
 
 
 def _callback_state(callback: Callback) -> dict[str, Any]:

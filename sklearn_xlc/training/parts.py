@@ -110,8 +110,8 @@ def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[
     net : XLCNet
         Net in training.
     state : dict
-        Its state: "module" as :func:`~sklearn_xlc.training.checkpoints.module_state` returns it,
-        "optimizer", and "callbacks", which may hold copies of weights by their names.
+        Its state: "module" as :func:`module_state` returns it, "optimizer", and "callbacks", which
+        may hold copies of weights by their names.
     fetching : Fetching
         Reading by the first process.
 
@@ -124,6 +124,19 @@ def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[
     return _changed(net, state, lambda shard, part: fetching.table(part, shard))
 
 
+def module_on_first(module: Any, fetching: Fetching) -> dict[str, Any]:
+    """State of a module as of one process, in the first of those that hold it."""
+    state = module_state(module)
+    return _by_name(module, state, lambda shard, part: fetching.table(part, shard))
+
+
+def module_state(module: nn.Module) -> dict[str, Any]:
+    """Parameters, buffers and what else a module declares its state."""
+    state = dict(module.state_dict())
+    others = {name: buffer for name, buffer in module.named_buffers() if name not in state}
+    return {"state_dict": state, "buffers": others}
+
+
 def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
     """State with the rows that this process holds, from one with whole tables."""
     return _changed(net, state, lambda shard, whole: whole[shard.start : shard.stop])
@@ -134,17 +147,9 @@ def _changed(
 ) -> dict[str, Any]:
     """State whose tensors of sharded parameters have passed through a function."""
     shards = net.module_.head.sharded_parameters()
-    names = {name: shards[p] for name, p in net.module_.named_parameters() if p in shards}
     numbers = {
         number: shards[p] for number, p in enumerate(net.optimizer_.parameters()) if p in shards
     }
-
-    def by_name(value: Any, name: Any = None) -> Any:
-        if isinstance(value, dict):
-            return type(value)((key, by_name(item, key)) for key, item in value.items())
-        is_weight = isinstance(name, str) and name in names and isinstance(value, Tensor)
-        return change(names[name], value) if is_weight else value
-
     moments = dict(state["optimizer"]["state"])
     for number in sorted(numbers.keys() & moments.keys()):
         moments[number] = {
@@ -153,7 +158,21 @@ def _changed(
         }
     return {
         **state,
-        "module": by_name(state["module"]),
+        "module": _by_name(net.module_, state["module"], change),
         "optimizer": {**state["optimizer"], "state": moments},
-        "callbacks": by_name(state["callbacks"]),
+        "callbacks": _by_name(net.module_, state["callbacks"], change),
     }
+
+
+def _by_name(module: Any, state: Any, change: Callable[[Any, Tensor], Any]) -> Any:
+    """State in whose dicts sharded parameters, found by name, have passed through a function."""
+    shards = module.head.sharded_parameters()
+    names = {name: shards[p] for name, p in module.named_parameters() if p in shards}
+
+    def changed(value: Any, name: Any = None) -> Any:
+        if isinstance(value, dict):
+            return type(value)((key, changed(item, key)) for key, item in value.items())
+        is_weight = isinstance(name, str) and name in names and isinstance(value, Tensor)
+        return change(names[name], value) if is_weight else value
+
+    return changed(state)

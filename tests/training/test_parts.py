@@ -15,11 +15,18 @@ from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import training_with
 from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
 from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.checkpoints import module_state
 from sklearn_xlc.training.encoding import Encoder, decode, identity
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
-from sklearn_xlc.training.parts import copied, held_of_whole, joined, share_out, whole_on_first
+from sklearn_xlc.training.parts import (
+    copied,
+    held_of_whole,
+    joined,
+    module_on_first,
+    module_state,
+    share_out,
+    whole_on_first,
+)
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 HEADS = {
@@ -145,6 +152,7 @@ def test_states_are_those_of_one_process(monkeypatch, name):
         with Fetching() as fetching:
             joined = whole_on_first(net, state, fetching)
             digest, encoder = identity(joined["module"]), Encoder()
+            assert identity(module_on_first(module, fetching)) == digest or processes.rank
             document = encoder.encode(joined)
             if processes.rank:
                 return None
