@@ -135,12 +135,6 @@ class ThreadsGroup:
     def scatter(self, out, parts, src):
         out.copy_(self._exchanged(parts)[src][self.of_thread.rank])
 
-    def gather(self, part, parts, dst):
-        received = self._exchanged(part)
-        if parts is not None:
-            for place, value in zip(parts, received):
-                place.copy_(value)
-
     def all_gather_object(self, values, value):
         values[:] = self._exchanged(value)
 
