@@ -6,10 +6,10 @@
 Every fit runs in processes of its own, one thread each, on synthetic samples. The model on paper
 takes what one process measures, and the speed of the link between processes:
 
-    seconds(P) = seconds(1; C / P labels) - (1 - 1/P) * seconds(1; few labels) + bytes / speed
+    seconds(P) = seconds(1; C / P labels) + bytes / speed
 
-A step with C / P labels is that of the shard; one with few labels is nearly all encoder, of which
-each process has the P-th part of the rows. ``--paper`` prints the table for GPUs.
+A step with C / P labels is that of the shard, as each process computes the features of all samples.
+``--paper`` prints the table for GPUs.
 """
 
 import argparse
@@ -34,8 +34,6 @@ HEADS = {
     "etf, learned": {"output": "learned", "feature_dim": 256},
     "dft": {"n_slack": 64},
 }
-#: Labels of the fit whose steps are nearly all encoder.
-FEW = 64
 
 
 def parse_arguments():
@@ -44,6 +42,7 @@ def parse_arguments():
     parser.add_argument("--labels", type=int, default=40_000)
     parser.add_argument("--features", type=int, default=512, help="width of the hidden layer")
     parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--words", type=int, default=40, help="non-zeros of a sample")
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
@@ -119,7 +118,8 @@ def child(args, head, n_labels):
     else:
         clf = sklearn_xlc.MultiHeadClassifier(**HEADS[head], **common)
     clf.set_params(calibration=None)
-    X, y = samples(args.batch_size * (args.steps + 5), n_labels, head != "sampling")
+    n_samples = args.batch_size * (args.steps + 5)
+    X, y = samples(n_samples, n_labels, head != "sampling", n_entries=args.words)
     if head == "sampling":  # every class occurs: the number of labels is that of the others
         y = np.r_[y, np.arange(n_labels)][-len(y) - n_labels :]
         X = sp.vstack([X, X[np.zeros(n_labels, int)]], format="csr")
@@ -186,7 +186,8 @@ def run(args, head, n_labels, n_processes):
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    common = ["--features", args.features, "--batch-size", args.batch_size, "--steps", args.steps]
+    names = ("features", "batch_size", "words", "steps")
+    common = [each for n in names for each in (f"--{n.replace('_', '-')}", getattr(args, n))]
     command = [sys.executable, __file__, "--child", f"{head}/{n_labels}", *map(str, common)]
     processes = []
     for rank in range(n_processes):
@@ -237,7 +238,6 @@ def main():
         cases = {
             "one": (args.labels, 1),
             "part": (args.labels // n, 1),
-            "few": (FEW, 1),
             "all": (args.labels, n),
         }
         runs = {name: [] for name in cases}
@@ -245,8 +245,8 @@ def main():
             for name, case in cases.items():
                 runs[name].append(run(args, head, *case))
         found = {name: median(results) for name, results in runs.items()}
-        few, part, both = found["few"], found["part"], found["all"]
-        model = part["seconds"] - (1 - 1 / n) * few["seconds"] + both["bytes"] / both["speed"]
+        part, both = found["part"], found["all"]
+        model = part["seconds"] + both["bytes"] / both["speed"]
         weights = f"{found['one']['weights_mib']:.0f} -> {both['weights_mib']:.0f}"
         print(
             f"| {head} | {found['one']['seconds']:.3f} | {both['seconds']:.3f} "

@@ -16,8 +16,9 @@ from sklearn_xlc.heads.sharding import in_parts
 from sklearn_xlc.training.finite import Statistic
 from sklearn_xlc.training.optimizer import Gradient, distinct_rows
 
-#: Multiply-adds of a core in the time in which local processes send a byte.
-_PER_BYTE = 16
+#: Multiply-adds of a core in the time in which local processes send a byte, and bytes that they
+#: send while a message waits for the slower process.
+_PER_BYTE, _PER_MESSAGE = 24, 2**19
 
 
 def shares_samples(module: Any, rows: Rows, batch_size: int) -> bool:
@@ -44,8 +45,9 @@ def shares_samples(module: Any, rows: Rows, batch_size: int) -> bool:
     weight = encoder.input.weight
     n_met = sum(p.numel() for p in encoder.parameters() if p is not weight)
     of_input = rows.n_entries() / max(1, len(rows)) * weight.shape[1]
-    # Gradients of the input layer's outputs are sent, and those of all other weights added up.
-    sent = weight.element_size() * (batch_size * weight.shape[1] + 2 * n_met)
+    # Gradients of the input layer's outputs are sent, and those of all other weights added up:
+    # messages besides that of the features, of which gradients are added up in either case.
+    sent = weight.element_size() * (batch_size * weight.shape[1] + 2 * n_met) + 3 * _PER_MESSAGE
     return batch_size * (of_input + 3 * n_met) > _PER_BYTE * sent
 
 

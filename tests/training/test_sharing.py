@@ -138,11 +138,17 @@ def test_frozen_input_layers_have_no_gradient():
 
 
 @pytest.mark.parametrize(
-    ("widths", "dense", "copied"),
-    [((512,), False, True), ((1024, 512), False, False), ((512,), True, False)],
+    ("widths", "n_words", "dense", "copied"),
+    [
+        ((512,), 40, False, True),
+        ((512,), 370, False, True),
+        ((512,), 390, False, False),
+        ((1024, 512), 40, False, False),
+        ((512,), 40, True, False),
+    ],
 )
-def test_encoders_are_copied_where_messages_would_take_longer(widths, dense, copied):
-    X = sp.random(40, 2000, 0.02, format="csr", random_state=0)
+def test_encoders_are_copied_where_messages_would_take_longer(widths, n_words, dense, copied):
+    X = sp.random(40, 2000, n_words / 2000, format="csr", random_state=0)
     rows = Rows(X, sparse=not dense)
     with training_with(Processes(0, 2)):
         head = FlatHead(512, 9, True)
