@@ -94,7 +94,7 @@ def child(args, head, n_labels):
         """Seconds of the steps, but for the first ones."""
 
         def on_batch_begin(self, net, **kwargs):
-            if len(net.history[-1]["batches"]) == 5:
+            if len(net.history[-1]["batches"]) == 6:
                 sent["on"], self.start = True, now()
 
         def on_epoch_end(self, net, **kwargs):

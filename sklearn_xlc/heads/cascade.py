@@ -349,25 +349,29 @@ class CascadeHead(Head):
         kept = _Pairs(rows, nodes.reshape(-1), path.reshape(-1))
         for level in range(1, self.code.n_heads):
             rows, parents, path = self._with_true(kept, true, level)
+            true, shard = self._true_nodes(level, targets, values), self._shard(level)
+            of_nodes = self._node_weights(weights, rows, parents, level)
+            is_last, length = level + 1 == self.code.n_heads, self.code.lengths[level]
+            if is_last and shard is not None:  # the beam asks for no logits of others any more
+                held, true_held = shard.holds(parents), shard.holds(true.nodes // length)
+                rows, parents, of_nodes = rows[held], parents[held], of_nodes[held]
+                true = _Pairs(*(each[true_held] for each in true))
             children, exist = self._children(level, parents)
-            true = self._true_nodes(level, targets, values)
             multi_hot = self._mark(rows, parents, true, level)
-            of_nodes = self._node_weights(weights, rows, exist)
-            if level + 1 == self.code.n_heads:
-                logits, held = self._held_logits(level, features, rows, parents)
-                losses = self.criterion(logits, multi_hot[held]) * exist[held]
-                loss = loss + sum_of_all(self._shard(level), of_nodes[held] @ losses.sum(1))
-            else:  # the beam asks for the logits of all pairs
-                logits = self._child_logits(level, features, rows, parents)
-                loss = loss + of_nodes @ (self.criterion(logits, multi_hot) * exist).sum(1)
+            pairs = level, features, rows, parents
+            logits = self._held_logits(*pairs)[0] if is_last else self._child_logits(*pairs)
+            of_level = of_nodes @ (self.criterion(logits, multi_hot) * exist).sum(1)
+            loss = loss + (sum_of_all(shard, of_level) if is_last else of_level)
+            if not is_last:
                 scores = path[:, None] + F.logsigmoid(logits.detach())
                 kept = self._beam(rows, children, scores.masked_fill(~exist, -torch.inf))
         return loss
 
-    def _node_weights(self, weights: Tensor, rows: Tensor, exist: Tensor) -> Tensor:
+    def _node_weights(self, weights: Tensor, rows: Tensor, parents: Tensor, level: int) -> Tensor:
         """Weight of the loss of each pair's children."""
         if self.level_weighting == "sum":
             return weights[rows]
+        _, exist = self._children(level, parents)
         n_nodes = torch.zeros_like(weights).index_add(0, rows, exist.sum(1).to(weights.dtype))
         return (weights / n_nodes)[rows]
 

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from _distributed import in_threads
 from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
+from sklearn_xlc.batches.processes import training_with
 from sklearn_xlc.heads import CascadeHead
 
 LENGTHS = [(5, 3), (4, 2, 2), (3, 2, 2, 2), (2, 7)]
@@ -216,3 +218,46 @@ def test_vectors_of_labels_meet_the_last_query(lengths):
     biases = head.tables[-1].view(-1, head.embedding_dim + 1)[:N_LABELS, -1]
     logits = query @ head.label_vectors().T + biases
     torch.testing.assert_close(logits, node_logits(head, features)[-1][:, :N_LABELS])
+
+
+@pytest.mark.parametrize("level_weighting", ["sum", "mean"])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_processes_train_the_pairs_whose_parents_they_hold(
+    monkeypatch, multilabel, level_weighting
+):
+    torch.manual_seed(0)
+    lengths, params = (3, 4, 3), {"embedding_dim": 5, "beam_width": 2}
+    params["level_weighting"] = level_weighting
+    whole = CascadeHead(6, 34, multilabel, lengths, **params).double()
+    with torch.no_grad():
+        for table in whole.tables:
+            table.normal_()
+    given = torch.randn(7, 6).double()
+    targets = Targets(torch.arange(8), torch.tensor([0, 3, 33, 17, 9, 9, 20]))
+    weight = torch.rand(7).double()
+
+    def run(processes):
+        with training_with(processes):
+            head = CascadeHead(6, 34, multilabel, lengths, **params).double()
+        with torch.no_grad():
+            for name, parameter in head.named_parameters():
+                values = whole.get_parameter(name)
+                shard = head.sharded_parameters().get(parameter)
+                parameter.copy_(values if shard is None else values[shard.start : shard.stop])
+        features = given.clone().requires_grad_()
+        loss = head.loss(features, targets, weight)
+        loss.backward()
+        tables = [table.grad.to_dense() for table in head.tables]
+        return loss.detach(), features.grad, head.queries[1].weight.grad, tables
+
+    features = given.clone().requires_grad_()
+    loss = whole.loss(features, targets, weight)
+    loss.backward()
+    results = in_threads(monkeypatch, 2, run)
+    for found, grad, to_query, _ in results:
+        torch.testing.assert_close(found, loss.detach())
+        torch.testing.assert_close(grad, features.grad)
+        torch.testing.assert_close(to_query, whole.queries[1].weight.grad)
+    for level, table in enumerate(whole.tables):
+        together = torch.cat([tables[level] for *_, tables in results])
+        torch.testing.assert_close(together, table.grad.to_dense())
