@@ -26,7 +26,6 @@ from torch.nn import functional
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import SparseRows
-from sklearn_xlc.engine import prediction
 from sklearn_xlc.heads.screening import Screening
 
 
@@ -76,14 +75,14 @@ def measure_batches(model, X, n_runs):
 
 def measure_products(model, X, n_runs):
     """CPU seconds of the products of all samples with both layers, at the precision in use."""
-    module, n_rows, seconds = model.net_.module_, prediction.PREDICT_BATCH, []
+    module, n_rows, seconds = model.net_.module_, model._most_at_once(), []
     parts = [X[start : start + n_rows] for start in range(0, X.shape[0], n_rows)]
     layer, head = module.encoder.input, module.head
     with torch.inference_mode():
         batches = [SparseRows.from_csr(part) for part in parts]
         features = [torch.rand(len(rows), head.n_features) for rows in batches]
         search = Screening(head.weight, head.bias)
-        rounded = [search._rounded(part.numpy())[0] for part in features]
+        rounded = [search._rounded(part)[0] for part in features]
         is_searched = [Screening.suits(part, head.weight, 5) for part in features]
         for _ in range(n_runs):
             start = time.process_time()

@@ -31,9 +31,12 @@ from sklearn_xlc.engine.validation import check_features, validate_X
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
+from sklearn_xlc.training.heap import memory_reused
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
+#: Features in a larger batch of a search for the best labels: each batch has costs of its own.
+_FEATURES = 2**21
 
 _explained = memory_explained(
     "this prediction", lambda self: "fewer rows of X, or a smaller memory_limit"
@@ -51,6 +54,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
 
     def _features(self, X: Any, n_rows: int = PREDICT_BATCH) -> Iterator[tuple[slice, Any]]:
         """Features of validated samples, in batches of at most `n_rows` samples."""
+        memory_reused()
         start = 0
         for batch in self._batches(X, n_rows):
             stop = start + len(batch)
@@ -67,7 +71,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
             rows = replace(rows, X=rows.X.astype(numpy_dtype(net.module_), copy=False))
         n_instances = max(1, rows.n_instances)
         rows = inputs_for(net.module_.encoder, rows, self._sparse_inputs)
-        batch_size = max(1, min(n_rows, PREDICT_BATCH * len(rows) // n_instances))
+        batch_size = max(1, min(n_rows, self._most_at_once() * len(rows) // n_instances))
         device = torch.device(net.device)
         if batch_size >= len(rows) and _is_shared(net.module_.encoder, rows):
             return [make_batch(rows).to(device)]
@@ -77,19 +81,31 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         check_is_fitted(self, "net_")
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
-    def _rows_at_once(self, row_bytes: int) -> int:
+    def _most_at_once(self) -> int:
+        """Samples in a batch of a search, where it is known what the encoder holds of each."""
+        encoder = self.net_.module_.encoder
+        if type(encoder) is not MLPEncoder:
+            return PREDICT_BATCH
+        return max(PREDICT_BATCH, min(4 * PREDICT_BATCH, _FEATURES // len(encoder.input.bias)))
+
+    def _rows_at_once(self, row_bytes: int, most: int | None = None) -> int:
         """Samples in a batch whose temporaries fit into `memory_limit`, but at least one."""
-        return max(1, min(PREDICT_BATCH, self.memory_limit // max(1, row_bytes)))
+        return max(1, min(most or PREDICT_BATCH, self.memory_limit // max(1, row_bytes)))
 
     def _rows_beside(
-        self, shape: tuple[int, int], dtype: Any, remedy: str, row_bytes: int = 0
+        self,
+        shape: tuple[int, int],
+        dtype: Any,
+        remedy: str,
+        row_bytes: int = 0,
+        at_most: int | None = None,
     ) -> int:
         """Samples in a batch whose temporaries, beside a dense output, fit into the limits.
 
         Raises MemoryError if the output itself, or its smallest batch, does not.
         """
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        most = max(1, min(shape[0], self._rows_at_once(row_bytes)))
+        most = max(1, min(shape[0], self._rows_at_once(row_bytes, at_most)))
         # Fewer than these would make prediction slow and save little.
         least = max(1, min(most, size // 8 // max(1, row_bytes)))
         check_dense_size(shape, dtype, remedy, least * row_bytes)
@@ -114,7 +130,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         `n_rows` is the number of samples in a batch, `proba` asks for probabilities.
         """
         dtype, head = numpy_dtype(self.net_.module_), self.net_.module_.head
-        n_rows = n_rows or self._rows_at_once(head.bytes_per_row(k))
+        n_rows = n_rows or self._rows_at_once(head.bytes_per_row(k), self._most_at_once())
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
         for rows, features in self._features(X, n_rows):
@@ -140,7 +156,8 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         head = self.net_.module_.head
         normalised = proba and head.link == "softmax"  # by the scores of all labels
         row_bytes = head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
-        n_rows = self._rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes)
+        most = None if normalised else self._most_at_once()
+        n_rows = self._rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes, most)
         return self._topk(X, k, n_rows, by_label, proba)
 
     @_explained

@@ -21,20 +21,27 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from sklearn_xlc._csr import row_blocks
 from sklearn_xlc.heads.ranking import topk_by_position
 
 #: Logits of eight bits that are held at a time.
-_AT_ONCE = 2**24
-#: Up to so many rows, or logits, these are float32: more of them would wait for the memory.
-_FEW, _FEW_LOGITS = 16, 2**19
+_AT_ONCE = 2**25
+#: Up to so many rows logits are float32: more of them would wait for the memory.
+_FEW = 16
+#: Rows that show the range of the best logits.
+_SHOWN = 16
+#: Labels of the smallest parts, and parts for each of the k best from which a threshold is found.
+_PART, _PARTS = 4, 8
+#: Numbers of labels from which those of a part are looked at only if the best of them is.
+_WIDE = 2**11
 #: Labels beyond k that are computed for each of few rows.
 _FIRST = 48
 #: Longest inputs of which sums of products of eight bits fit into 32 bits.
 _LONGEST = 2**16
-#: Numbers of weights from which screening is faster than all logits, for one row and for several.
-_WORTH, _SEVERAL = (2**21, 2**18), 8
+#: Multiply-adds of all logits, and weights, from which screening is faster.
+_WORTH, _FEWEST = 2**21, 2**16
 #: Weights that are rounded, or gathered, at a time: they stay in the cache.
 _CACHED = 2**18
 #: Bounds are wider by this share, and by these digits of the largest terms, for their own rounding.
@@ -43,6 +50,8 @@ _SLACK, _EPS = 1 + 2.0**-10, 2.0**-22
 _TINY = 2.0**-100
 #: Logits that may be larger are not screened.
 _HUGE = 2.0**100
+#: Largest integer of 32 bits, above all positions.
+_LAST = 2**32 - 1
 #: What the rounding of an input to a number may be wrong by, in units of the scale.
 _INEXACT = 2.0**-14
 
@@ -82,11 +91,13 @@ class _Packed(NamedTuple):
 
     weight: Tensor
     scales: Tensor
+    zeros: Tensor
     bias: Tensor
 
     @classmethod
     def of(cls, numbers: Tensor, scales: Tensor, bias: Tensor) -> _Packed:
-        return cls(torch.ops.onednn.qlinear_prepack(numbers, None), scales, bias)
+        weight = torch.ops.onednn.qlinear_prepack(numbers, None)
+        return cls(weight, scales, torch.zeros(len(bias), dtype=torch.int64), bias)
 
     def logits(self, inputs: _Rounded) -> Tensor:
         return self._product(inputs, self.bias, 1.0, torch.float32)
@@ -96,30 +107,42 @@ class _Packed(NamedTuple):
         return self._product(inputs, self.bias - lowest, step, torch.uint8)
 
     def _product(self, inputs: _Rounded, bias: Tensor, step: float, dtype: torch.dtype) -> Tensor:
-        zeros = torch.zeros(len(bias), dtype=torch.int64)
+        layer = self.weight, self.scales, self.zeros, bias
         return torch.ops.onednn.qlinear_pointwise(
-            *(*inputs, self.weight, self.scales, zeros, bias, step, 0, dtype, "none", [], "")
+            *(*inputs, *layer, step, 0, dtype, "none", [], "")
         )
 
 
 class _Norms(NamedTuple):
-    """Norms of the rows of the weights, and of what rounding changes in them."""
+    """Norms of the rows of weights, or of rounded inputs, and of what rounding changes in them."""
 
     full: np.ndarray
     error: np.ndarray
 
 
 class _Radius(NamedTuple):
-    """Bounds of the errors of each row's logits, from the norms of labels."""
+    """Bounds of the errors of logits: a share of each row times that of each label."""
 
-    error: np.ndarray
-    rounded: np.ndarray
+    of_row: np.ndarray
+    of_label: np.ndarray
+    largest: float
     beside: np.ndarray
 
-    def at(self, norms: _Norms, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """|e| |w| + |a + e| |d|, and what sums in float32 may differ by."""
-        sums = self.error[rows] * norms.full + self.rounded[rows] * norms.error
-        return sums * _SLACK + self.beside[rows]
+    @classmethod
+    def of(cls, rows: _Norms, labels: _Norms, beside: np.ndarray) -> _Radius:
+        """|e| |w| + |a + e| |d|, bounded by its value for a usual row times the row's share."""
+        full, error = (max(_middle(part), _TINY) for part in rows)
+        of_row = np.maximum(rows.full / full, rows.error / error)
+        of_label = (error * labels.full + full * labels.error) * _SLACK
+        return cls(of_row, of_label, float(of_label.max()), beside)
+
+    def most(self) -> np.ndarray:
+        """Bound for any label of each row."""
+        return self.of_row * self.largest + self.beside
+
+    def at(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Bound for each pair, and what its sum in float32 may differ by."""
+        return self.of_row[rows] * self.of_label[labels] + self.beside[rows]
 
 
 class _Logits(NamedTuple):
@@ -136,19 +159,27 @@ class _Logits(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """Labels of rows, in order of the rows."""
+    """Labels of rows, in order of the rows, of which row i begins at ``starts[i]``."""
 
     rows: np.ndarray
     labels: np.ndarray
+    starts: np.ndarray
 
-    def padded(self, values: Tensor, n_rows: int, k: int, fill: float) -> Tensor:
+    @classmethod
+    def of(cls, rows: np.ndarray, labels: np.ndarray, n_rows: int) -> _Pairs:
+        starts = np.zeros(n_rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows, minlength=n_rows), out=starts[1:])
+        return cls(rows, labels, starts)
+
+    def padded(self, values: np.ndarray, k: int) -> np.ndarray:
         """Values of the pairs as a matrix, a row for each row, at least k columns wide."""
-        sizes = np.bincount(self.rows, minlength=n_rows)
-        starts = np.cumsum(sizes) - sizes
-        columns = np.arange(len(self.rows)) - starts[self.rows]
-        out = values.new_full((n_rows, max(k, int(sizes.max()))), fill)
-        out[torch.from_numpy(self.rows), torch.from_numpy(columns)] = values
-        return out
+        width = max(k, int(np.diff(self.starts).max()))
+        n_rows = len(self.starts) - 1
+        least = -np.inf if values.dtype.kind == "f" else np.iinfo(values.dtype).min
+        out = np.full(n_rows * width, least, dtype=values.dtype)
+        shifts = np.arange(n_rows) * width - self.starts[:-1]
+        out[shifts[self.rows] + np.arange(len(values))] = values
+        return out.reshape(n_rows, width)
 
 
 class Screening:
@@ -200,7 +231,12 @@ class Screening:
         self._largest_bias = float(self._bias.abs().max())
         self.is_finite = bool(np.isfinite(norms.full).all()) and math.isfinite(self._largest_bias)
         if self.is_finite:
-            self._layer = _Packed.of(numbers, scales, self._bias)
+            n_beside = -n_labels % _PART  # labels that are never among the best
+            self._layer = _Packed.of(
+                functional.pad(numbers, (0, 0, 0, n_beside)),
+                functional.pad(scales, (0, n_beside), value=1),
+                functional.pad(self._bias, (0, n_beside), value=-_HUGE),
+            )
 
     @staticmethod
     def suits(inputs: Tensor, weight: Tensor, k: int) -> bool:
@@ -208,8 +244,8 @@ class Screening:
         return (
             inputs.dtype == weight.dtype == torch.float32
             and inputs.is_cpu
-            and weight.numel() >= _WORTH[len(inputs) >= _SEVERAL]
-            and 48 * k <= weight.shape[0]  # otherwise bounds leave too many labels
+            and weight.numel() >= max(_FEWEST, _WORTH / max(1, len(inputs)))
+            and 24 * k <= weight.shape[0]  # otherwise bounds leave too many labels
             and weight.shape[1] <= _LONGEST
             and multiplies_int8()
         )
@@ -232,7 +268,8 @@ class Screening:
         """
         best, positions = inputs.new_empty(len(inputs), k), torch.empty(len(inputs), k).long()
         is_open = np.ones(len(inputs), dtype=bool)
-        for part in row_blocks(len(inputs), len(self._bias), _AT_ONCE):
+        n_parts = max(1, -(-len(inputs) * len(self._bias) // _AT_ONCE))
+        for part in row_blocks(len(inputs), n_parts, len(inputs) + n_parts - 1):
             found = self._search(inputs[part], k)
             if found is not None:
                 best[part], positions[part], is_open[part] = found
@@ -243,7 +280,7 @@ class Screening:
 
     def _search(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor, np.ndarray] | None:
         """Logits and positions of the best labels, and a mask of rows where they are not known."""
-        bounded = self._rounded(inputs.numpy())
+        bounded = self._rounded(inputs)
         if bounded is None:
             return None
         rounded, radius = bounded
@@ -254,44 +291,46 @@ class Screening:
                 return *found, np.zeros(len(inputs), dtype=bool)
         pairs, is_open = self._candidates(logits, k, radius)
         pairs = self._narrowed(pairs, logits, k, radius)
-        best = pairs.padded(self._exact(inputs, pairs), len(inputs), k, -np.inf)
-        positions = pairs.padded(torch.from_numpy(pairs.labels), len(inputs), k, 0)
-        return *topk_by_position(best, k, positions), is_open
+        return *_best_of(pairs, self._exact(inputs, pairs), k), is_open
 
-    def _rounded(self, inputs: np.ndarray) -> tuple[_Rounded, _Radius] | None:
+    def _rounded(self, inputs: Tensor) -> tuple[_Rounded, _Radius] | None:
         """Inputs in eight bits, and the bounds that follow; None: numbers are too large for any."""
-        low, high = inputs.min(1), inputs.max(1)
+        low, high = inputs.amin(1).numpy(), inputs.amax(1).numpy()
         if not (high.max() < _HUGE and low.min() > -_HUGE):  # NaN is not, either
             return None
         # Numbers beyond twice the usual are cut off: one such row shall not spoil the others.
-        middle = len(low) // 2
-        lowest = min(max(low.min(), 2 * np.partition(low, middle)[middle]), 0.0)
-        highest = max(min(high.max(), 2 * np.partition(high, middle)[middle]), 0.0)
-        scale = np.float32(max((highest - lowest) / 255, _TINY))
-        zero = np.rint(-lowest / scale)
-        units = inputs / scale + zero
-        numbers = np.rint(units)
-        np.clip(numbers, 0, 255, out=numbers)
-        rounded = _Rounded(torch.from_numpy(numbers.astype(np.uint8)), float(scale), int(zero))
-        inexact = _INEXACT * inputs.shape[1] ** 0.5
-        error = float(scale) * (_norms(np.subtract(units, numbers, out=units)) + inexact)
-        norm = float(scale) * _norms(np.subtract(numbers, zero, out=numbers))
+        lowest = min(max(float(low.min()), 2 * _middle(low)), 0.0)
+        highest = max(min(float(high.max()), 2 * _middle(high)), 0.0)
+        scale = float(np.float32(max((highest - lowest) / 255, _TINY)))
+        zero = int(np.rint(-lowest / scale))
+        eight_bits = np.empty(inputs.shape, dtype=np.uint8)
+        error, norm = np.empty(len(inputs)), np.empty(len(inputs))
+        for part in row_blocks(len(inputs), inputs.shape[1], _CACHED // 2):
+            units = inputs[part] / scale
+            units = units.add_(zero) if zero else units
+            numbers = units.round().clamp_(0, 255)
+            eight_bits[part] = numbers.numpy()  # in a quarter of torch's time
+            error[part] = _norms(units.sub_(numbers))
+            norm[part] = _norms(numbers.sub_(zero) if zero else numbers)
+        rounded = _Rounded(torch.from_numpy(eight_bits), scale, zero)
+        error = scale * (error + _INEXACT * inputs.shape[1] ** 0.5)
+        norm *= scale
         size = (error + norm) * self._largest.full + self._largest_bias
         if not size.max() < _HUGE:
             return None
         beside = size * ((inputs.shape[1] + 64) * _EPS) + _TINY
-        return rounded, _Radius(error, norm, beside)
+        return rounded, _Radius.of(_Norms(norm, error), self._norms, beside)
 
     def _logits(self, inputs: _Rounded, k: int, radius: _Radius) -> _Logits:
         n_rows = len(inputs.numbers)
-        if n_rows <= _FEW or n_rows * len(self._bias) <= _FEW_LOGITS:
+        if n_rows <= _FEW:
             return _Logits(self._layer.logits(inputs).numpy())
         # Steps must be fine around the k best logits, which a few rows show.
-        some = inputs._replace(numbers=inputs.numbers[:: n_rows // _FEW].contiguous())
-        best = self._layer.logits(some).topk(k).values
-        low, high = float(best[:, -1].min()), float(best.max())
-        lowest = low - (high - low) - 2 * float(np.median(radius.at(self._largest)))
-        step = max((high + (high - low) / 4 - lowest) / 255, _TINY)
+        some = inputs._replace(numbers=inputs.numbers[:: n_rows // _SHOWN].contiguous())
+        logits = self._layer.logits(some).numpy()
+        kth, high = float(_kth_largest(logits, k).min()), float(logits.max())
+        lowest = kth - (high - kth) - 2 * _middle(radius.most())
+        step = max((high + (high - kth) / 4 - lowest) / 255, _TINY)
         values = self._layer.steps(inputs, lowest, step)
         return _Logits(values.numpy(), lowest, step, 0.51 * step + abs(lowest) * _EPS, 255)
 
@@ -299,10 +338,10 @@ class Screening:
         self, inputs: Tensor, logits: Tensor, k: int, radius: _Radius
     ) -> tuple[Tensor, Tensor] | None:
         """Best labels if they are surely among those with the largest logits, for few rows."""
-        first, labels = logits.topk(min(k + _FIRST, logits.shape[1]))
-        norms = _Norms(*(part[labels[:, :k].numpy()] for part in self._norms))
-        lower = first[:, :k].numpy() - radius.at(norms, np.arange(len(inputs))[:, None])
-        if not (lower.min(1) > first[:, -1].numpy() + radius.at(self._largest)).all():
+        first, labels = logits.topk(min(k + _FIRST, len(self._bias)))
+        pairs = np.arange(len(inputs))[:, None], labels[:, :k].numpy()
+        lower = first[:, :k].numpy() - radius.at(*pairs)
+        if not (lower.min(1) > first[:, -1].numpy() + radius.most()).all():
             return None
         weights = self._weight.index_select(0, labels.flatten()).view(*labels.shape, -1)
         exact = weights.mul_(inputs[:, None]).sum(2).add_(self._bias[labels])
@@ -313,43 +352,99 @@ class Screening:
 
         The mask's rows have no pairs.
         """
-        values, n_labels = logits.values, logits.values.shape[1]
-        # The labels are cut into parts. The k-th best of the best of each is at most the k-th best.
-        size = min(n_labels // (8 * k), 32)
-        n_parts = n_labels // size
-        parts = torch.from_numpy(values[:, : size * n_parts]).unflatten(1, (size, n_parts)).amax(1)
-        reach = 2 * (radius.at(self._largest) + logits.half) / logits.step
-        least = parts.topk(k).values[:, -1].numpy() - reach
+        values, is_wide = logits.values, logits.values.shape[1] >= _WIDE
+        # Where there are many labels, only parts whose best is not too low are looked into.
+        looked = _best_of_parts(values, _PART, 2) if is_wide else values
+        # The k-th best of the best of each part is at most the k-th best.
+        parts = _best_of_parts(looked, looked.shape[1], 2 * _PARTS * k)
+        reach = 2 * (radius.most() + logits.half) / logits.step
+        wider = np.promote_types(parts.dtype, np.int16)  # NumPy selects faster from 16 bits than 8
+        least = _kth_largest(parts.astype(wider), k) - reach
         is_open = (least < 1) & (logits.top < np.inf)
         least = np.where(is_open, logits.top, least).astype(values.dtype)[:, None]
-        found = values >= least
-        if np.count_nonzero(found) > found.size // 8:
-            is_open |= np.count_nonzero(found, axis=1) > n_labels // 8
+        found = looked >= least
+        most = found.shape[1] // (2 if is_wide else 4)
+        if np.count_nonzero(found) > found.size // 8:  # their places would take memory
+            is_open |= np.count_nonzero(found, axis=1) > most
         found[is_open] = False
-        rows, labels = np.divmod(np.flatnonzero(found), n_labels)
-        return _Pairs(rows, labels), is_open
+        rows, labels = _places(found)
+        sizes = np.bincount(rows, minlength=len(found))
+        if sizes.max() > most:
+            is_open |= sizes > most
+            rows, labels = rows[~is_open[rows]], labels[~is_open[rows]]
+        if is_wide:
+            beside = np.arange(0, values.shape[1], looked.shape[1])
+            of_parts = values.take((rows * values.shape[1] + labels)[:, None] + beside)
+            among, places = _places(of_parts >= least[rows])
+            rows, labels = rows[among], labels[among] + beside[places]
+        return _Pairs.of(rows, labels, len(values)), is_open
 
     def _narrowed(self, pairs: _Pairs, logits: _Logits, k: int, radius: _Radius) -> _Pairs:
         """Pairs whose upper bound is not below the k-th lower bound of the row."""
-        rows, labels = pairs
-        values = logits.values[rows, labels]
-        norms = _Norms(self._norms.full[labels], self._norms.error[labels])
-        width = radius.at(norms, rows) + logits.half
+        rows, labels, _ = pairs
+        values = logits.values.take(rows * logits.values.shape[1] + labels)
+        width = radius.at(rows, labels) + logits.half
         middle = logits.lowest + logits.step * values.astype(np.float64)
-        lower = pairs.padded(torch.from_numpy(middle - width), len(logits.values), k, -np.inf)
-        kth = lower.topk(k).values[:, -1].numpy()
+        kth = _kth_largest(pairs.padded(middle - width, k), k)
         kept = (middle + width >= kth[rows]) | (values == logits.top)
-        return _Pairs(rows[kept], labels[kept])
+        return _Pairs.of(rows[kept], labels[kept], len(kth))
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Logits of the pairs in float32; each is the same whatever other pairs there are."""
         labels, n_rows, n_labels = torch.from_numpy(pairs.labels), len(inputs), len(self._bias)
-        pointers = torch.from_numpy(np.searchsorted(pairs.rows, np.arange(n_rows + 1)))
-        biases = self._bias.index_select(0, labels)
+        pointers, biases = torch.from_numpy(pairs.starts), self._bias.index_select(0, labels)
         size = n_rows, n_labels
         sparse = torch.sparse_csr_tensor(pointers, labels, biases, size, check_invariants=False)
         return torch.sparse.sampled_addmm(sparse, inputs, self._weight.T).values()
 
 
-def _norms(rows: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
+def _norms(rows: Tensor) -> np.ndarray:
+    return torch.linalg.vector_norm(rows, dim=1).double().numpy()
+
+
+def _middle(values: np.ndarray) -> float:
+    """Median, or the larger of two, in a fifth of the time of NumPy's for few values."""
+    return float(np.partition(values, len(values) // 2)[len(values) // 2])
+
+
+def _kth_largest(values: np.ndarray, k: int) -> np.ndarray:
+    """The k-th largest value of each row, in a tenth of the time that torch takes for k of them."""
+    place = values.shape[1] - k
+    return np.partition(values, place, axis=1)[:, place]
+
+
+def _best_of_parts(values: np.ndarray, most: int, fewest: int) -> np.ndarray:
+    """Largest values of parts of at most `most` columns, while halves are at least `fewest` / 2.
+
+    Column j belongs to part j modulo the number of parts. Of an odd number, the last is left out.
+    """
+    best = torch.from_numpy(values)
+    while most > 1 and best.shape[1] >= fewest:
+        half = best.shape[1] // 2
+        best = torch.maximum(best[:, :half], best[:, half : 2 * half])
+        most //= 2
+    return best.numpy()
+
+
+def _places(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of what is true in a matrix."""
+    flat = np.flatnonzero(found)
+    rows = flat // found.shape[1]
+    return rows, flat - rows * found.shape[1]
+
+
+def _best_of(pairs: _Pairs, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Logits and labels of the best k pairs of each row, equal logits by position.
+
+    One sort of joint keys does both, as bits of a float32 have its order but for the sign.
+    """
+    bits = _in_order(logits.add_(0.0).numpy().view(np.int32))  # -0.0 is equal to 0.0
+    keys = bits.astype(np.int64) << 32 | _LAST - pairs.labels
+    best = np.sort(pairs.padded(keys, k), axis=1)[:, : -k - 1 : -1]
+    values = _in_order((best >> 32).astype(np.int32)).view(np.float32)
+    return torch.from_numpy(values), torch.from_numpy(_LAST - (best & _LAST))
+
+
+def _in_order(bits: np.ndarray) -> np.ndarray:
+    """Integers in the order of the floats of these bits, or the other way around."""
+    return bits ^ (bits >> 31 & 2**31 - 1)

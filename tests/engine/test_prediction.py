@@ -202,7 +202,8 @@ def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, m
     clf = quick("flat", precision="float32", **params).fit(X, Y)
     labels, scores = clf.predict_topk(X, 2)
     decided = clf.predict(X)
-    monkeypatch.setattr(screening, "_WORTH", (1, 1))
+    monkeypatch.setattr(screening, "_WORTH", 1)
+    monkeypatch.setattr(screening, "_FEWEST", 1)
     assert clf.net_.module_.head._screening is None
     in_parts = [clf.predict_topk(X[start : start + 100], 2) for start in range(0, 700, 100)]
     one_by_one = [clf.predict_topk(X[row], 2) for row in range(20)]
@@ -219,6 +220,32 @@ def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, m
     assert clf.net_.module_.head._screening is not None
     scores = clf.partial_fit(X, Y).decision_function(X)  # the search is made anew
     np.testing.assert_array_equal(clf.predict_topk(X, 1)[0][:, 0], scores.argmax(1))
+
+
+class Counting(torch.nn.Linear):
+    """Encoder of which nobody knows what it holds of a sample."""
+
+    n_outputs = 8
+
+    def forward(self, rows):
+        self.largest = max(len(rows), getattr(self, "largest", 0))
+        return super().forward(rows)
+
+
+def test_batches_are_larger_where_the_memory_of_a_sample_is_known(monkeypatch):
+    X, y = make_X(0.5).astype(np.float32), make_y(False)
+    monkeypatch.setattr(prediction, "PREDICT_BATCH", 8)
+    own = quick(encoder=Counting(X.shape[1], 8)).fit(X, y)
+    own.net_.module_.encoder.largest = 0
+    own.predict_topk(X)
+    assert own.net_.module_.encoder.largest <= 9  # the last has one more, rather than one alone
+    clf = quick().fit(X, y)
+    assert clf._most_at_once() == 32
+    expected = clf.predict_topk(X)
+    monkeypatch.setattr(prediction, "_FEATURES", 16 * 8)
+    assert clf._most_at_once() == 16
+    for found, same in zip(clf.predict_topk(X), expected):
+        np.testing.assert_allclose(found, same, rtol=1e-6)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix, sp.csr_array])

@@ -85,6 +85,22 @@ def test_ties_go_to_lower_positions(seed):
     assert torch.equal(logits.double(), expected)
 
 
+@pytest.mark.parametrize("wide", [1, 2**11])
+@pytest.mark.parametrize("n_labels", [640, 637])
+def test_parts_of_labels_and_of_rows(monkeypatch, n_labels, wide):
+    monkeypatch.setattr(screening, "_WIDE", wide)
+    monkeypatch.setattr(screening, "_AT_ONCE", 50 * n_labels)
+    inputs, weight, bias = (part[-n_labels:] for part in peaked(120))
+    inputs[60] = 0
+    inputs[61] *= 1e-6  # all labels are among the candidates of the row
+    for rows, labels in ((inputs, weight), (inputs.round(), weight.round())):  # with ties, too
+        (logits, positions), n_open = search(rows, labels, bias.round(), 5)
+        expected, expected_positions = best(rows, labels, bias.round(), 5)
+        assert torch.equal(positions, expected_positions)
+        torch.testing.assert_close(logits.double(), expected, rtol=1e-6, atol=1e-5)
+        assert n_open < 40
+
+
 def test_labels_closer_than_the_rounding_are_told_apart():
     inputs = integers(1, 5, 50, N_FEATURES)
     steps = integers(0, 3, N_LABELS, N_FEATURES, seed=1) / 2**12
@@ -156,7 +172,7 @@ def test_bounds_hold(n_rows, seed):
     if seed == 3:  # what rounding changes lies along the other factor
         inputs = (inputs / inputs.abs().amax() * 40).round() + 0.499 * weight[:n_rows].sign()
     found = Screening(weight, bias)
-    rounded, radius = found._rounded(inputs.numpy())
+    rounded, radius = found._rounded(inputs)
     logits = found._logits(rounded, 5, radius)
     exact = (inputs.double() @ weight.double().T + bias.double()).numpy()
     error = np.abs(logits.lowest + logits.step * logits.values.astype(np.float64) - exact)
@@ -164,7 +180,7 @@ def test_bounds_hold(n_rows, seed):
     if np.isfinite(logits.top):
         known = (logits.values > 0) & (logits.values < logits.top)
         assert known.any(1).mean() > 0.9
-    bound = np.stack([radius.at(found._norms, row) for row in range(n_rows)]) + logits.half
+    bound = radius.at(np.arange(n_rows)[:, None], np.arange(N_LABELS)) + logits.half
     assert (error <= bound)[known].all()
     assert (error / bound)[known].max() > 0.05  # and are not without use
 
@@ -175,7 +191,8 @@ def test_bounds_hold(n_rows, seed):
 @pytest.fixture
 def small(monkeypatch):
     """Screening of small heads, too."""
-    monkeypatch.setattr(screening, "_WORTH", (1, 1))
+    monkeypatch.setattr(screening, "_WORTH", 1)
+    monkeypatch.setattr(screening, "_FEWEST", 1)
 
 
 def make(**params):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sklearn_xlc.training import heap
-from sklearn_xlc.training.heap import memory_kept
+from sklearn_xlc.training.heap import memory_kept, memory_reused
 
 pytestmark = pytest.mark.skipif(heap._glibc() is None, reason="needs glibc")
 
@@ -95,3 +95,13 @@ def test_elsewhere_nothing_happens(monkeypatch):
             assert not heap._users
     finally:
         heap._glibc.cache_clear()
+
+
+def test_predictions_keep_memory_as_a_fit_leaves_it(library):
+    memory_reused.cache_clear()
+    memory_reused()
+    assert library.options == heap._USUAL
+    memory_reused.cache_clear()
+    with memory_kept():
+        memory_reused()
+        assert library.options == heap._KEEP
