@@ -63,7 +63,7 @@ def memory_reused() -> None:
     """Let freed memory of up to 64 MB stay with the process from now on, for the next prediction.
 
     A process that has fitted does so already. In others glibc hands the memory of each batch back
-    to the system, which takes a third of the time of a prediction.
+    to the system, which takes up to a third of the time of a prediction.
     """
     library = _glibc()
     with _LOCK:
