@@ -38,6 +38,7 @@ from sklearn_xlc.training.sharing import (
     of_own_samples,
     share_statistics,
     shares_samples,
+    stay_alike,
 )
 
 
@@ -134,8 +135,7 @@ class XLCNet(ScoredNet, NeuralNet):
     >>> from sklearn_xlc.training import EncoderHead, XLCNet
     >>> rows = Rows(np.eye(6, dtype=np.float32), sp.csr_matrix(np.eye(6)))
     >>> module = EncoderHead(MLPEncoder(6, (4,), sparse=False), FlatHead(4, 6, multilabel=False))
-    >>> rng = np.random.default_rng(0)
-    >>> net = XLCNet(module, rng=rng, max_epochs=3, verbose=0, callbacks__print_log=None)
+    >>> net = XLCNet(module, rng=np.random.default_rng(0), max_epochs=3, verbose=0)
     >>> len(net.fit(rows).history)
     3
     """
@@ -206,8 +206,7 @@ class XLCNet(ScoredNet, NeuralNet):
             begin_together(self, self.processes, self._reads_gradients)
         self._statistics = running_statistics(self.module_)
         self.notify("on_train_begin", X=X, y=y)
-        complete = self._run(X, y, **fit_params)
-        if complete:
+        if self._run(X, y, **fit_params):
             self._save_checkpoint(finished=True)
         self.notify("on_train_end", X=X, y=y)
         return self
@@ -252,7 +251,7 @@ class XLCNet(ScoredNet, NeuralNet):
         """Whether the last interrupt was raised by skorch to stop early."""
         if self._interrupts.asked or self._interrupts.raised:
             return False
-        rules = [callback for _, callback in self.callbacks_ if isinstance(callback, EarlyStopping)]
+        rules = (rule for _, rule in self.callbacks_ if isinstance(rule, EarlyStopping))
         return any(rule.misses_ == rule.patience for rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
@@ -298,6 +297,8 @@ class XLCNet(ScoredNet, NeuralNet):
         # Closed at once, whatever ends the epoch: a thread may be preparing batches.
         with contextlib.closing(self._batches(iterator, draws)) as batches:
             super().run_single_epoch(batches, training, prefix, step_fn, **fit_params)
+        if training and self.processes is not None:
+            stay_alike(self.module_, self.optimizer_, self.processes)
 
     def _direct_step(self) -> DirectStep | None:
         """Way to take the steps of an epoch without autograd, where nobody would notice."""
@@ -329,11 +330,10 @@ class XLCNet(ScoredNet, NeuralNet):
     def get_iterator(self, dataset: Any, training: bool = False) -> BatchIterator | None:
         if not (training or self.with_valid_loss):
             return None
-        rng = self.rng if training else None
         rows = dataset.X if isinstance(dataset, Samples) else dataset
-        device = torch.device(self.device)
         shares = self.processes is not None and shares_samples(self.module_, rows, self.batch_size)
         processes = self.processes if shares else None
+        rng, device = self.rng if training else None, torch.device(self.device)
         return BatchIterator(rows, self.batch_size, rng, device, processes)
 
     def _set_training(self, training: bool = True) -> None:

@@ -171,6 +171,31 @@ def begin_together(net: Any, processes: Processes, reads_gradients: bool) -> Non
             processes.take_first(tensor)
 
 
+def stay_alike(module: Any, optimizer: Any, processes: Processes) -> None:
+    """Give all processes the first one's weights where those that each holds have come apart.
+
+    All compute the same updates of these; but a sum may round otherwise on another processor, and
+    on GPUs from one time to the next. What the optimiser keeps of such weights follows.
+    """
+    sharded = module.head.sharded_parameters()
+    alike = [parameter for parameter in module.parameters() if parameter not in sharded]
+    own = torch.stack([_digest(parameter) for parameter in alike])
+    found = processes.joined(own[None], [1] * processes.size).T.tolist()
+    for parameter, digests in zip(alike, found):
+        if len(set(digests)) > 1:
+            state = optimizer.state.get(parameter, {}).values()
+            moments = (each for each in state if each.shape)  # not numbers, such as that of steps
+            for tensor in [parameter, *moments]:
+                processes.take_first(tensor)
+
+
+def _digest(tensor: Tensor) -> Tensor:
+    """Sum of the bits of a tensor, as integers."""
+    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    blocks = tensor.detach().reshape(-1).view(integer).split(2**20)  # the sum converts a block
+    return torch.stack([block.sum(dtype=torch.int64) for block in blocks]).sum()
+
+
 def share_statistics(module: Any, statistics: Iterable[Statistic], processes: Processes) -> None:
     """Give all processes the buffers that a step has moved in the first, by its samples.
 

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from _distributed import in_threads
 
-from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets, processes
 from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.rows import Part
 from sklearn_xlc.batches.shared_rows import SharedRows
@@ -17,7 +19,13 @@ from sklearn_xlc.encoders.mlp import InputLinear
 from sklearn_xlc.heads import FlatHead, ProductHead
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.sharing import of_batch, of_own_samples, shares_samples, sum_gradients
+from sklearn_xlc.training.sharing import (
+    of_batch,
+    of_own_samples,
+    shares_samples,
+    stay_alike,
+    sum_gradients,
+)
 
 
 def test_gradients_add_up(monkeypatch):
@@ -159,3 +167,55 @@ def test_encoders_are_copied_where_messages_would_take_longer(widths, n_words, d
     # What another encoder computes is not known.
     own = torch.nn.Sequential(encoder)
     assert shares_samples(EncoderHead(own, head), rows, 256)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_weights_that_come_apart_are_those_of_the_first(monkeypatch, dtype):
+    def run(processes):
+        torch.manual_seed(processes.rank)  # parts of the head differ, as they are of other labels
+        with training_with(processes):
+            module = EncoderHead(MLPEncoder(6, (4, 3)), FlatHead(3, 10, True)).to(dtype)
+        encoder = list(module.encoder.parameters())
+        for parameter in encoder:
+            parameter.data.copy_(torch.arange(parameter.numel()).view(parameter.shape))
+        optimizer = RowOptimizer([{"params": list(module.parameters()), "rule": "adam", "lr": 0.1}])
+        optimizer.apply({p: (slice(None), torch.ones_like(p)) for p in encoder})
+        before = [tensor.clone() for tensor in module.head.parameters()]
+        if processes.rank == 1:
+            with torch.no_grad():
+                encoder[1].view(-1)[-1] *= 1 + torch.finfo(dtype).eps
+            optimizer.state[encoder[1]]["exp_avg"] += 1
+            optimizer.state[encoder[0]]["exp_avg"] += 1  # its weights are alike
+        stay_alike(module, optimizer, processes)
+        for old, new in zip(before, module.head.parameters(), strict=True):
+            assert torch.equal(old, new)
+        return encoder, [dict(optimizer.state[parameter]) for parameter in encoder]
+
+    (first, of_first), (second, of_second) = in_threads(monkeypatch, 2, run)
+    assert all(map(torch.equal, first, second))
+    assert torch.equal(of_first[1]["exp_avg"], of_second[1]["exp_avg"])
+    assert not torch.equal(of_first[0]["exp_avg"], of_second[0]["exp_avg"])
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])  # samples are shared, or the encoder copied
+def test_processes_that_round_otherwise_end_with_the_same_model(monkeypatch, form):
+    rng = np.random.default_rng(0)
+    X = sp.random(60, 40, 0.1, "csr", np.float32, rng=rng)
+    X = X if form == "sparse" else X.toarray()
+    Y = sp.random(60, 12, 0.3, "csr", rng=rng).sign()
+    step = RowOptimizer.require_finite
+
+    def disturbed(optimizer, loss):
+        if processes._group().get_rank():
+            for group in optimizer.param_groups:
+                group["params"][0].data[0] += 0.01
+        step(optimizer, loss)
+
+    monkeypatch.setattr(RowOptimizer, "require_finite", disturbed)
+
+    def run(_):
+        clf = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=2, random_state=0)
+        return clf.fit(X, Y).transform(X)
+
+    first, second = in_threads(monkeypatch, 2, run)
+    np.testing.assert_array_equal(first, second)
