@@ -233,6 +233,7 @@ def test_samples_of_every_kind(service):
         ([[1.0], [1.0, 2.0]], "inhomogeneous"),
         ([([3], [1.0])], "from 0 to 2"),
         ([([-1], [1.0])], "from 0 to 2"),
+        ([([10**25], [1.0])], "from 0 to 2"),
         ([([1, 2], [1.0]), ([1], [1.0, 2.0])], "as many values as columns"),
     ],
 )
@@ -269,6 +270,19 @@ def test_a_new_file_is_read_and_a_broken_one_is_not(service, path, text_model):
     assert file.refresh() is True
     assert file.error is None
     assert file.model.version == first.version
+    hidden = path.rename(path.with_name("hidden"))
+    file.refresh()
+    hidden.rename(path)  # the same file, of the same time
+    assert file.refresh() is True
+    assert file.error is None
+
+
+def test_a_file_without_a_classifier_changes_nothing(service, path, text_model):
+    file = service.ModelFile(path)
+    save(text_model[0], path)
+    assert file.refresh() is False
+    assert file.error.endswith("holds a TfidfVectorizer, which predicts no labels")
+    assert file.model.answer(["salt water"], 1)[0] == [["water"]]
 
 
 def test_a_model_that_was_replaced_is_freed(service, path, text_model, monkeypatch):
@@ -319,7 +333,6 @@ def test_rows_of_numbers_are_answered_as_by_the_model(app, path):
     [
         {"samples": [], "k": 1},
         {"samples": ["a"], "k": 0},
-        {"samples": ["a"], "k": 5},  # there are four labels
         {"samples": ["a", 3]},
         {"samples": [[1.0]]},
         {"samples": [{"columns": [0], "values": [1.0]}]},
@@ -329,6 +342,12 @@ def test_rows_of_numbers_are_answered_as_by_the_model(app, path):
 def test_what_cannot_be_answered_is_refused(client, body):
     assert client.post(body)[0] == 422
     assert client.ask(["salt water"], k=1)["labels"] == [["water"]]
+
+
+def test_a_model_of_fewer_labels_names_all_of_them(client):
+    found = client.ask(TEXTS[:1], k=100)  # a client need not know what the newest model has
+    assert set(found["labels"][0]) == {"animal", "dog", "river", "water"}
+    assert len(found["probabilities"][0]) == 4
 
 
 def test_a_service_without_room_says_so(app, client, monkeypatch):

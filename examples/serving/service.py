@@ -37,13 +37,16 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     import sklearn_xlc
 
     estimator = sklearn_xlc.load(path, mmap=True)
+    if not hasattr(estimator, "classes_"):
+        raise ValueError(f"{path} holds a {type(estimator).__name__}, which predicts no labels")
+    n_labels = len(estimator.classes_)
     with safe_open(path, framework="numpy") as file:
         version = file.metadata()["digest"][:12]
     n_columns = getattr(estimator, "n_features_in_", None)  # None: it takes text
 
     def answer(samples: list, k: int) -> Answers:
         X = as_input(samples, n_columns)
-        labels, probabilities = sklearn_xlc.predict_topk(estimator, X, k, proba=True)
+        labels, probabilities = sklearn_xlc.predict_topk(estimator, X, min(k, n_labels), proba=True)
         return labels.tolist(), probabilities.tolist()
 
     return Model(answer, version)
@@ -63,10 +66,11 @@ def as_input(samples: list, n_columns: int | None) -> Any:
     sizes = [len(columns) for columns, _ in samples]
     if sizes != [len(values) for _, values in samples]:
         raise ValueError("a sparse row has as many values as columns")
-    columns = np.concatenate([np.asarray(columns, dtype=np.int64) for columns, _ in samples])
-    values = np.concatenate([np.asarray(values, dtype=np.float32) for _, values in samples])
-    if len(columns) and not 0 <= columns.min() <= columns.max() < n_columns:
+    named = [column for columns, _ in samples for column in columns]
+    if named and not 0 <= min(named) <= max(named) < n_columns:
         raise ValueError(f"columns of a sparse row must be from 0 to {n_columns - 1}")
+    columns = np.asarray(named, dtype=np.int64)
+    values = np.concatenate([np.asarray(values, dtype=np.float32) for _, values in samples])
     starts = np.concatenate([[0], np.cumsum(sizes)])
     return sp.csr_matrix((values, columns, starts), shape=(len(samples), n_columns))
 
@@ -81,7 +85,7 @@ class ModelFile:
         self, path: str | os.PathLike[str], read: Callable[[Any], Model] = read_model
     ) -> None:
         self.path, self.read = path, read
-        self._seen = self._state()
+        self._seen: tuple[int, ...] = self._state()
         self.model = read(path)
         self.loaded = time.time()
         self.error: str | None = None
@@ -91,7 +95,7 @@ class ModelFile:
         try:
             state = self._state()
         except OSError as error:
-            self.error = str(error)
+            self.error, self._seen = str(error), ()  # whatever comes back is new
             return None
         if state == self._seen:
             return None
