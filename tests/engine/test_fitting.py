@@ -516,8 +516,8 @@ def test_nothing_of_the_size_of_rows_times_labels_is_allocated():
 
 @pytest.fixture(scope="module")
 def arrays_on_disk(tmp_path_factory):
-    """Data, indices and indptr of a canonical CSR matrix of 20 000 rows of 64 entries, as files."""
-    rng, n_rows, width = np.random.default_rng(0), 20_000, 64
+    """Data, indices and indptr of a canonical CSR matrix of 40 000 rows of 64 entries, as files."""
+    rng, n_rows, width = np.random.default_rng(0), 40_000, 64
     quick(max_epochs=1).fit(make_X(), make_y(False))  # a first fit loads parts of torch
     folder = tmp_path_factory.mktemp("mapped")
     columns = rng.integers(0, 15, (n_rows, width)) + 15 * np.arange(width)
@@ -530,7 +530,7 @@ def arrays_on_disk(tmp_path_factory):
 
 def mapped(folder, size):
     """Matrix of the files, with indices of that size: the constructor would make them smaller."""
-    X = sp.csr_matrix((20_000, 960), dtype=np.float32)
+    X = sp.csr_matrix((40_000, 960), dtype=np.float32)
     for name in ("data", f"indices{size}", f"indptr{size}"):
         array = np.load(folder / f"{name}.npy", mmap_mode="r")
         setattr(X, name.removesuffix(str(size)), array)
@@ -560,9 +560,9 @@ def allocated(call):
 def test_a_mapped_matrix_is_never_copied_whole(
     arrays_on_disk, tmp_path, size, multilabel, weighted, how
 ):
-    X, y = mapped(arrays_on_disk, size), np.arange(20_000) % 20
+    X, y = mapped(arrays_on_disk, size), np.arange(40_000) % 20
     y = sp.csr_matrix(np.eye(20)[y]) if multilabel else y
-    weight = np.arange(20_000) % 7 > 0 if weighted else None
+    weight = np.arange(40_000) % 7 > 0 if weighted else None
     how = {name: tmp_path if name == "checkpoint" else value for name, value in how.items()}
     clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, **how)
     clone(clf).fit(X[:100], y[:100])  # a first fit loads modules
