@@ -405,6 +405,11 @@ def everything_else(folder):
     weights = drawing.net_.module_.encoder[0].weight.sum().item()
     found["drawing"] = weights  # equal in all processes
     found["other data"] = _refusal(lambda: _small("flat").fit(X[: 90 - rank], Y[: 90 - rank]))
+    weights = np.arange(1.0, 91.0)[:: 1 - 2 * rank]
+    found["other samples"] = [
+        _refusal(lambda: _small("flat").fit(X[:90][:: 1 - 2 * rank], Y[:90])),
+        _refusal(lambda: _small("flat").fit(X[:90], Y[:90], sample_weight=weights)),
+    ]
     found["weights of users"] = _weights_of_users(rank, X.toarray(), Y)
     states = [{"random_state": np.random.RandomState(rank)}, {"random_state": None}]
     found["random states"] = [

@@ -126,6 +126,8 @@ def test_what_cannot_be_done_in_parts_says_so(everything_else):
             "the shape of X in process 1 is (89, 60), and in process 0 (90, 60)"
             in (found["other data"])
         )
+        for said in found["other samples"]:
+            assert "but the digest of samples, labels and weights in process 1 is" in said
         for said in found["alone after"]:
             assert "sklearn_xlc.distributed.gather(estimator)" in said
         for said in found["other labels"]:

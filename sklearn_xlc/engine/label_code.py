@@ -145,7 +145,7 @@ class LabelCode:
     def unknown_of(self, classes: Any) -> list[Any]:
         """Labels that `classes` of a later `partial_fit` adds to those known, in their order.
 
-        The columns of an indicator have no names: one that becomes wider has further numbers.
+        Further columns of an indicator have the numbers that follow those known, and else the next.
 
         Raises
         ------
@@ -156,8 +156,7 @@ class LabelCode:
         if given.ndim != 1:
             raise ValueError(f"classes must be one-dimensional, got shape {given.shape}")
         if self.multilabel and not self.form:
-            first = int(self.classes.max(initial=-1)) + 1
-            return list(range(first, first + max(0, len(given) - self.n_labels)))
+            return self._further_columns(given)
         # An array of a list would make one type of several.
         values = classes.tolist() if hasattr(classes, "tolist") else list(classes)
         names, known = dict.fromkeys(values), set(self.classes.tolist())
@@ -176,6 +175,14 @@ class LabelCode:
                 f"type, like {plain(self.classes[0])!r}"
             )
         return added
+
+    def _further_columns(self, given: np.ndarray) -> list[int]:
+        known, further = np.split(given, [self.n_labels])
+        is_named = given.dtype.kind in "iu" and np.array_equal(known, self.classes)
+        if is_named and len(np.unique(given)) == len(given):
+            return list(further.tolist())
+        first = int(self.classes.max(initial=-1)) + 1
+        return list(range(first, first + len(further)))
 
     def ids_of(self, labels: Any) -> np.ndarray:
         """Ids of labels that the user names, ascending.

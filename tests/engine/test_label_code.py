@@ -116,6 +116,14 @@ def test_unknown_labels_and_foreign_shapes_are_refused():
         columns.encode(check_y(INDICATOR[:, :2]))
 
 
+def test_further_columns_of_an_indicator_have_the_numbers_that_are_named():
+    columns = LabelCode(np.array([0, 1, 2, 4]), True, True, np.dtype(int))
+    assert columns.unknown_of([0, 1, 2, 4, 3]) == [3]  # it had been removed
+    assert columns.unknown_of(np.array([0, 1, 2, 4, 9, 7])) == [9, 7]
+    for unnamed in (range(6), ["a", "b", "c", "d", "e", "f"], [0, 1, 2, 4, 3, 3]):
+        assert columns.unknown_of(unnamed) == [5, 6]
+
+
 def test_predicted_indicators_are_canonical():
     code = LabelCode(np.arange(4), True, True, np.dtype(int))
     Y = code.indicator(np.array([0, 2, 2, 3]), np.array([3, 1, 0]))
