@@ -190,7 +190,8 @@ class DecisionMixin(HeldOutMixin):
 
     def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
         n_rows = self._rows_at_once(self._decision_bytes(decision, decision.reads))
-        for _, features in self._features(samples, n_rows):
+        asked = f"inputs of {type(decision).__name__}"
+        for _, features in self._features(samples, n_rows, asked):
             with self.net_.predicting(features):
                 inputs = self._decision_inputs(decision, features, decision.reads)
             yield inputs
@@ -370,7 +371,7 @@ class DecisionMixin(HeldOutMixin):
         reads = getattr(decision, "distances_read", decision.reads)
         distances = []
         n_rows = self._rows_at_once(self._decision_bytes(decision, reads))
-        for _, features in self._features(X, n_rows):
+        for _, features in self._features(X, n_rows, "distances of label sets"):
             rows, parts = [], []
             with self.net_.predicting(features):
                 for part, inputs, beside in self._inputs_of_parts(decision, features, reads):

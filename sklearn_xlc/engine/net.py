@@ -34,6 +34,7 @@ from sklearn_xlc.batches.processes import (
     training_with,
 )
 from sklearn_xlc.batches.randomness import Generators, usual_modes, with_device
+from sklearn_xlc.engine.agreement import check_agreement, digest_of_some
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond, training_bytes
 from sklearn_xlc.engine.validation import SMALL_DATA, TrainingData, model_dtype
@@ -177,8 +178,6 @@ class TrainingMixin:
     def _check_agreement(self, data: TrainingData, processes: Processes, n_steps: int) -> None:
         """Raise ValueError unless all processes fit the same classifier to the same data."""
         rows = data.rows
-        # A few samples tell other data and another order, and do not read a large mapped X.
-        some = rows.take(np.unique(np.linspace(0, len(rows) - 1, 64).astype(np.int64)))
         about = {
             "class": type(self).__name__,
             **{
@@ -189,20 +188,15 @@ class TrainingMixin:
             "shape of y": rows.Y.shape,
             "number of steps before": n_steps,
             "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
-            "digest of samples, labels and weights": identity(
-                [some.X, some.Y, some.bags, some.sample_weight]
-            )[:16],
+            "digest of samples, labels and weights": digest_of_some(rows),
         }
-        everywhere = processes.objects(about)
-        for name, mine in everywhere[0].items():
-            for rank, other in enumerate(everywhere):
-                if other[name] != mine:
-                    raise ValueError(
-                        "all processes must fit the same classifier to the same data, but the "
-                        f"{name} in process {rank} is {other[name]}, and in process 0 {mine}; "
-                        "whatever draws at random before a fit, such as a split or "
-                        "EAGLETransformer, needs a random_state"
-                    )
+        check_agreement(
+            processes,
+            about,
+            "all processes must fit the same classifier to the same data",
+            "whatever draws at random before a fit, such as a split or EAGLETransformer, needs a "
+            "random_state",
+        )
 
     def _agreed_random_state(self, data: TrainingData, going_on: bool) -> np.random.RandomState:
         """Random state of a fit: the first process's, once all fit the same to the same data."""

@@ -23,6 +23,7 @@ from sklearn_xlc._csr import row_numbers
 from sklearn_xlc._tags import aligned, named_sets
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.engine.agreement import agreed_batch
 from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.deciding import DecisionMixin, ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
@@ -52,10 +53,13 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
     _sparse_inputs: bool
     _n_features_out: int
 
-    def _features(self, X: Any, n_rows: int = PREDICT_BATCH) -> Iterator[tuple[slice, Any]]:
-        """Features of validated samples, in batches of at most `n_rows` samples."""
+    def _features(
+        self, X: Any, n_rows: int = PREDICT_BATCH, asked: str = ""
+    ) -> Iterator[tuple[slice, Any]]:
+        """Features of validated samples, in batches of at most `n_rows`; the head finds `asked`."""
         memory_reused()
         start = 0
+        n_rows = agreed_batch(self.net_.module_.head, X, n_rows, asked)
         for batch in self._batches(X, n_rows):
             stop = start + len(batch)
             features = self.net_.features(batch)
@@ -133,7 +137,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         n_rows = n_rows or self._rows_at_once(head.bytes_per_row(k), self._most_at_once())
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
-        for rows, features in self._features(X, n_rows):
+        for rows, features in self._features(X, n_rows, f"the best {k} labels, {proba=}"):
             with self.net_.predicting(features):
                 best, positions = head.topk(features, k)
                 if proba and head.link == "softmax":
@@ -276,7 +280,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         dtype, row_bytes = numpy_dtype(self.net_.module_), head.bytes_per_row_of_sets(k)
         n_rows = self._rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes)
         scores, sets = np.empty((_num_samples(X), k), dtype=dtype), []
-        for rows, features in self._features(X, n_rows):
+        for rows, features in self._features(X, n_rows, f"the best {k} label sets"):
             with self.net_.predicting(features):
                 scores[rows], found = self._best_sets(head, features, k)
             sets.append(found)
@@ -359,7 +363,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         row_bytes = self._decision_bytes(self.decision_, self.decision_.reads)
         n_rows = self._rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
         out = np.zeros(shape, dtype=dtype)
-        for rows, features in self._features(X, n_rows):
+        for rows, features in self._features(X, n_rows, "label sets"):
             sets = self._decode(features)
             out[rows][row_numbers(sets.indptr), sets.indices] = 1
         return out
@@ -368,7 +372,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         """Sparse indicator of the label sets of validated samples."""
         sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
         n_rows = self._rows_at_once(self._decision_bytes(self.decision_, self.decision_.reads))
-        for rows, features in self._features(X, n_rows):
+        for rows, features in self._features(X, n_rows, "label sets"):
             sets = self._decode(features)
             sizes[rows] = np.diff(sets.indptr)
             ids.append(sets.indices)
@@ -474,7 +478,7 @@ class PredictionMixin(DecisionMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         positions = self._code.positions
         order = None if positions is None else shared_tensor(positions)
         out = np.empty((n_rows, n_labels), dtype=dtype)
-        for rows, features in self._features(X, at_once):
+        for rows, features in self._features(X, at_once, "scores of all labels"):
             with self.net_.predicting(features):
                 scores = head.scores(features)
                 scores = scores if order is None else scores[:, order.to(scores.device)]

@@ -461,7 +461,9 @@ def with_sizes(name, decision, data, sizes):
         head.weight.copy_(torch.eye(N_LABELS))
         head.bias.copy_(torch.linspace(0, 0.1, N_LABELS))
     clf.net_.module_.encoder = torch.nn.Identity()
-    clf._features = lambda X, n_rows: iter([(slice(0, len(scores)), torch.from_numpy(scores))])
+    clf._features = lambda X, n_rows, asked: iter(
+        [(slice(0, len(scores)), torch.from_numpy(scores))]
+    )
     clf._typical_size = 1
     return clf, X[: len(scores)]
 

@@ -162,7 +162,9 @@ def test_batches_shrink_to_the_memory_that_is_left(monkeypatch):
     monkeypatch.setattr(prediction, "SMALL", 0)
     for left in (2 * expected.nbytes, float("inf")):
         monkeypatch.setattr(prediction, "available_memory", lambda left=left: left)
-        monkeypatch.setattr(clf, "_features", lambda X, n: sizes.append(n) or features(X, n))
+        monkeypatch.setattr(
+            clf, "_features", lambda X, n, *asked: sizes.append(n) or features(X, n)
+        )
         np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-12)
     assert sizes[0] < len(X) == sizes[1]
 
