@@ -81,8 +81,8 @@ class DescribedStateMixin(LinksToDocs):
     """State of an estimator that pickle, skops and `save` each store in their way."""
 
     def _full_state(self) -> dict[str, Any]:
-        """Attributes to save, as `save` describes them."""
-        return dict(super().__getstate__())  # type: ignore[call-overload]
+        """Attributes to save, as `save` describes them, in an order that copies keep."""
+        return dict(sorted(super().__getstate__().items()))  # type: ignore[attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:
         return self._split_state(self._full_state())

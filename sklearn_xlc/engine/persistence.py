@@ -151,7 +151,7 @@ def save_module(module: nn.Module) -> dict[str, Any]:
         weights[name] = weight
     packed = (weight for weight in weights.values() if isinstance(weight, PackedWeight))
     version = max((weight.version for weight in packed), default=1)
-    skeleton = whole_skeleton(copy.deepcopy(module, memo))
+    skeleton = whole_skeleton(copy.deepcopy(module, memo)).eval()  # whatever it did last
     return {"version": version, "skeleton": skeleton, "weights": weights}
 
 

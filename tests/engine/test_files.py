@@ -634,3 +634,25 @@ def test_callbacks_of_skorch_that_print_come_back_where_they_are_trusted(again):
     assert again(clf, trusted=[EarlyStopping]).callbacks[0].sink is print
     with pytest.raises(ValueError, match=r"it uses skorch\.callbacks\.training\.EarlyStopping"):
         again(clf)
+
+
+@pytest.mark.parametrize(
+    "name", ["flat", "cascade", "ensemble", "product-groups", "dft", "etf-frame"]
+)
+def test_a_file_does_not_tell_what_the_model_has_done_since(tmp_path, name):
+    """Nor whether it is a copy, or was loaded: equal models have equal files."""
+    X, y = make_learnable(name in ("dft", "ensemble"))
+    clf = quick(name, max_epochs=1).fit(X, y)
+
+    def content(model):
+        save(model, tmp_path / "model.xlc", storage="float32")
+        return (tmp_path / "model.xlc").read_bytes()
+
+    expected = content(clf)
+    copied, loaded = copy.deepcopy(clf), load(tmp_path / "model.xlc")
+    assert content(copied) == expected
+    assert content(loaded) == expected
+    clf.predict(X)
+    assert content(clf) == expected
+    assert content(pickle.loads(pickle.dumps(clf))) == expected
+    assert content(clf.partial_fit(X, y)) != expected

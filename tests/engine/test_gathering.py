@@ -52,11 +52,13 @@ def test_files_are_those_of_one_process(monkeypatch, tmp_path, name):
     params = {"embedding_dim": 199} if name == "cascade" else {"hidden_layer_sizes": (250,)}
     params = params if name != "pick-all" else {"feature_dim": 200}
     params = params if name != "dft" else {"n_slack": 200}
-    clf = copy.deepcopy(quick(name, max_epochs=1, **params).fit(X, y))
+    clf = quick(name, max_epochs=1, **params).fit(X, y)
     storages = ("float32", "float16", "int8", "int6", "int4")
     for storage in storages:
         sklearn_xlc.save(clf, tmp_path / f"alone-{storage}", storage=storage)
     assert (tmp_path / "alone-int8").stat().st_size < (tmp_path / "alone-float32").stat().st_size
+
+    exact = (tmp_path / "alone-float32").read_bytes()
 
     def run(processes):
         own = copy.deepcopy(clf)
@@ -66,6 +68,9 @@ def test_files_are_those_of_one_process(monkeypatch, tmp_path, name):
             sklearn_xlc.save(own, tmp_path / storage, storage=storage)
             alone = (tmp_path / f"alone-{storage}").read_bytes()
             assert (tmp_path / storage).read_bytes() == alone
+        whole = gather(own)
+        sklearn_xlc.save(whole, tmp_path / f"gathered-{processes.rank}", storage="float32")
+        assert (tmp_path / f"gathered-{processes.rank}").read_bytes() == exact
         with pytest.raises(ConnectionError if processes.rank else FileNotFoundError):
             sklearn_xlc.save(own, tmp_path / "missing" / "model.xlc")
 
