@@ -258,7 +258,7 @@ class Screening:
         inputs : tensor of shape (n_rows, n_features), float32
             Inputs of the layer.
         k : int
-            Number of labels, at most an eighth of all.
+            Number of labels, few of all (:meth:`suits`).
         compute : callable
             Computes logits and positions from all logits of the rows that it is given.
 
