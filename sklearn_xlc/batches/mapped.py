@@ -21,9 +21,9 @@ def fetched(
     """The pieces of an order of samples; the rows of X of each are fetched before it is read.
 
     Systems read a mapped file ahead, up to megabytes about each row. Of rows in random order that
-    is read for nothing, and takes the place of what is needed: a file of 5 GB was read forty times
-    over in one pass, where there was memory for a quarter of it. So that is switched off until the
-    last piece, and each piece asks for its own pages.
+    is read for nothing, and takes the place of what is needed: a file of 5 GiB was read more than
+    fifty times over before a pass had ended, where memory held a quarter of it. So that is switched
+    off until the last piece, and each piece asks for its own pages.
 
     Parameters
     ----------

@@ -113,14 +113,6 @@ class Processes(NamedTuple):
             _group().all_gather_object(values, value)
         return values
 
-    def check_alike(self, what: str, value: Any) -> None:
-        """Raise ValueError unless the value is the same in all processes."""
-        if any(other != value for other in self.objects(value)):
-            raise ValueError(
-                f"all processes must give the same {what}, in the same order; a set of Python has "
-                "another order in each process"
-            )
-
     def of_first(self, value: Any) -> Any:
         """The value of the first process."""
         values = [value if self.rank == 0 else None]

@@ -14,11 +14,12 @@ from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc.batches import SparseRows, generator_for
 from sklearn_xlc.batches.processes import rows_read
 from sklearn_xlc.batches.shared_rows import SharedRows
+from sklearn_xlc.batches.sparse_rows import Transpose
 from sklearn_xlc.encoders._base import Encoder
 
 
-def _products(weight: Tensor, rows: SparseRows) -> Tensor:
-    """Product of CSR rows with weights."""
+def _products(weight: Tensor, rows: SparseRows | Transpose) -> Tensor:
+    """Product of CSR rows with weights: one bag per row sums the weights of its entries."""
     return F.embedding_bag(
         rows.indices,
         weight,
@@ -50,17 +51,8 @@ class _SparseLinear(torch.autograd.Function):
 
 def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """Columns that rows have an entry in, and the gradient of their weights."""
-    by_column = rows.transpose
-    # d(rows @ W)/dW = rows' @ grad: one bag per column sums the samples that hold it.
-    grad = F.embedding_bag(
-        by_column.indices,
-        gradient,
-        by_column.indptr,
-        mode="sum",
-        per_sample_weights=by_column.data,
-        include_last_offset=True,
-    )
-    return by_column.columns, grad
+    # d(rows @ W)/dW = rows' @ grad: a row of the transpose has the samples that hold a column.
+    return rows.transpose.columns, _products(gradient, rows.transpose)
 
 
 class InputLinear(nn.Module):

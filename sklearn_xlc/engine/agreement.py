@@ -52,6 +52,16 @@ def check_agreement(
     return [each for _, each in everywhere]
 
 
+def check_labels(processes: Processes, what: str, labels: Any) -> None:
+    """Raise ValueError in all processes unless all name the same labels in the same order."""
+    check_agreement(
+        processes,
+        {f"digest of {what}": identity(labels)[:16]},
+        f"all processes must give the same {what}, in the same order",
+        "a set of Python has another order in each process",
+    )
+
+
 def agreed_batch(head: Any, X: Any, n_rows: int, asked: str) -> int:
     """Number of samples in a batch of a prediction: the same in all processes that hold the head.
 

@@ -14,6 +14,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
 from sklearn_xlc.decisions import Decision
+from sklearn_xlc.engine.agreement import check_labels
 from sklearn_xlc.engine.building import RARE, frequency, label_counts
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
@@ -21,7 +22,6 @@ from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead, XLCNet
-from sklearn_xlc.training.encoding import identity
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parts import copied, joined, share_out
 from sklearn_xlc.training.resizing import with_room, without_labels
@@ -83,7 +83,7 @@ class ChangingLabelsMixin(TrainingMixin):
         """
         net, code, processes = self.net_, self._code, training_processes()
         if processes is not None:
-            processes.check_alike("classes", identity([code.classes, positions]))
+            check_labels(processes, "classes", [code.classes, positions])
         n_positions = code.n_positions or code.n_labels
         module, optimizer = joined(net.module_, net.optimizer_)
         self._check_room(module.head, n_positions)
@@ -180,7 +180,7 @@ class ChangingLabelsMixin(TrainingMixin):
     def _check_removal(self, ids: np.ndarray) -> None:
         code, head = self._code, self.net_.module_.head
         for shard in list(head.sharded_parameters().values())[:1]:
-            shard.processes.check_alike("labels", ids.tolist())
+            check_labels(shard.processes, "labels", ids)
         n_removed = len(ids)
         least = 1 if code.multilabel else 2
         if code.n_labels - n_removed < least:

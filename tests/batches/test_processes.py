@@ -62,15 +62,6 @@ def test_numbers_and_objects(monkeypatch):
     assert in_threads(monkeypatch, 3, run) == [expected] * 3
 
 
-def test_values_that_differ(monkeypatch):
-    def run(processes):
-        processes.check_alike("labels", [1, 2])
-        with pytest.raises(ValueError, match="all processes must give the same labels"):
-            processes.check_alike("labels", [1, 2 + processes.rank])
-
-    in_threads(monkeypatch, 2, run)
-
-
 def test_a_process_that_is_gone(monkeypatch):
     class Group(ThreadsGroup):
         def all_reduce(self, tensor):

@@ -9,7 +9,7 @@ from _distributed import in_threads
 from _factories import make_learnable, quick
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.processes import training_with
-from sklearn_xlc.engine.agreement import agreed_batch
+from sklearn_xlc.engine.agreement import agreed_batch, check_labels
 from sklearn_xlc.training.parts import share_out
 
 
@@ -93,3 +93,14 @@ def test_features_of_own_rows_meet_nobody(monkeypatch):
 
     for rank, features in enumerate(in_threads(monkeypatch, 2, run)):
         np.testing.assert_array_equal(features, clf.transform(X[: 9 + rank]))
+
+
+def test_labels_that_differ(monkeypatch):
+    def run(processes):
+        check_labels(processes, "labels", np.array([1, 2]))
+        with pytest.raises(ValueError, match="all processes must give the same labels"):
+            check_labels(processes, "labels", np.array([1, 2 + processes.rank]))
+        with pytest.raises(ValueError, match="a set of Python has another order"):
+            check_labels(processes, "labels", np.array([1, 2])[:: 1 - 2 * processes.rank])
+
+    in_threads(monkeypatch, 2, run)
