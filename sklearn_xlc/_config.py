@@ -11,7 +11,7 @@ from typing import Any
 
 import sklearn
 
-_DEFAULTS = {"dense_limit": 2 * 2**30}
+_DEFAULTS = {"dense_limit": 2 * 2**30, "distributed": "auto"}
 _LOCAL = threading.local()
 _DEPENDENCIES = (
     "scikit-learn",
@@ -36,8 +36,9 @@ def get_config() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``dense_limit``: bytes of the largest dense output and of what is held to compute it; and
-        the settings of :func:`sklearn.get_config`.
+        ``dense_limit``: bytes of the largest dense output and of what is held to compute it;
+        ``distributed``: whether processes train together; and the settings of
+        :func:`sklearn.get_config`, of which ``working_memory`` bounds temporary arrays.
 
     Examples
     --------
@@ -48,7 +49,9 @@ def get_config() -> dict[str, Any]:
     return {**sklearn.get_config(), **_settings()}
 
 
-def set_config(*, dense_limit: int | None = None, **of_sklearn: Any) -> None:
+def set_config(
+    *, dense_limit: int | None = None, distributed: Any = None, **of_sklearn: Any
+) -> None:
     """Change the settings of this thread.
 
     Settings of scikit-learn are passed on to it, so that code which imports these functions
@@ -62,13 +65,18 @@ def set_config(*, dense_limit: int | None = None, **of_sklearn: Any) -> None:
         computed (batches shrink to what is left, down to an eighth of the output); a larger one
         raises ``MemoryError`` before it is allocated. None leaves the limit unchanged. The initial
         limit is 2 GiB.
+    distributed : {"auto", True, False}, default=None
+        Whether processes of a group train together, each on its part of every batch and with output
+        weights of its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto", the initial
+        setting: in a process group. True: an error where there is none. None leaves it unchanged.
     **of_sklearn : dict
-        Settings of :func:`sklearn.set_config`.
+        Settings of :func:`sklearn.set_config`. `working_memory`, in MiB, bounds temporary logits in
+        training and the batches of predictions.
 
     Raises
     ------
     ValueError
-        If `dense_limit` is not a positive integer.
+        If `dense_limit` is not a positive integer, or `distributed` is none of its values.
     TypeError
         If there is no such setting.
 
@@ -82,18 +90,26 @@ def set_config(*, dense_limit: int | None = None, **of_sklearn: Any) -> None:
             raise ValueError(f"dense_limit must be a whole number of bytes, got {dense_limit!r}")
         if dense_limit < 1:
             raise ValueError(f"dense_limit must be at least 1 byte, got {dense_limit}")
+    if distributed is not None and distributed not in ("auto", True, False):
+        raise ValueError(f"distributed must be 'auto', True or False, got {distributed!r}")
     sklearn.set_config(**of_sklearn)
     if dense_limit is not None:
         _settings()["dense_limit"] = int(dense_limit)
+    if distributed is not None:
+        _settings()["distributed"] = distributed
 
 
 @contextlib.contextmanager
-def config_context(*, dense_limit: int | None = None, **of_sklearn: Any) -> Iterator[None]:
+def config_context(
+    *, dense_limit: int | None = None, distributed: Any = None, **of_sklearn: Any
+) -> Iterator[None]:
     """Change settings within a ``with`` block.
 
     Parameters
     ----------
     dense_limit : int, default=None
+        See :func:`set_config`.
+    distributed : {"auto", True, False}, default=None
         See :func:`set_config`.
     **of_sklearn : dict
         Settings of :func:`sklearn.config_context`.
@@ -110,11 +126,16 @@ def config_context(*, dense_limit: int | None = None, **of_sklearn: Any) -> Iter
     1000
     """
     before = get_config()
-    set_config(dense_limit=dense_limit, **of_sklearn)
+    set_config(dense_limit=dense_limit, distributed=distributed, **of_sklearn)
     try:
         yield
     finally:
         set_config(**before)
+
+
+def memory_limit() -> int:
+    """Return the bytes that temporary arrays may take: scikit-learn's `working_memory`."""
+    return max(1, int(sklearn.get_config()["working_memory"] * 2**20))
 
 
 def show_versions() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sklearn_xlc._csr import BoolArray, IntArray, row_numbers
+from sklearn_xlc._csr import BoolArray, IntArray, find_entries, row_numbers
 
 
 def rank_rows(
@@ -110,3 +110,17 @@ def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> Int
     best = np.full((len(indptr) - 1, k), -1, dtype=np.int64)
     best[rows[kept], rank[kept]] = order[kept]
     return best
+
+
+def ranked_candidates(
+    scores: npt.NDArray[Any], labels: npt.NDArray[Any] | None, width: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return scores and labels of the `width` best candidates, best first."""
+    if labels is None:
+        return rank_rows(scores, width)
+    return scores[:, :width], labels[:, :width]
+
+
+def find_hits(labels: npt.NDArray[Any], Y: Any) -> BoolArray:
+    """Return the mask of the candidates that are true labels, in the shape of `labels`."""
+    return find_entries(Y, np.arange(len(labels))[:, None], labels) >= 0

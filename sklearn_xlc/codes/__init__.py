@@ -7,9 +7,16 @@ labels share a digit, and :func:`label_order` assigns a position to each label. 
 come out; torch is not needed.
 """
 
-from sklearn_xlc.codes._head_lengths import confusion_degree, head_lengths
+from sklearn_xlc.codes._head_lengths import MAX_HEADS, confusion_degree, head_lengths
 from sklearn_xlc.codes._label_blocks import LabelBlocks
 from sklearn_xlc.codes._label_order import label_order
 from sklearn_xlc.codes._mixed_radix import MixedRadix
 
-__all__ = ["LabelBlocks", "MixedRadix", "confusion_degree", "head_lengths", "label_order"]
+__all__ = [
+    "MAX_HEADS",
+    "LabelBlocks",
+    "MixedRadix",
+    "confusion_degree",
+    "head_lengths",
+    "label_order",
+]

@@ -3,7 +3,7 @@
 A classifier takes a decision as its parameter `decision`, by name or as an object.
 :class:`Threshold` predicts labels above a probability or a score, :class:`TopK` predicts a fixed
 number of labels; :class:`Divergence`, :class:`Nearest` and :class:`Seen` compare whole label sets,
-and :class:`JointMode` takes the most probable one. :class:`Calibration` corrects probabilities.
+and :class:`JointMode` takes the most probable one.
 To write a rule of your own, subclass :class:`Decision`. Decisions read arrays, return sparse
 indicators, and do not need torch. (scikit-learn's
 :class:`~sklearn.model_selection.FixedThresholdClassifier` and
@@ -11,7 +11,6 @@ indicators, and do not need torch. (scikit-learn's
 """
 
 from sklearn_xlc.decisions._base import Decision, LinearLayer
-from sklearn_xlc.decisions.calibration import Calibration
 from sklearn_xlc.decisions.divergence import Divergence
 from sklearn_xlc.decisions.joint_mode import JointMode
 from sklearn_xlc.decisions.nearest import Nearest
@@ -19,8 +18,18 @@ from sklearn_xlc.decisions.seen import Seen
 from sklearn_xlc.decisions.threshold import Threshold
 from sklearn_xlc.decisions.topk import TopK
 
+#: Decisions by the names that the parameter `decision` takes, in addition to "auto".
+DECISIONS: dict[str, type[Decision]] = {
+    "threshold": Threshold,
+    "topk": TopK,
+    "divergence": Divergence,
+    "nearest": Nearest,
+    "seen": Seen,
+    "joint_mode": JointMode,
+}
+
 __all__ = [
-    "Calibration",
+    "DECISIONS",
     "Decision",
     "Divergence",
     "JointMode",

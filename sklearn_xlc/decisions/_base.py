@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._compat import LinksToDocs
-from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc._part import Part
 
 #: Share of the training samples that have no more labels than a set may have by default.
 USUAL = 0.99
@@ -20,7 +18,7 @@ USUAL = 0.99
 _AT_MOST = {"k_", "max_labels_", "min_labels_"}
 
 
-class Decision(LinksToDocs, BaseEstimator, ABC):
+class Decision(Part, ABC):
     """Base class of decisions, which turn scores or features of samples into label sets.
 
     A classifier fits its decision after it has trained the network, and calls :meth:`decode` for
@@ -153,8 +151,8 @@ class Decision(LinksToDocs, BaseEstimator, ABC):
             - ``link``: "sigmoid", "exp" or None, the function from a score to the probability of
               its label. Scores are log odds ("sigmoid"), log probabilities that sum to one over the
               labels ("exp"), or have no probabilities (None).
-            - ``calibration``: :class:`Calibration`, by which log odds become those of
-              ``predict_proba``. None: they are these.
+            - ``ranker``: :class:`~sklearn_xlc.ranking.Ranker`, by which log odds become those
+              of ``predict_proba``. None: they are these.
 
         Returns
         -------
@@ -330,12 +328,3 @@ def check_at_most(value: int | None, name: str, n_labels: int) -> None:
     """Raise ValueError if a set could hold more labels than exist."""
     if value is not None and value > n_labels:
         raise ValueError(f"{name}={value} is more than the {n_labels} labels of y")
-
-
-def ranked_candidates(
-    scores: np.ndarray, labels: np.ndarray | None, width: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and labels of the `width` best candidates, best first."""
-    if labels is None:
-        return rank_rows(scores, width)
-    return scores[:, :width], labels[:, :width]

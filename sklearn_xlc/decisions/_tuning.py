@@ -7,15 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import find_entries
-
 #: Steps after which Dinkelbach's iteration, which converges in a few, is stopped.
 MAX_STEPS = 50
-
-
-def find_hits(labels: np.ndarray, Y: sp.csr_matrix) -> np.ndarray:
-    """Mask of the candidates that are true labels, in the shape of `labels`."""
-    return find_entries(Y, np.arange(len(labels))[:, None], labels) >= 0
 
 
 def best_cut(

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from scipy.special import log_expit, logsumexp
 
 from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.decisions._base import (
     Decision,
     check_at_most,
-    ranked_candidates,
     set_sizes,
     usual_size,
 )
@@ -31,8 +31,8 @@ class Divergence(Decision):
 
     Parameters
     ----------
-    temperature : float or "auto", default=1.0
-        Divisor of the log probabilities; below 1, sets have fewer labels. "auto": the temperature
+    temperature : float or "tuned", default=1.0
+        Divisor of the log probabilities; below 1, sets have fewer labels. "tuned": the temperature
         with the highest mean F1 of samples held out from training; 1 if none are held out.
     max_labels : int, default=None
         Largest number of labels of a set. None: the number that 99% of the training samples do not
@@ -63,7 +63,7 @@ class Divergence(Decision):
     """
 
     _parameter_constraints = {
-        "temperature": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],
+        "temperature": [StrOptions({"tuned"}), Interval(Real, 1e-3, 1e3, closed="both")],
         "max_labels": [None, Interval(Integral, 1, None, closed="left")],
     }
 
@@ -74,7 +74,7 @@ class Divergence(Decision):
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
         """Samples to choose a temperature on: held-out ones, or none."""
-        return "held" if self.temperature == "auto" else None
+        return "held" if self.temperature == "tuned" else None
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
@@ -94,8 +94,8 @@ class Divergence(Decision):
         self.link_ = link
         sizes = set_sizes(Y) if sizes is None else sizes
         self.max_labels_ = int(self.max_labels or usual_size(sizes))
-        self.temperature_ = 1.0 if self.temperature == "auto" else float(self.temperature)
-        if scores is not None and self.temperature == "auto":
+        self.temperature_ = 1.0 if self.temperature == "tuned" else float(self.temperature)
+        if scores is not None and self.temperature == "tuned":
             scores, labels = ranked_candidates(scores, labels, self.max_labels_)
             self.temperature_ = fit_temperature(
                 self._logits(scores), Y, "example_f1", self.max_labels_, labels=labels
@@ -107,7 +107,7 @@ class Divergence(Decision):
     ) -> Divergence:
         sizes = set_sizes(Y) if sizes is None else sizes
         self.max_labels_ = int(self.max_labels or max(self.max_labels_, usual_size(sizes)))
-        if self.temperature != "auto":
+        if self.temperature != "tuned":
             self.temperature_ = float(self.temperature)
         return self
 

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval
+from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.decisions._base import (
     Decision,
     check_at_most,
-    ranked_candidates,
     set_sizes,
     usual_size,
 )

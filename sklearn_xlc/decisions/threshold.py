@@ -8,13 +8,13 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, logit
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._ranking import rank_rows
-from sklearn_xlc.decisions._base import Decision, check_at_most, ranked_candidates, set_sizes
-from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label, find_hits
-from sklearn_xlc.decisions.calibration import Calibration
+from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
+from sklearn_xlc.decisions._base import Decision, check_at_most, set_sizes
+from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label
 
 #: Functions from a score to a probability, and back.
 _LINKS = {"sigmoid": (expit, logit), "exp": (np.exp, np.log)}
@@ -25,14 +25,14 @@ class Threshold(Decision):
 
     Parameters
     ----------
-    threshold : "auto", float or array-like of shape (n_labels,), default="auto"
-        Threshold, or one threshold per label, on the scale named by `scale`. "auto": tuned for
+    threshold : "tuned", float or array-like of shape (n_labels,), default="tuned"
+        Threshold, or one threshold per label, on the scale named by `scale`. "tuned": the best for
         `criterion` on samples held out from training (`validation_fraction` of the classifier). If
         none are held out, as in `partial_fit`: a probability of 0.5; with a softmax, where labels
         share one probability, 0.5 divided by the mean number of labels of a sample.
     criterion : {"micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"}, \
             default="micro_f1"
-        Criterion that "auto" maximises over the best labels of each sample.
+        Criterion that "tuned" maximises over the best labels of each sample.
 
         - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
           F1 of the labels, mean F1 of the samples. F1 is 0 if there is nothing to find and nothing
@@ -88,14 +88,12 @@ class Threshold(Decision):
            [0, 1, 1]], dtype=int8)
     """
 
-    # Files of earlier versions have neither.
-    min_labels: Any = 0
-    min_labels_: int = 0
-    calibration_: Calibration | None = None
+    min_labels_: int
+    _shown = ("threshold_",)
 
     _parameter_constraints = {
         "threshold": [
-            StrOptions({"auto"}),
+            StrOptions({"tuned"}),
             Interval(Real, None, None, closed="neither"),
             "array-like",
         ],
@@ -108,7 +106,7 @@ class Threshold(Decision):
 
     def __init__(
         self,
-        threshold: Any = "auto",
+        threshold: Any = "tuned",
         *,
         criterion: str = "micro_f1",
         per_label: bool = False,
@@ -192,11 +190,11 @@ class Threshold(Decision):
         labels: np.ndarray | None = None,
         sizes: np.ndarray | None = None,
         link: str | None = "sigmoid",
-        calibration: Calibration | None = None,
+        ranker: Any = None,
         **context: Any,
     ) -> Threshold:
         super().fit(scores, Y)
-        self.link_, self.calibration_ = link, calibration
+        self.link_, self.ranker_ = link, ranker
         sizes = set_sizes(Y) if sizes is None else sizes
         has_labels = bool(len(sizes) and sizes.min() > 0)
         self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._least
@@ -231,7 +229,7 @@ class Threshold(Decision):
         cut = np.asarray(self.threshold, dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
-            cut = cut if self.calibration_ is None else self.calibration_.inverse(cut)
+            cut = cut if self.ranker_ is None else self.ranker_.inverse(cut)
         return float(cut) if np.ndim(cut) == 0 else cut
 
     def _untuned(self, sizes: np.ndarray) -> float:
@@ -241,9 +239,10 @@ class Threshold(Decision):
     @property
     def threshold_(self) -> Any:
         """Threshold in use, as a probability; as a score if there are no probabilities."""
+        check_is_fitted(self, "cut_")
         if self.link_ not in _LINKS:
             return self.cut_
-        cut = self.cut_ if self.calibration_ is None else self.calibration_(self.cut_)
+        cut = self.cut_ if self.ranker_ is None else self.ranker_(self.cut_)
         values = _LINKS[self.link_][0](cut)
         return float(values) if np.ndim(values) == 0 else values
 

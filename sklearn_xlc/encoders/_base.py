@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
+from sklearn_xlc._part import Part
 from sklearn_xlc.batches import collate
 
 #: Forms of X, as messages name them.
@@ -118,13 +119,44 @@ class Encoder(nn.Module):
         return []
 
 
+class EncoderPart(Part):
+    """Base class of encoders as parameters: they check themselves, and build a module.
+
+    A subclass names its parameters in ``__init__``, sets `module`, and defines :meth:`build`. The
+    class attributes `accepts` and `vectorize` of the module say what the encoder reads.
+
+    Attributes
+    ----------
+    module : type of Module
+        Class of the encoder that is built.
+    """
+
+    module: ClassVar[type[nn.Module]]
+
+    def build(self, n_features: int | None, sparse: bool) -> nn.Module:
+        """Build the encoder.
+
+        Parameters
+        ----------
+        n_features : int or None
+            Number of columns of X; None where X holds strings or a mapping.
+        sparse : bool
+            Whether batches are CSR rows.
+
+        Returns
+        -------
+        Module
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no build")
+
+
 def accepted_forms(encoder: Any) -> tuple[str, ...]:
     """Return the forms of X that an encoder, or the encoders made by a function or class, read.
 
     Parameters
     ----------
-    encoder : Module, class, function or functools.partial
-        An encoder, or a function that makes one. Without an attribute ``accepts``, it reads dense
+    encoder : Module, EncoderPart, class, function or functools.partial
+        An encoder, or what makes one. Without an attribute ``accepts``, it reads dense
         rows.
 
     Returns
@@ -156,8 +188,8 @@ def vectorizes(encoder: Any) -> bool:
 
     Parameters
     ----------
-    encoder : Module, class, function or functools.partial
-        An encoder, or a function that makes one.
+    encoder : Module, EncoderPart, class, function or functools.partial
+        An encoder, or what makes one.
 
     Returns
     -------
@@ -168,7 +200,9 @@ def vectorizes(encoder: Any) -> bool:
 
 
 def _maker(encoder: Any) -> Any:
-    """What a `functools.partial` calls in the end."""
+    """Class or function that makes an encoder in the end."""
+    if isinstance(encoder, EncoderPart):
+        return encoder.module
     while isinstance(encoder, functools.partial):
         encoder = encoder.func
     return encoder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -12,8 +14,10 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._compat import Interval
 from sklearn_xlc._csr import unit_rows
 from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.encoders._base import EncoderPart
 from sklearn_xlc.encoders.mlp import MLPEncoder
 
 _WORD = re.compile(r"\w+")
@@ -30,9 +34,8 @@ class TextEncoder(MLPEncoder):
     The tokens of a text, and phrases of several tokens, are hashed to rows of a table; the weighted
     sum of these rows enters the first hidden layer. The weight of a token is
     ``1 + log(occurrences)``, times its inverse document frequency, scaled so that the weights of a
-    text have norm one. There is no vocabulary: `partial_fit` takes texts with new words. Pass the
-    class, or a `functools.partial` of it, as `encoder`; the classifier then draws the weights with
-    its `random_state`, and trains by the values of "auto" that were searched for on sparse rows.
+    text have norm one. There is no vocabulary: `partial_fit` takes texts with new words. Classifiers
+    take it as ``encoder="text"`` or :class:`Text`.
 
     Parameters
     ----------
@@ -69,15 +72,9 @@ class TextEncoder(MLPEncoder):
 
     Examples
     --------
-    >>> from functools import partial
-    >>> from sklearn_xlc import MultiHeadClassifier
     >>> from sklearn_xlc.encoders import TextEncoder
-    >>> texts = ["a body of salt water", "an animal that barks", "a stream of water"] * 10
-    >>> y = ["water", "animal", "water"] * 10
-    >>> encoder = partial(TextEncoder, hidden_layer_sizes=(16,), ngram_range=(1, 2))
-    >>> clf = MultiHeadClassifier(encoder=encoder, max_epochs=20, random_state=0).fit(texts, y)
-    >>> clf.predict(["salt water", "an animal"]).tolist()
-    ['water', 'animal']
+    >>> TextEncoder(n_buckets=16).vectorize(["salt water"]).shape
+    (1, 16)
     """
 
     accepts = ("text",)
@@ -162,3 +159,73 @@ class TextEncoder(MLPEncoder):
         for size in range(max(2, least), largest + 1):
             phrases = phrases + [" ".join(run) for run in zip(*(tokens[i:] for i in range(size)))]
         return phrases
+
+
+class Text(EncoderPart):
+    """Perceptron over hashed words, which reads strings without a vectorizer.
+
+    Parameters
+    ----------
+    n_buckets : int, default=2**18
+        Number of rows of the table. Tokens that share a row are not distinguished: take 2**20 for
+        pairs of words.
+    hidden_layer_sizes : sequence of int, default=(256,)
+        Widths of the hidden layers.
+    dropout : float, default=0.5
+        Fraction of the features that training drops.
+    ngram_range : pair of int, default=(1, 1)
+        Smallest and largest number of tokens of a phrase; ``(1, 2)`` adds pairs of adjacent tokens.
+    tokenizer : callable, default=None
+        Turns a text into a list of tokens (str). None: words in lower case. To save the classifier,
+        use a function that can be pickled.
+    use_idf : bool, default=True
+        Whether rare tokens weigh more.
+
+    See Also
+    --------
+    TextEncoder : The module.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.encoders import Text
+    >>> texts = ["a body of salt water", "an animal that barks", "a stream of water"] * 10
+    >>> y = ["water", "animal", "water"] * 10
+    >>> encoder = Text(hidden_layer_sizes=(16,), ngram_range=(1, 2))
+    >>> clf = MultiHeadClassifier(encoder=encoder, max_epochs=20, random_state=0).fit(texts, y)
+    >>> clf.predict(["salt water", "an animal"]).tolist()
+    ['water', 'animal']
+    """
+
+    module = TextEncoder
+
+    _parameter_constraints = {
+        "n_buckets": [Interval(Integral, 1, None, closed="left")],
+        "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "ngram_range": ["array-like"],
+        "tokenizer": [None, callable],
+        "use_idf": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_buckets: int = 2**18,
+        *,
+        hidden_layer_sizes: Any = (256,),
+        dropout: float = 0.5,
+        ngram_range: Any = (1, 1),
+        tokenizer: Any = None,
+        use_idf: bool = True,
+    ) -> None:
+        self.n_buckets = n_buckets
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.dropout = dropout
+        self.ngram_range = ngram_range
+        self.tokenizer = tokenizer
+        self.use_idf = use_idf
+
+    def build(self, n_features: int | None, sparse: bool) -> TextEncoder:
+        params = self.get_params(deep=False)
+        params["hidden_layer_sizes"] = np.ravel(params["hidden_layer_sizes"]).tolist()
+        return TextEncoder(**params)

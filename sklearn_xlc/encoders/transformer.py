@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_real
-from sklearn_xlc.encoders._base import Encoder
+from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 #: Texts that pass through the transformer at once; texts of similar length go together.
 _AT_ONCE = 64
@@ -65,9 +65,8 @@ class TransformerEncoder(Encoder):
 
     A text is cut into tokens, and the last hidden states of the tokens are pooled into its
     features. The transformer starts from its pretrained weights and moves at `learning_rate`, the
-    head at the `learning_rate` of the classifier; both follow the classifier's schedule. Pass a
-    `functools.partial` of the class as `encoder` (then the transformer is read in `fit`), or an
-    instance, which is copied.
+    head at the `learning_rate` of the classifier; both follow the classifier's schedule. Classifiers
+    take it as :class:`Transformer`.
 
     It needs the packages ``transformers`` and ``tokenizers``: ``pip install sklearn-xlc[text]``.
 
@@ -108,17 +107,6 @@ class TransformerEncoder(Encoder):
     multiplies such matrices. To load a file of :func:`sklearn_xlc.save`, trust the class of the
     transformer: ``load(path, trusted=[transformers.BertModel])``; it is made again from its
     configuration.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> from sklearn_xlc import MultiHeadClassifier
-    >>> from sklearn_xlc.encoders import TransformerEncoder
-    >>> encoder = partial(TransformerEncoder, "folder/of/all-MiniLM-L6-v2", max_length=64)
-    >>> clf = MultiHeadClassifier(
-    ...     encoder=encoder, batch_size=32, max_epochs=2, precision="bfloat16", random_state=0
-    ... )
-    >>> clf.fit(texts, tags)  # doctest: +SKIP
     """
 
     accepts = ("text",)
@@ -244,3 +232,63 @@ def missing(name: str) -> ImportError:
     return ImportError(
         f"the package {name} is missing; install the extra text: pip install sklearn-xlc[text]"
     )
+
+
+class Transformer(EncoderPart):
+    """Pretrained transformer, fine-tuned with a learning rate of its own.
+
+    It needs the packages ``transformers`` and ``tokenizers``: ``pip install sklearn-xlc[text]``.
+    The transformer is read in `fit`.
+
+    Parameters
+    ----------
+    model : str, path-like or transformers.PreTrainedModel
+        Transformer: a folder in the format of `save_pretrained`, a name that
+        ``transformers.AutoModel`` finds, or a model, which is copied.
+    tokenizer : object, default=None
+        Tokenizer of transformers or of tokenizers. None: that of the folder or name `model`.
+    learning_rate : float, default=1e-4
+        Peak learning rate of the transformer. 0.0 freezes it.
+    weight_decay : float, default=0.01
+        Decoupled weight decay of the transformer's matrices; vectors do not decay.
+    max_length : int, default=128
+        Largest number of tokens of a text; the rest of a longer text is not read.
+    pooling : {"mean", "cls"}, default="mean"
+        Features of a text: the mean of its tokens, or the first token.
+
+    See Also
+    --------
+    TransformerEncoder : The module.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.encoders import Transformer
+    >>> encoder = Transformer("folder/of/all-MiniLM-L6-v2", max_length=64)
+    >>> clf = MultiHeadClassifier(
+    ...     encoder=encoder, batch_size=32, max_epochs=2, precision="bfloat16", random_state=0
+    ... )
+    >>> clf.fit(texts, tags)  # doctest: +SKIP
+    """
+
+    module = TransformerEncoder
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 0.01,
+        max_length: int = 128,
+        pooling: str = "mean",
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.max_length = max_length
+        self.pooling = pooling
+
+    def build(self, n_features: int | None, sparse: bool) -> TransformerEncoder:
+        return TransformerEncoder(**self.get_params(deep=False))

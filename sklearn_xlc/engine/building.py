@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,29 +13,14 @@ from torch import nn
 
 from sklearn_xlc._csr import FEW_ENTRIES, row_blocks
 from sklearn_xlc.batches import Rows, make_batch
-from sklearn_xlc.codes import LabelBlocks, MixedRadix, head_lengths
-from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, vectorizes
+from sklearn_xlc.encoders import Encoder, EncoderPart, accepted_forms, vectorizes
 from sklearn_xlc.engine.validation import model_dtype
-from sklearn_xlc.heads import Head
+from sklearn_xlc.heads import Head, HeadPart, HeadTask
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.devices import TORCH_DTYPES
 
 #: Label frequencies are not taken to be below this when a head starts from them.
 RARE = 1e-6
-
-
-def default_encoder(
-    n_features: int, sizes: Any, dropout: float, sparse: bool, *others: Any
-) -> MLPEncoder:
-    """Build a perceptron, or several side by side, with checked layer sizes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `sizes` are not positive integers, at least one.
-    """
-    sizes = np.atleast_1d(np.asarray(sizes, dtype=object)).tolist()  # an int array loses True
-    return MLPEncoder(n_features, sizes, dropout, sparse, *others)
 
 
 def n_weights(module: EncoderHead) -> int:
@@ -57,14 +41,16 @@ def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
         weight[torch.from_numpy(rows).to(weight.device)] = 0
 
 
-def user_encoder(encoder: Any, X: Any) -> nn.Module:
-    """Copy the user's module, or call the user's function with the number of columns of X.
+def build_encoder(encoder: Any, X: Any) -> nn.Module:
+    """Build the encoder of a part, copy a module, or call a function with the columns of X.
 
     Raises
     ------
     TypeError
         If the function does not return a module.
     """
+    if isinstance(encoder, EncoderPart):
+        return encoder.build(X.shape[1] if len(X.shape) > 1 else None, sparse=False)
     if isinstance(encoder, nn.Module):
         return copy.deepcopy(encoder)
     made = encoder(*X.shape[1:])  # strings and mappings have no columns
@@ -76,15 +62,17 @@ def user_encoder(encoder: Any, X: Any) -> nn.Module:
     return made
 
 
-def user_head(head: Any, n_features: int, n_labels: int, multilabel: bool) -> Head:
-    """Head that the user's function returns.
+def build_head(head: Any, task: HeadTask) -> Head:
+    """Build the head of a part, or call the user's function.
 
     Raises
     ------
     TypeError
         If the function does not return a head.
     """
-    made = head(n_features, n_labels, multilabel)
+    if isinstance(head, HeadPart):
+        return head.build(task)
+    made = head(*task.size)
     if not isinstance(made, Head):
         raise TypeError(
             "head must be a function of (n_features, n_labels, multilabel) that returns a "
@@ -195,55 +183,3 @@ def mean_one(sample_weight: np.ndarray) -> np.ndarray:
     """
     relative = sample_weight.astype(np.float64) / sample_weight.max()
     return relative / relative.mean()
-
-
-def block_lengths_of(n_labels: int, given: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the number of outputs of each head over the label powerset.
-
-    Raises
-    ------
-    ValueError
-        If the lengths do not suit the number of labels.
-    """
-    return _checked_lengths(LabelBlocks, n_labels, given)
-
-
-def _checked_lengths(
-    code: Callable[..., Any], n_labels: int, given: Sequence[int] | None
-) -> tuple[int, ...]:
-    """Lengths of a code, which raises if they do not cover the labels."""
-    lengths = given
-    if given is not None:
-        lengths = tuple(np.atleast_1d(np.asarray(given, dtype=object)).tolist())
-    try:
-        return code(n_labels, lengths).lengths
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"head_lengths={lengths} is not valid: {error}") from error
-
-
-def lengths_of(
-    algorithm: str, n_labels: int, n_heads: int, given: Sequence[int] | None
-) -> tuple[int, ...]:
-    """Return the number of outputs of each head.
-
-    Raises
-    ------
-    ValueError
-        If the lengths, given or not, do not suit the algorithm or the number of labels.
-    """
-    if given is not None:
-        lengths = _checked_lengths(MixedRadix, n_labels, given)
-    else:
-        rule = "equal" if algorithm == "product" else "descending"
-        lengths = head_lengths(n_labels, n_heads, rule)
-    if algorithm == "cascade" and len(lengths) < 2:
-        raise ValueError(
-            "algorithm='cascade' needs n_heads or head_lengths of at least two heads, got "
-            f"lengths {lengths}; use algorithm='flat' for one"
-        )
-    if algorithm == "sampling" and len(lengths) != 2:
-        raise ValueError(
-            "algorithm='sampling' takes n_heads=2 or head_lengths=(number of sub-heads, labels "
-            f"in each), got lengths {lengths}"
-        )
-    return lengths

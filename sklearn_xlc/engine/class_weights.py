@@ -115,7 +115,7 @@ def weigh_labels(class_weight: Any, head: Head, rows: Rows, code: LabelCode) -> 
         if not type(head).accepts(WeightedPointwiseLoss, True):
             raise ValueError(
                 f"class_weight is not defined for label sets by {type(head).__name__}, whose "
-                "outputs are no labels; use another algorithm, such as 'flat', or sample_weight"
+                "outputs are no labels; use another head, such as 'flat', or sample_weight"
             )
         by_id = torch.from_numpy(class_weights(class_weight, code, rows))
         weights = code.by_position(by_id, 1.0).to(next(head.parameters(), torch.zeros(())))

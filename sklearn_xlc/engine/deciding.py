@@ -2,183 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples
 
-from sklearn_xlc._csr import canonical, row_blocks
+from sklearn_xlc._config import memory_limit
+from sklearn_xlc._csr import canonical, row_blocks, row_numbers
+from sklearn_xlc._part import cloned, name_of_part, plain
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.decisions import (
-    Calibration,
-    Decision,
-    Divergence,
-    JointMode,
-    Nearest,
-    Seen,
-    Threshold,
-    TopK,
-)
-from sklearn_xlc.decisions.calibration import N_RANKS
-from sklearn_xlc.engine.held_out import HeldOutMixin
+from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
+from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.resolve import LEAST_HELD, Facts, choose_decision
 from sklearn_xlc.heads import Head
-from sklearn_xlc.training import XLCNet
+from sklearn_xlc.ranking import N_RANKS, Calibration, Ranker
 
-#: Decisions by the names that the parameter `decision` takes, in addition to "auto".
-DECISIONS: dict[str, type[Decision]] = {
-    "threshold": Threshold,
-    "topk": TopK,
-    "divergence": Divergence,
-    "nearest": Nearest,
-    "seen": Seen,
-}
+#: Inputs of a decision for a batch, and its keyword arguments.
+Inputs = tuple[np.ndarray, dict[str, Any]]
 
 
-class DecisionMixin(HeldOutMixin):
-    """Label sets of a classifier; :class:`BaseXLCClassifier` sets the attributes it reads."""
+@dataclass(frozen=True)
+class Decider:
+    """Hands a decision what it reads of a network, and decides on label sets.
 
-    decision: Any = "auto"
-    calibration: Any = None
-    decision_: Decision
-    #: Map from scores to calibrated log odds.
-    calibration_: Calibration | None = None
-    net_: XLCNet
-    classes_: np.ndarray
-    memory_limit: int
-    _code: LabelCode
-    _typical_size: int
-    #: Whether the head reads a vector of features for each sample that is predicted.
-    _has_features = True
+    Parameters
+    ----------
+    predictor : Predictor
+        Network and label code.
+    decision : Decision
+        Fitted or unfitted decision.
+    typical_size : int
+        Largest number of labels of a training sample.
+    has_features : bool, default=True
+        Whether the head reads a vector of features for each sample.
+    """
 
-    _features: Any
-    _rows_at_once: Any
-    _validate_predict: Any
+    predictor: Predictor
+    decision: Any
+    typical_size: int
+    has_features: bool = True
 
-    # --- which decision ---------------------------------------------------------------------
-
-    def _new_decision(self, head: Head | None = None) -> Decision:
-        """Unfitted decision from the parameters; `head` is None before it is built."""
-        if isinstance(self.decision, Decision):
-            return clone(self.decision)
-        if self.decision != "auto":
-            return DECISIONS[self.decision]()
-        return self._auto_decision(head)
-
-    def _auto_decision(self, head: Head | None) -> Decision:
-        """Decision for "auto" without held-out samples, for a softmax, or for ranked sets."""
-        if ranks_sets(head):
-            return JointMode()
-        if head is not None and head.link in ("softmax", "exp"):
-            return Divergence()
-        return Threshold(0.0, scale="score")
-
-    def _check_decision(self, code: LabelCode, Y: sp.csr_matrix, head: Head | None = None) -> None:
-        """Raise ValueError if the decision does not suit the labels or, once built, the head."""
-        if not code.multilabel:
-            return
-        decision = self._new_decision(head)
-        if head is not None:
-            if decision.reads == "sets" and not ranks_sets(head):
-                raise ValueError(
-                    f"decision={decision!r} reads the best label sets, which {type(head).__name__} "
-                    "does not rank; use a head that does, such as algorithm='product' of "
-                    "MultiHeadClassifier, or another decision"
-                )
-            width = self._head_width(head) if self._has_features else head.n_features
-            layer = layer_of(head, code)
-            decision.check_head(Y, link=_link(head), n_features=width, layer=layer)
-            return
-        if decision.reads == "features" and not self._has_features:
-            raise ValueError(
-                f"decision={self.decision!r} reads features of samples, but bags have none of "
-                "their own; use decision='threshold', 'topk' or 'divergence'"
-            )
-        decision.check_labels(Y)
-
-    def _head_width(self, head: Head) -> int:
-        """Number of features that the last layer reads."""
-        like = next(head.parameters(), torch.zeros((), device="cpu"))
-        with torch.no_grad():
-            return _inputs(head, like.new_zeros(1, head.n_features)).shape[1]
+    @property
+    def _head(self) -> Any:
+        return self.predictor.head
 
     # --- fit --------------------------------------------------------------------------------
 
-    def _fit_decision(self, train: Rows, held: Rows | None, first: bool, part: Any = None) -> None:
-        """Fit the decision, or continue it in later calls of `partial_fit` (not `first`).
-
-        With `part`, a classifier that has not seen many of the samples, "auto" is as fitted there.
-        """
-        if part and self.decision == "auto":
-            self.decision_, self.calibration_ = part.decision_, part.calibration_
-            return
-        Y = self._labels_of(train)
-        if not self._code.multilabel:
-            self.decision_ = TopK(1).fit(None, Y)
-            return
-        head = self.net_.module_.head
-        if first:
-            self.calibration_ = part.calibration_ if part else self._new_calibration(held)
-        decision, goes_on = self._decision_to_fit(held, first)
-        context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": _link(head)}
-        context["calibration"] = self.calibration_
-        inputs = None
-        samples = {"train": train, "held": held}.get(str(decision.fitted_on))
-        if samples is not None and (samples is train or samples.Y.nnz):
-            inputs, Y, beside = self._fitting_inputs(decision, samples)
-            context |= beside
-        (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
-        self.decision_ = decision
-
-    def _decision_to_fit(self, held: Rows | None, first: bool) -> tuple[Decision, bool]:
-        """Decision, and whether it goes on from the one that was fitted before."""
-        before: Any = vars(self).get("decision_")
-        decision = self._new_decision(self.net_.module_.head)
-        if self.decision == "auto" and isinstance(decision, Threshold):
-            is_tuned = not first and isinstance(before, Threshold) and before.threshold == "auto"
-            if is_tuned or self._is_enough(held):
-                decision = Threshold(min_labels="auto")
-        if first or type(before) is not type(decision):
-            return decision, False
-        return copy.copy(before).set_params(**decision.get_params(deep=False)), True
-
-    def _new_calibration(self, held: Rows | None) -> Calibration | None:
-        """Calibration fitted on held-out samples, where scores are log odds of labels."""
-        if self.calibration is None or _link(self.net_.module_.head) != "sigmoid":
-            return None
-        if held is None or not self._is_enough(held):
-            return None
-        best = TopK(min(N_RANKS, len(self.classes_))).fit(None, held.Y)
-        scores, Y, beside = self._fitting_inputs(best, held)
-        return Calibration().fit(scores, Y, beside["labels"])
-
-    def _calibrated(self, scores: Any) -> Any:
-        """Scores from which the head's link makes probabilities; an array or a tensor."""
-        return scores if self.calibration_ is None else self.calibration_(scores)
-
-    def _fitting_inputs(
-        self, decision: Decision, samples: Rows
-    ) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
-        """Scores or features of samples, their labels, and further keyword arguments."""
+    def fitting_inputs(self, samples: Rows) -> tuple[Any, sp.csr_matrix, dict[str, Any]]:
+        """Return scores or features of samples, their labels, and further keyword arguments."""
+        decision, n_labels = self.decision, self.predictor.n_labels
         if decision.reads == "ranked":
-            samples = self._subsample(samples, self._n_candidates(decision))
+            samples = _subsample(samples, self._n_candidates())
         elif decision.reads in ("scores", "sets"):
-            samples = self._subsample(samples, len(self.classes_))
+            samples = _subsample(samples, n_labels)
         elif not decision.in_blocks:
-            width = self._head_width(self.net_.module_.head)
-            samples = self._subsample(samples, max(len(self.classes_), width), labelled=True)
-        blocks = self._blocks(decision, samples)
-        Y = self._labels_of(samples)
+            width = max(n_labels, width_of_inputs(self._head))
+            samples = _subsample(samples, width, labelled=True)
+        blocks, Y = self._blocks(samples), labels_of(self.predictor.code, samples)
         if decision.reads == "features":
-            layer = layer_of(self.net_.module_.head, self._code)
-            parts = (inputs for inputs, _ in blocks)
+            layer, parts = layer_of(self._head, self.predictor.code), (part for part, _ in blocks)
             return parts if decision.in_blocks else np.concatenate(list(parts)), Y, {"layer": layer}
         inputs, beside = zip(*blocks)
         if decision.reads == "scores":
@@ -188,99 +79,66 @@ class DecisionMixin(HeldOutMixin):
             return np.concatenate(inputs), Y, {"sets": sets}
         return np.concatenate(inputs), Y, {"labels": np.concatenate([b["labels"] for b in beside])}
 
-    def _blocks(self, decision: Decision, samples: Rows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        n_rows = self._rows_at_once(self._decision_bytes(decision, decision.reads))
+    def _blocks(self, samples: Rows) -> Iterator[Inputs]:
+        decision = self.decision
+        n_rows = self.predictor.rows_at_once(self.bytes_per_row(decision.reads))
         asked = f"inputs of {type(decision).__name__}"
-        for _, features in self._features(samples, n_rows, asked):
-            with self.net_.predicting(features):
-                inputs = self._decision_inputs(decision, features, decision.reads)
+        for _, features in self.predictor.features(samples, n_rows, asked):
+            with self.predictor.net.predicting(features):
+                inputs = self._inputs(features, decision.reads)
             yield inputs
 
-    def _subsample(self, samples: Rows, width: int, labelled: bool = False) -> Rows:
-        """Evenly spaced samples, or those with labels: as many as fit into `memory_limit`."""
-        n_rows = max(1, self.memory_limit // (16 * width))
-        if n_rows >= len(samples):
-            return samples
-        pool = np.arange(len(samples))
-        if labelled and samples.Y.nnz:
-            pool = np.flatnonzero(np.diff(samples.Y.indptr))
-        n_rows = min(n_rows, len(pool))
-        return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
-
-    def _n_candidates(self, decision: Decision) -> int:
+    def _n_candidates(self) -> int:
         """Number of labels of a sample that a decision is given, at first."""
-        n_labels = len(self.classes_)
-        return min(n_labels, decision.n_candidates(n_labels) or 2 * self._typical_size)
+        n_labels = self.predictor.n_labels
+        return min(n_labels, self.decision.n_candidates(n_labels) or 2 * self.typical_size)
 
-    def _n_sets(self, decision: Decision) -> int:
+    def _n_sets(self) -> int:
         """Number of best label sets of a sample that a decision is given."""
-        n_labels = len(self.classes_)
-        return min(2**n_labels, decision.n_candidates(n_labels) or 1)
-
-    def _labels_of(self, samples: Rows) -> sp.csr_matrix:
-        """Indicator of the samples' labels, whose columns are label ids."""
-        Y = self._code.from_positions(samples.Y)
-        if Y.dtype.kind == "f":  # soft labels, or counts
-            Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
-        if (Y.data != 1).any():  # bags may count their labels
-            ones = np.ones(len(Y.data), dtype=np.int8)
-            Y = sp.csr_matrix((ones, Y.indices, Y.indptr), shape=Y.shape)
-        return Y
-
-    @property
-    def threshold_(self) -> Any:
-        """Threshold as a probability, if the decision is a threshold."""
-        check_is_fitted(self, "net_")
-        return self.decision_.threshold_  # type: ignore[attr-defined]
+        n_labels = self.predictor.n_labels
+        return min(2**n_labels, self.decision.n_candidates(n_labels) or 1)
 
     # --- predict ----------------------------------------------------------------------------
 
-    def _decision_bytes(self, decision: Decision, reads: str, k: int | None = None) -> int:
+    def bytes_per_row(self, reads: str, k: int | None = None) -> int:
         """Estimate what the decision about a sample takes, in bytes."""
-        head = self.net_.module_.head
+        head = self._head
         if reads == "ranked":
-            return head.bytes_per_row(k or self._n_candidates(decision))
+            return head.bytes_per_row(k or self._n_candidates())
         if reads == "sets":
-            return head.bytes_per_row_of_sets(self._n_sets(decision))  # type: ignore[operator]
-        width = len(self.classes_)
+            return head.bytes_per_row_of_sets(self._n_sets())
+        width = self.predictor.n_labels
         if reads == "features":  # the decision may multiply them with the layer
-            width += self._head_width(head) if self._has_features else head.n_features
+            width += width_of_inputs(head) if self.has_features else head.n_features
             return 4 * width * 8
         return head.bytes_per_row() + 3 * 8 * width
 
-    def _decision_inputs(
-        self, decision: Decision, features: Any, reads: str, k: int | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def _inputs(self, features: Any, reads: str, k: int | None = None) -> Inputs:
         """Inputs of the decision for a batch, and its keyword arguments; `k` best labels."""
-        head, code = self.net_.module_.head, self._code
+        head, code = self._head, self.predictor.code
         if reads == "features":
-            return _inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
+            return layer_inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
         if reads == "sets":
-            best, sets = self._best_sets(head, features, self._n_sets(decision))
+            best, sets = self.predictor.best_sets(features, self._n_sets())
             return best, {"sets": sets}
         if reads == "scores":
             scores = head.scores(features)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
             return code.by_label(scores.cpu().numpy()), {}
-        ranked, labels = self._ranked(head, features, k or self._n_candidates(decision))
+        ranked, labels = self.predictor.ranked(features, k or self._n_candidates())
         return ranked, {"labels": labels}
 
     def _inputs_of_parts(
-        self,
-        decision: Decision,
-        features: Any,
-        reads: str,
-        rows: np.ndarray | None = None,
-        k: int | None = None,
+        self, features: Any, reads: str, rows: np.ndarray | None = None, k: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
         """Rows of a batch, and the inputs with which a fitted decision can decide on these rows.
 
         Only rows of which the decision needs more than `k` labels are ranked again.
         """
-        head, n_labels = self.net_.module_.head, len(self.classes_)
+        decision, head, n_labels = self.decision, self._head, self.predictor.n_labels
         rows = np.arange(len(features)) if rows is None else rows
-        k = self._n_candidates(decision) if k is None else k
-        inputs, beside = self._decision_inputs(decision, features, reads, k)
+        k = self._n_candidates() if k is None else k
+        inputs, beside = self._inputs(features, reads, k)
         if reads != "ranked" or k >= n_labels or not decision.needs_more(inputs):
             yield rows, inputs, beside
             return
@@ -293,92 +151,242 @@ class DecisionMixin(HeldOutMixin):
         if head.searches_all and not decision.in_order:
             reads = "scores"
         if not is_split:
-            yield from self._inputs_of_parts(decision, features, reads, rows, k)
+            yield from self._inputs_of_parts(features, reads, rows, k)
             return
         at = np.flatnonzero(more)
-        for part in row_blocks(
-            len(at), self._decision_bytes(decision, reads, k), self.memory_limit
-        ):
+        for part in row_blocks(len(at), self.bytes_per_row(reads, k), memory_limit()):
             chosen = features[torch.from_numpy(at[part]).to(features.device)]
-            yield from self._inputs_of_parts(decision, chosen, reads, rows[at[part]], k)
-
-    def _ranked(self, head: Head, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and ids of the k best labels."""
-        scores, positions = head.topk(features, k)
-        if head.link == "softmax":  # as log-probabilities, which other samples' compare with
-            scores = scores - head.scores(features).logsumexp(1)[:, None]
-        return scores.cpu().numpy(), self._code.to_ids(positions.cpu().numpy())
-
-    def _best_sets(self, head: Any, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
-        """Scores of the k best label sets of each sample, and the sets, k rows for a sample."""
-        scores, sets = head.topk_sets(features, k)
-        ids = self._code.to_ids(sets.ids.cpu().numpy())
-        return scores.cpu().numpy(), self._code.label_sets(sets.indptr.cpu().numpy(), ids)
+            yield from self._inputs_of_parts(chosen, reads, rows[at[part]], k)
 
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Label sets of a batch: an indicator whose columns are label ids."""
-        decision, rows, parts = self.decision_, [], []
-        with self.net_.predicting(features):
-            for part, inputs, beside in self._inputs_of_parts(decision, features, decision.reads):
+        decision, rows, parts = self.decision, [], []
+        with self.predictor.net.predicting(features):
+            for part, inputs, beside in self._inputs_of_parts(features, decision.reads):
                 rows.append(part)
                 parts.append(self._checked_sets(decision.decode(inputs, **beside), len(inputs)))
         return parts[0] if len(parts) == 1 else sp.vstack(parts, "csr")[_inverse(rows)]
 
     def _checked_sets(self, sets: Any, n_rows: int) -> sp.csr_matrix:
         """Label sets that a decision returned, as canonical CSR."""
-        sets, expected = sp.csr_matrix(sets), (n_rows, len(self.classes_))
+        sets, expected = sp.csr_matrix(sets), (n_rows, self.predictor.n_labels)
         if sets.shape != expected:
             raise ValueError(
-                f"{type(self.decision_).__name__}.decode returned label sets of shape "
+                f"{type(self.decision).__name__}.decode returned label sets of shape "
                 f"{sets.shape}, but must return {expected}: a row for each sample, a column for "
                 "each label"
             )
         return canonical(sets)
 
-    def _compares_sets(self) -> bool:
-        """Whether the decision measures the distance of the second best label set."""
-        is_fitted = hasattr(self, "decision_") and self._code.multilabel
-        return hasattr(self.decision_ if is_fitted else self._new_decision(), "distances")
+    def predict(self, X: Any) -> Any:
+        """Return the label sets of validated samples as an indicator, dense or sparse."""
+        return (self._sparse_sets if self.predictor.code.sparse_output else self._dense_sets)(X)
 
-    @available_if(lambda self: self._compares_sets())
-    def predict_label_set_scores(self, X: Any) -> np.ndarray:
-        """Compute the distances of the predicted and of the second best label set.
+    def _dense_sets(self, X: Any) -> np.ndarray:
+        predictor = self.predictor
+        shape, dtype = (_num_samples(X), predictor.n_labels), np.dtype(predictor.code.dtype)
+        row_bytes = self.bytes_per_row(self.decision.reads)
+        n_rows = predictor.rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
+        out = np.zeros(shape, dtype=dtype)
+        for rows, features in predictor.features(X, n_rows, "label sets"):
+            sets = self._decode(features)
+            out[rows][row_numbers(sets.indptr), sets.indices] = 1
+        return out
 
-        Defined for decisions that compare label sets: "divergence", "nearest", "seen", or a
-        decision of your own with a method `distances`.
+    def _sparse_sets(self, X: Any) -> sp.csr_matrix:
+        predictor = self.predictor
+        sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
+        n_rows = predictor.rows_at_once(self.bytes_per_row(self.decision.reads))
+        for rows, features in predictor.features(X, n_rows, "label sets"):
+            sets = self._decode(features)
+            sizes[rows] = np.diff(sets.indptr)
+            ids.append(sets.indices)
+            # How many labels are predicted is known only now: ids, joined, with their ones.
+            needed = int(sizes.sum()) * (2 * sets.indices.itemsize + predictor.code.dtype.itemsize)
+            if needed > asked:
+                what = f"an indicator of {int(sizes.sum()):,} labels of {rows.stop:,} samples"
+                refuse_beyond(needed, available_memory(), what, "fewer rows of X")
+                asked = 2 * needed
+        return predictor.code.indicator(
+            np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(ids)
+        )
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        distances : ndarray of shape (n_samples, 2)
-            Distance of the label set that :meth:`predict` returns, and of the next one:
-            Kullback-Leibler divergences for "divergence", squared Euclidean distances for "nearest"
-            and "seen". The closer the two, the less certain the prediction.
-
-        Raises
-        ------
-        ValueError
-            If the classifier was fitted on class labels.
-        """
-        X = self._validate_predict(X)
-        if not self._code.multilabel:
-            raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
-        decision: Any = self.decision_
+    def distances(self, X: Any) -> np.ndarray:
+        """Return the distances of the best and second best label set of validated samples."""
+        decision: Any = self.decision
         reads = getattr(decision, "distances_read", decision.reads)
         distances = []
-        n_rows = self._rows_at_once(self._decision_bytes(decision, reads))
-        for _, features in self._features(X, n_rows, "distances of label sets"):
+        n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
+        for _, features in self.predictor.features(X, n_rows, "distances of label sets"):
             rows, parts = [], []
-            with self.net_.predicting(features):
-                for part, inputs, beside in self._inputs_of_parts(decision, features, reads):
+            with self.predictor.net.predicting(features):
+                for part, inputs, beside in self._inputs_of_parts(features, reads):
                     rows.append(part)
                     parts.append(decision.distances(inputs, **beside))
             distances.append(np.concatenate(parts)[_inverse(rows)])
         return np.concatenate(distances)
+
+
+def fit_decision(
+    classifier: Any,
+    decision: Any,
+    ranker: Any,
+    facts: Facts,
+    train: Rows,
+    held: Rows | None,
+    *,
+    first: bool,
+    part: Any = None,
+) -> None:
+    """Fit ranker and decision of a classifier, or continue the decision in later calls.
+
+    Parameters
+    ----------
+    classifier : BaseXLCClassifier
+        Classifier with a trained network; its `ranker_` and `decision_` are set.
+    decision : Decision or "auto"
+        Unfitted decision.
+    ranker : Ranker, "auto" or None
+        Unfitted ranker.
+    facts : Facts
+        Facts of the data.
+    train, held : Rows
+        Samples trained on, and samples held out. None: there are none.
+    first : bool
+        Whether this is a new fit, rather than a later call of `partial_fit`.
+    part : BaseXLCClassifier, default=None
+        Classifier that has not seen many of the samples, whose ranker and decision are taken.
+    """
+    code, head = classifier._code, classifier.net_.module_.head
+    Y, is_auto = labels_of(code, train), isinstance(decision, str)
+    if not code.multilabel:
+        classifier.decision_, classifier.ranker_ = TopK(1).fit(None, Y), None
+        return
+    if part is not None and (is_auto or decision.fitted_on == "held"):
+        classifier.decision_, classifier.ranker_ = part.decision_, part.ranker_
+        return
+    link = score_link(head)
+    has_held = held is not None and held.Y.nnz > 0
+    is_enough = has_held and len(cast(Rows, held)) >= LEAST_HELD and facts.pointwise
+    if first:
+        classifier.ranker_ = None if part is None else part.ranker_
+        if part is None and link == "sigmoid" and ranker is not None:
+            if is_enough or (has_held and not isinstance(ranker, str)):
+                ranker = Calibration() if isinstance(ranker, str) else cloned(ranker)
+                classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
+    before = None if first else classifier.decision_
+    if is_auto:
+        was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
+        chosen = choose_decision(
+            facts, link=link, ranks_sets=ranks_sets(head), is_enough=is_enough or was_tuned
+        )
+        decision = DECISIONS[chosen.pop("decision")]()
+        decision.set_params(**{name.partition("__")[2]: value for name, value in chosen.items()})
+    goes_on = type(before) is type(decision)
+    if goes_on:
+        decision = copy.copy(before).set_params(**decision.get_params(deep=False))
+    else:
+        decision = cloned(decision)
+    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": link}
+    context["ranker"] = classifier.ranker_
+    inputs = None
+    samples = {"train": train, "held": held}.get(str(decision.fitted_on))
+    if samples is not None and (samples is train or samples.Y.nnz):
+        inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples)
+        context |= beside
+    (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
+    classifier.decision_ = decision.set_params(**_resolved(decision))
+
+
+def _resolved(decision: Decision) -> dict[str, Any]:
+    """Parameters of a fitted decision that are "auto" or None, with their values."""
+    params = decision.get_params(deep=False).items()
+    open_ = [name for name, value in params if value is None or _is_auto(value)]
+    return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _fitted_ranker(classifier: Any, ranker: Ranker, held: Rows) -> Ranker:
+    """Fit a ranker to the best labels of held-out samples."""
+    best = TopK(min(N_RANKS, len(classifier.classes_))).fit(None, held.Y)
+    scores, Y, beside = classifier._decider(best).fitting_inputs(held)
+    return ranker.fit(scores, Y, beside["labels"])
+
+
+def settings_of_decision(decision: Decision) -> dict[str, Any]:
+    """Return name and parameters of a fitted decision.
+
+    Decisions of a class without a name have parameters only.
+    """
+    name = name_of_part(decision, DECISIONS)
+    found = {} if name is None else {"decision": name}
+    for key, value in decision.get_params(deep=False).items():
+        with contextlib.suppress(TypeError):
+            found[f"decision__{key}"] = plain(value)
+    return found
+
+
+def check_decision(
+    decision: Decision, Y: sp.csr_matrix, head: Any, code: LabelCode, has_features: bool
+) -> None:
+    """Raise ValueError if a decision does not suit the labels or, once built, the head.
+
+    Parameters
+    ----------
+    decision : Decision
+        Unfitted decision.
+    Y : CSR matrix of shape (n_samples, n_labels)
+        Indicator of the training samples' labels.
+    head : Head or None
+        Head; None before it is built.
+    code : LabelCode
+        Names of the labels.
+    has_features : bool
+        Whether the head reads a vector of features for each sample.
+    """
+    if head is None:
+        if decision.reads == "features" and not has_features:
+            raise ValueError(
+                f"decision={decision!r} reads features of samples, but bags have none of "
+                "their own; use decision='threshold', 'topk' or 'divergence'"
+            )
+        decision.check_labels(Y)
+        return
+    if decision.reads == "sets" and not ranks_sets(head):
+        raise ValueError(
+            f"decision={decision!r} reads the best label sets, which {type(head).__name__} "
+            "does not rank; use a head that does, such as head='product' of "
+            "MultiHeadClassifier, or another decision"
+        )
+    width = width_of_inputs(head) if has_features else head.n_features
+    layer = layer_of(head, code)
+    decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
+
+
+def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
+    """Return the indicator of the samples' labels, whose columns are label ids."""
+    Y = code.from_positions(samples.Y)
+    if Y.dtype.kind == "f":  # soft labels, or counts
+        Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
+    if (Y.data != 1).any():  # bags may count their labels
+        ones = np.ones(len(Y.data), dtype=np.int8)
+        Y = sp.csr_matrix((ones, Y.indices, Y.indptr), shape=Y.shape)
+    return Y
+
+
+def _subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
+    """Evenly spaced samples, or those with labels: as many as fit into `working_memory`."""
+    n_rows = max(1, memory_limit() // (16 * width))
+    if n_rows >= len(samples):
+        return samples
+    pool = np.arange(len(samples))
+    if labelled and samples.Y.nnz:
+        pool = np.flatnonzero(np.diff(samples.Y.indptr))
+    n_rows = min(n_rows, len(pool))
+    return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
 
 
 class HeadLayer:
@@ -426,20 +434,27 @@ def _inverse(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def ranks_sets(head: Any) -> bool:
-    """Whether a head ranks whole label sets; None, a head that is not built yet, does not."""
-    return hasattr(type(head), "topk_sets")
+    """Return whether a head, or a class of heads, ranks whole label sets."""
+    return hasattr(head if isinstance(head, type) else type(head), "topk_sets")
 
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:
-    """Linear classifier of a head; None if it has none."""
+    """Return the linear classifier of a head; None if it has none."""
     return HeadLayer(head, code) if hasattr(type(head), "classifier") else None
 
 
-def _inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
-    """Inputs of the last layer: the encoder's features, or the head's transform of them."""
+def layer_inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
+    """Return the inputs of the last layer: the features, or the head's transform of them."""
     return head.inputs(features) if hasattr(type(head), "inputs") else features
 
 
-def _link(head: Head) -> str | None:
-    """Link from scores to probabilities; scores of a softmax are normalised log-probabilities."""
+def width_of_inputs(head: Head) -> int:
+    """Return the number of features that the last layer reads."""
+    like = next(head.parameters(), torch.zeros((), device="cpu"))
+    with torch.no_grad():
+        return layer_inputs(head, like.new_zeros(1, head.n_features)).shape[1]
+
+
+def score_link(head: Head) -> str | None:
+    """Return the link from scores to probabilities; a softmax's are log-probabilities."""
     return "exp" if head.link == "softmax" else head.link

@@ -85,32 +85,32 @@ class DescribedStateMixin(LinksToDocs):
         return dict(sorted(super().__getstate__().items()))  # type: ignore[attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self._split_state(self._full_state())
-
-    def _split_state(
-        self, state: dict[str, Any], seal: Callable[[], Any] | None = None
-    ) -> dict[str, Any]:
-        """Move attributes of classes other than scikit-learn's and NumPy's into a `Described`."""
-        parts = {name: value for name, value in state.items() if _needs_description(value)}
-        rest = {name: value for name, value in state.items() if name not in parts}
-        if "_metadata_request" in rest:  # it holds the estimator, which skops would never finish
-            rest["_requests"] = rest.pop("_metadata_request")._serialize()
-        return rest | ({"_parts": Described(parts, seal)} if parts else {})
+        return split_state(self._full_state())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(self._joined_state(state))  # type: ignore[misc]
+        super().__setstate__(joined_state(self, state))  # type: ignore[misc]
 
-    def _joined_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Reverse of `_split_state`; a full state stays as it is."""
-        state = dict(state)
-        parts = state.pop("_parts", {})
-        if requests := state.pop("_requests", {}):
-            made = self._get_metadata_request()  # type: ignore[attr-defined]
-            for method, of_method in requests.items():
-                for name, alias in of_method.items():
-                    getattr(made, method).add_request(param=name, alias=alias)
-            state["_metadata_request"] = made
-        return state | (parts.parts if isinstance(parts, Described) else parts)
+
+def split_state(state: dict[str, Any], seal: Callable[[], Any] | None = None) -> dict[str, Any]:
+    """Move attributes of classes other than scikit-learn's and NumPy's into a `Described`."""
+    parts = {name: value for name, value in state.items() if _needs_description(value)}
+    rest = {name: value for name, value in state.items() if name not in parts}
+    if "_metadata_request" in rest:  # it holds the estimator, which skops would never finish
+        rest["_requests"] = rest.pop("_metadata_request")._serialize()
+    return rest | ({"_parts": Described(parts, seal)} if parts else {})
+
+
+def joined_state(estimator: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Reverse :func:`split_state`; a full state stays as it is."""
+    state = dict(state)
+    parts = state.pop("_parts", {})
+    if requests := state.pop("_requests", {}):
+        made = estimator._get_metadata_request()
+        for method, of_method in requests.items():
+            for name, alias in of_method.items():
+                getattr(made, method).add_request(param=name, alias=alias)
+        state["_metadata_request"] = made
+    return state | (parts.parts if isinstance(parts, Described) else parts)
 
 
 def _needs_description(value: Any) -> bool:

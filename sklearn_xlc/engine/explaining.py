@@ -14,11 +14,12 @@ from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc.batches import Bags, SparseRows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.explanation import Explanation
-from sklearn_xlc.engine.fitting import BaseXLCClassifier
 from sklearn_xlc.metrics._scorer import unwrapped
 from sklearn_xlc.training.devices import threads_for
 
@@ -124,14 +125,14 @@ def explain_topk(
         X = transformer.transform(X)
     samples = classifier._validate_predict(X)
     if labels is None:
-        ids = classifier._topk(samples, classifier._check_k(k))[0]
+        ids = classifier._predictor.topk(samples, classifier._check_k(k))[0]
     else:
         ids = np.tile(_ids_of(labels, classifier.classes_), (_num_samples(samples), 1))
     name = _namer(classifier, before, samples)
     parts = [
         _best(_contributions(classifier, batch, positions, n_steps), n_columns, name, sample)
         for sample, (batch, positions) in enumerate(
-            zip(classifier._batches(samples, 1), classifier._code.label_order[ids])
+            zip(classifier._predictor.batches(samples, 1), classifier._code.label_order[ids])
         )
     ]
     columns, contributions, *values = zip(*parts)
@@ -339,7 +340,7 @@ def _contributions(
                 features = Bags(_repeated(rows, len(points)), indptr, features)
             return module.head.scores_at(features, labels.expand(len(points), -1))
 
-        n_rows = max(1, classifier.memory_limit // module.head.bytes_per_row())
+        n_rows = max(1, memory_limit() // module.head.bytes_per_row())
         with torch.no_grad():
             on_grid = _in_parts(scores, _points(GRID, line.end), n_rows)
         edges = _edges(on_grid.cpu().numpy(), n_steps)

@@ -15,7 +15,7 @@ from torch import nn
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._files import replacing
-from sklearn_xlc.engine.fitting import BaseXLCClassifier
+from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.onnx_graph import Graph, encoder_features
 from sklearn_xlc.heads import (
     CascadeHead,
@@ -166,7 +166,7 @@ def _graph_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
     found = [("labels", integer if names.dtype.kind == "i" else onnx.TensorProto.STRING)]
     found += [("scores", kind)]
     if module.head.link is not None:
-        odds = _calibrated(graph, getattr(classifier, "calibration_", None), best)
+        odds = _calibrated(graph, getattr(classifier, "ranker_", None), best)
         probabilities = _probabilities(graph, module.head, odds, everything)
         graph.named("probabilities", probabilities)
         found += [("probabilities", kind)]
@@ -291,7 +291,7 @@ def _product_scores(graph: Graph, head: ProductHead, features: str) -> str:
 
 def _sampling_scores(graph: Graph, head: SamplingHead, features: str) -> str:
     weight, scale = head._test_weight()
-    if head.arcface:
+    if head.angular is not None:
         norm = graph.add("ReduceL2", features, [1], keepdims=1)
         features = graph.add("Div", features, graph.add("Max", norm, 1e-12))
         weight = scale * nn.functional.normalize(weight)

@@ -12,56 +12,52 @@ import torch
 from torch import nn
 
 from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
-from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.engine.described import DescribedStateMixin
+from sklearn_xlc.engine.described import joined_state, split_state
 from sklearn_xlc.engine.gathering import gathered, whole_skeleton
-from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.object_tree import describe
 from sklearn_xlc.engine.packing import PackedWeight, RowForm, prepared, shape_of, unpacked
-from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import shared_tensor
 
 
-class PersistenceMixin(DescribedStateMixin):
-    """Pickle a classifier at the size of its parameters: on the CPU, without optimiser state."""
+def full_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a classifier to save: on the CPU, without optimiser state."""
+    state = dict(sorted(state.items()))
+    if "net_" in state:
+        state["_saved_module"] = save_module(state.pop("net_").module_)
+    return state
 
-    net_: XLCNet
-    classes_: np.ndarray
-    _code: LabelCode
-    _make_net: Any
 
-    def _full_state(self) -> dict[str, Any]:
-        state = super()._full_state()
-        if "net_" in state:
-            state["_saved_module"] = save_module(state.pop("net_").module_)
-        return state
+def sealed_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a full state as it is pickled, with checksums."""
+    seal = functools.partial(_seal_of, state) if "_saved_module" in state else None
+    return split_state(state, seal)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = self._full_state()
-        seal = functools.partial(_seal_of, state) if "_saved_module" in state else None
-        return self._split_state(state, seal)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = self._joined_state(state)
-        seal = state.pop("_seal", None)
-        if seal is not None:
-            _check_seal(seal, state)
-        saved = state.pop("_saved_module", None)
-        if saved is None and "n_parameters_" in state:
-            raise ValueError(
-                "the saved classifier is damaged: it is fitted, and its network is missing; load "
-                "another copy of the file"
-            )
-        super().__setstate__(state)
-        if saved is not None:
-            self._code.classes = self.classes_
-            self._weights_borrowed = is_borrowed(saved)
-            rng = np.random.RandomState(0)
-            with usual_modes(training=True):
-                none = Rows(np.empty((0, 1)))  # what is trained on later brings its own rules
-                net = self._make_net(load_module(saved), none, None, rng, one_pass=True)
-                self.net_ = net.initialize()
+def loaded_state(estimator: Any, state: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the attributes of a saved classifier, and its module; None: it is not fitted.
+
+    Raises
+    ------
+    ValueError
+        If the state is damaged.
+    """
+    state = joined_state(estimator, state)
+    seal = state.pop("_seal", None)
+    if seal is not None:
+        _check_seal(seal, state)
+    saved = state.pop("_saved_module", None)
+    if saved is None and "n_parameters_" in state:
+        raise ValueError(
+            "the saved classifier is damaged: it is fitted, and its network is missing; load "
+            "another copy of the file"
+        )
+    if saved is None:
+        return state, None
+    state["_weights_borrowed"] = is_borrowed(saved)
+    state["_code"].classes = state["classes_"]
+    with usual_modes(training=True):
+        return state, load_module(saved)
 
 
 def _seal_of(state: dict[str, Any]) -> dict[str, Any]:

@@ -16,18 +16,17 @@ from torch import Tensor
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, is_text
 from sklearn_xlc._csr import canonical
 from sklearn_xlc.batches import Bags, Columns, Rows
-from sklearn_xlc.encoders import MLPEncoder, accepted_forms
+from sklearn_xlc.encoders import ENCODERS, MLPEncoder, accepted_forms
 from sklearn_xlc.encoders._base import FORMS
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.resolve import SMALL_DATA
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
-#: Up to this many samples all data is one batch, and training needs no dropout.
-SMALL_DATA = 1000
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
 _REMEDY = {
     "rows": "give X in that form, or pass an encoder that accepts rows of numbers",
     "text": "vectorize the strings, for instance by a TfidfVectorizer in a Pipeline, or pass an "
-    "encoder that accepts text, such as sklearn_xlc.encoders.TextEncoder",
+    "encoder that accepts text, such as encoder='text'",
     "mapping": "join the arrays into one, or pass an encoder that accepts mappings",
 }
 
@@ -73,8 +72,7 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
         If the encoder does not read this form of X, or X is not valid.
     """
     if reset:
-        encoder = MLPEncoder if estimator.encoder is None else estimator.encoder
-        accepts = accepted_forms(encoder)
+        accepts = accepted_forms(encoder_of(estimator))
         form = _form_of(X, accepts)
         if form not in {"rows" if name in ("dense", "csr") else name for name in accepts}:
             read = " or ".join(FORMS[name] for name in accepts)
@@ -91,8 +89,10 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
             )
     if form == "rows":
         fitted = None if reset else numpy_dtype(estimator.net_.module_)
-        if reset and not (estimator.precision == "auto" and _is_small(X)):
-            fitted = np.dtype(np.float32)
+        keeps_type = estimator.precision == "auto" and _is_small(X)
+        if reset and not keeps_type:
+            is_double = estimator.precision == "float64"
+            fitted = np.dtype(np.float64 if is_double else np.float32)
         if not reset and _is_plain(estimator, X):
             # What scikit-learn would return, in a tenth of the time of one prediction.
             checked = canonical(check_sparse(X, "X") if sp.issparse(X) else X)
@@ -122,6 +122,14 @@ def _is_plain(estimator: Any, X: Any) -> bool:
         and X.shape[1] == estimator.n_features_in_
         and not hasattr(estimator, "feature_names_in_")
     )
+
+
+def encoder_of(estimator: Any) -> Any:
+    """Return the encoder of a classifier, a name replaced by its class."""
+    encoder = estimator.encoder
+    if not isinstance(encoder, str):
+        return encoder
+    return MLPEncoder if encoder == "auto" else ENCODERS[encoder].module
 
 
 def model_dtype(X: Any) -> np.dtype:

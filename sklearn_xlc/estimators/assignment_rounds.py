@@ -30,7 +30,7 @@ from sklearn_xlc.aggregation import (
 )
 from sklearn_xlc.aggregation._parallel import run_tasks
 from sklearn_xlc.aggregation._posterior import EPSILON
-from sklearn_xlc.engine.fitting import BaseXLCClassifier
+from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics._scorer import all_scores
 

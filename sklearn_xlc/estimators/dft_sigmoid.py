@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._part import Names, name_of_part, named_part, refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.fitting import BaseXLCClassifier
+from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.searched import WIDEST, SearchedDefaults, with_auto
-from sklearn_xlc.engine.verifying import VerifyingMixin
-from sklearn_xlc.geometry import ArgmaxabilityReport
-from sklearn_xlc.heads import FlatHead, FourierHead, Head, Loss
-from sklearn_xlc.heads.losses import LOSSES
+from sklearn_xlc.engine.resolve import Facts
+from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine.trainer import head_task
+from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
+from sklearn_xlc.geometry._validation import check_assignments
+from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head
+
+#: Output layers by the names that the parameter `output` takes.
+OUTPUTS = {"dft": Fourier, "bottleneck": Bottleneck}
 
 
-class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
+class DFTSigmoidClassifier(BaseXLCClassifier):
     """Classifier that can predict every combination of up to k labels.
 
     A plain output layer with n labels and few features can predict only a small part of the
@@ -43,166 +52,18 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
         Number of learnt columns of the output layer. With ``output="dft"`` they are added to the
         ``2 * max_active_ + 1`` fixed columns. With ``output="bottleneck"`` there are no other
         columns: `n_slack` is then the width of the bottleneck, and must be at least 1.
-    output : {"dft", "bottleneck"}, default="dft"
-        Output layer. "bottleneck" is the plain low-rank layer that [1]_ compares with, of width
-        `n_slack`, without biases and without a guarantee.
-    init : {"frequencies", "random"}, default="frequencies"
-        Start of the Fourier layer. "frequencies": the first logits are those of the label
-        frequencies, and the slack columns start in pairs that cancel. "random" is the start of
-        [1]_: random slack columns, and the probability ``max_active_ / n_labels`` for all labels,
-        by the constant Fourier column. Its validation loss falls more slowly.
-    loss : str or Loss, default="auto"
-        Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
-
-        - "bce": binary cross-entropy of each label (multi-label).
-        - "asymmetric": easy negatives count for less than easy positives (multi-label);
-          :class:`~sklearn_xlc.heads.AsymmetricLoss`.
-        - "focal": easy labels count for less (multi-label);
-          :class:`~sklearn_xlc.heads.FocalLoss`.
-        - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
-          (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
-        - "pick_all_labels": one softmax over all labels for every label of a sample;
-          :class:`~sklearn_xlc.heads.PickAllLabels`.
-        - "ce": softmax cross-entropy (multi-class).
-        - "auto": "bce" for multi-label y, "ce" otherwise.
-    class_weight : dict, {"balanced", "propensity"} or None, default=None
-        Weights of labels in the loss: of all samples of a class (1-D y), or of a label in the
-        samples that have it (label sets; needs a head with an output per label). A dict maps labels
-        to weights; others weigh one. "balanced": inverse to the label's number of samples, so that
-        every label weighs as much, with mean one over them. "propensity": one divided by the
-        label's :func:`~sklearn_xlc.metrics.propensities`. None: one.
-    decision : str or Decision, default="auto"
-        Rule that turns scores into label sets (multi-label): a name, or an object of
-        :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
-        class is predicted, whatever the decision.
-
-        - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
-          (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the k best labels, where k is the mean number of labels of a training sample.
-        - "divergence": the label set whose uniform distribution is nearest to the predicted one.
-        - "nearest": the label set whose prototype is nearest to the features; for a linear last
-          layer and features that collapse.
-        - "seen": the label set of a training sample whose mean features are nearest.
-        - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; otherwise "threshold", tuned on held-out samples, with a label for every sample if
-          all training samples have one; up to 1000 samples (2000, see Notes) every label with a
-          probability above one half.
-    calibration : {"auto", None}, default="auto"
-        Whether probabilities of labels are corrected by samples held out as for `decision`
-        (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
-    hidden_layer_sizes : sequence of int or "auto", default="auto"
-        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
-        where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7), but
-        no fewer than the layer has columns, up to 1024.
-    dropout : float or "auto", default="auto"
-        Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
-        to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
-        samples there are) where defaults were searched for, and 0.7 otherwise.
-    encoder : torch.nn.Module or callable, default=None
-        Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
-        or function that builds one: it is called with `n_features_in_`, or with nothing where X
-        holds strings or a mapping. A network is copied, never changed. It reads a dense tensor,
-        unless it asks for CSR rows, strings or mappings of arrays (see
-        :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
-    optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"}, default="auto"
-        Optimisation algorithm. "adam" is lazy: in the input layer on sparse X, and in tables of
-        embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
-        unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
-        third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (see Notes), otherwise "adam".
-    momentum : float, default=0.0
-        Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
-        gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
-        memory as the weights.
-    nesterov : bool, default=False
-        Whether `momentum` is Nesterov's.
-    learning_rate : float or "auto", default="auto"
-        Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
-        half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
-        (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.004 for the
-        head (0.002 for classes and cascades), more with batches of 512; otherwise 0.002.
-    weight_decay : float, default=0.0
-        Decoupled weight decay of matrices; vectors, such as biases, do not decay.
-    batch_size : int or "auto", default="auto"
-        Samples per step. "auto": all samples up to 1000; 256 beyond, and 512 from 50 000 on where
-        defaults were searched for.
-    max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10 at
-        5000 and 4 at 50 000 samples where defaults were searched for, otherwise 10, or more until
-        there are 300 steps.
-    early_stopping : bool, default=False
-        Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
-        restore the weights of the best epoch.
-    validation_fraction : float, default=0.1
-        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned;
-        at most 0.05 for "auto".
-    n_iter_no_change : int, default=3
-        Epochs without a lower loss after which `early_stopping` stops.
-    average_weights : {None, "swa", "ema"}, default=None
-        Average the weights over the last quarter of the epochs ("swa"), or over steps as an
-        exponential moving average ("ema"). Training then holds a second copy of the model. None: do
-        not average.
-    precision : {"auto", "float32", "bfloat16"}, default="auto"
-        "bfloat16" runs matrix products at half precision while training: of the encoder and of a
-        bottleneck, and of the gradients of the Fourier layer; weights and sums keep float32.
-        "auto": "bfloat16" where defaults were searched for and the processor multiplies such
-        matrices several times faster (AVX-512, AMX, recent GPUs). The model is float32 whatever the
-        type of X; but with "auto", and at most 1000 samples in the first call, it has the type of
-        X: weighted samples then equal repeated ones to rounding. `transform` gives the type of X.
-    callbacks : list of skorch callbacks, default=None
-        Callbacks of the training loop. They are copied, never changed; an open file is shared.
-    device : str or torch.device, default="auto"
-        Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
-        saved model is loaded.
-    memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits in training, and of a batch in prediction.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
-        on the same machine with the same number of threads gives the same model, bit for bit.
-    warm_start : bool, default=False
-        Continue from the fitted network in the next :meth:`fit`, instead of starting from a new
-        network.
-    verbose : int, default=0
-        1 prints a line for each epoch; in a terminal or notebook a bar shows its steps.
-    checkpoint : str or path-like, default=None
-        Folder of checkpoints: :meth:`fit` writes the state of the training there after epochs, and
-        the same `fit`, started again after a kill, goes on from it and ends in the same bytes.
-        "Same" are class, parameters, data and versions of the packages; `device`, `memory_limit`,
-        `verbose` and `warm_start` may differ. With ``random_state=None`` the seed is that of the
-        killed fit. Fits may share a folder. The last two files of a fit are kept, and the last one
-        of a finished fit, which then ends at once: delete the folder when you are done. Writing
-        takes at most about 5% of the time of training: where a file takes long, epochs are left
-        out. None: no checkpoints.
-    distributed : {"auto", True, False}, default="auto"
-        Whether processes train together, each on its part of every batch and with output weights of
-        its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto": in a process group.
+    output : {"dft", "bottleneck"}, Fourier or Bottleneck, default="dft"
+        Output layer. "dft": :class:`~sklearn_xlc.heads.Fourier`. "bottleneck" is the plain low-rank
+        layer that [1]_ compares with, of width `n_slack`, without biases and without a guarantee.
+    {parameters}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_labels,)
-        Class labels, or the column numbers of the indicator.
-    decision_ : Decision
-        Fitted decision.
-    calibration_ : Calibration or None
-        Fitted map from scores to the log odds of `predict_proba`.
+    {attributes}
     max_active_ : int or None
         Number k in use; None for a bottleneck.
     threshold_ : float
         Probability above which a label is predicted, if the decision is a threshold.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where X had names.
-    n_iter_ : int
-        Number of epochs trained.
-    loss_curve_ : list of float
-        Training loss of each epoch.
-    history_ : list of dict
-        Numbers of each epoch: losses, learning rate and scores, as far as they were measured.
-    n_parameters_ : int
-        Number of trainable parameters.
-    net_ : skorch.NeuralNet
-        Trained net; ``net_.module_`` holds encoder and head.
 
     See Also
     --------
@@ -221,15 +82,12 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
     1 + n_slack``, and `fit` warns of an encoder with fewer outputs. ``verify(Y, X,
     whole_network=True)`` answers it for label sets of your choice.
 
-    Defaults were searched for on mostly-zero X with the default encoder, for
-    :class:`MultiHeadClassifier`; docs/performance.md has runs of both classifiers. "auto" stands
-    for other values elsewhere. Its notes say on which samples decision and calibration are fitted.
-
     **Differences from the paper**
 
-    - The first logits are those of the label frequencies; ``init="random"`` is the start of [1]_.
-      The Fourier coefficients have a constant factor, so that steps are as large as those of other
-      weights: the layer computes the same functions.
+    - The first logits are those of the label frequencies; ``Fourier(init="random")`` is the start
+      of [1]_.
+      The Fourier coefficients have a constant factor, so that steps are as large as those of
+      other weights: the layer computes the same functions.
     - The guarantee is kept at any threshold, and `verify` checks the threshold in use.
     - In [1]_ a label set is not argmaxable if a solver says so at a precision of 1e-8. Here each
       answer is proven, or "unknown".
@@ -243,98 +101,49 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
     --------
     >>> from sklearn_xlc import DFTSigmoidClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multilabel
+    >>> from sklearn_xlc.encoders import MLP
     >>> X, Y = make_extreme_multilabel(2000, 300, 50, random_state=0)
-    >>> clf = DFTSigmoidClassifier(n_slack=5, hidden_layer_sizes=(64,), random_state=0)
+    >>> clf = DFTSigmoidClassifier(n_slack=5, encoder=MLP((64,)), random_state=0)
     >>> bool(clf.fit(X[:1500], Y[:1500]).max_active_ == Y[:1500].sum(axis=1).max())
     True
     >>> clf.verify(Y[1500:1510])
     ArgmaxabilityReport(n_sets=10, argmaxable=10 (narrow: 0), not argmaxable=0, unknown=0)
     """
 
-    _sizes = ("hidden_layer_sizes", "n_slack")
+    _sizes = ("encoder__hidden_layer_sizes", "n_slack")
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **with_auto(BaseXLCClassifier._parameter_constraints),
+        **BaseXLCClassifier._parameter_constraints,
         "max_active": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_slack": [Interval(Integral, 0, None, closed="left")],
-        "output": [StrOptions({"dft", "bottleneck"})],
-        "init": [StrOptions({"frequencies", "random"})],
-        "loss": [StrOptions({"auto", *LOSSES}), Loss],
+        "output": [StrOptions(set(OUTPUTS)), Fourier, Bottleneck],
     }
+    _parts: ClassVar[Mapping[str, Names]] = {"output": OUTPUTS, **BaseXLCClassifier._parts}
+    _head_parameter = "output"
 
     def __init__(
         self,
         max_active: Any = "auto",
         *,
         n_slack: int = 50,
-        output: str = "dft",
-        init: str = "frequencies",
-        loss: str | Loss = "auto",
-        class_weight: Any = None,
-        decision: Any = "auto",
-        calibration: Any = "auto",
-        hidden_layer_sizes: Any = "auto",
-        dropout: Any = "auto",
-        encoder: Any = None,
-        optimizer: str = "auto",
-        momentum: float = 0.0,
-        nesterov: bool = False,
-        learning_rate: Any = "auto",
-        weight_decay: float = 0.0,
-        batch_size: Any = "auto",
-        max_epochs: Any = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 3,
-        average_weights: str | None = None,
-        precision: str = "auto",
-        callbacks: Any = None,
-        device: Any = "auto",
-        memory_limit: int = 2**30,
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: Any = 0,
-        checkpoint: Any = None,
-        distributed: Any = "auto",
+        output: Any = "dft",
+        **parameters: Any,
     ) -> None:
+        super().__init__(**parameters)
         self.max_active = max_active
         self.n_slack = n_slack
         self.output = output
-        self.init = init
-        self.loss = loss
-        self.class_weight = class_weight
-        self.decision = decision
-        self.calibration = calibration
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.dropout = dropout
-        self.encoder = encoder
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.nesterov = nesterov
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.average_weights = average_weights
-        self.precision = precision
-        self.callbacks = callbacks
-        self.device = device
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.distributed = distributed
 
-    def _scores_apart(self, code: LabelCode) -> bool:
-        return not FlatHead.resolve_loss(self.loss, code.multilabel).needs_normaliser
+    @property
+    def _is_bottleneck(self) -> bool:
+        return isinstance(named_part(self.output, OUTPUTS), Bottleneck)
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        FlatHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
-        if self.output == "bottleneck":
+        part = named_part(self.output, OUTPUTS)
+        part.check()
+        part.head.resolve_loss(self.loss, code.multilabel, type(self).__name__)
+        if self._is_bottleneck:
+            refuse_unusable(self, {"max_active": "with output='bottleneck'"})
             if self.n_slack < 1:
                 raise ValueError(
                     "output='bottleneck' has n_slack columns and no others: n_slack must be at "
@@ -358,10 +167,6 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
             )
         self._warn_beyond(self.max_active, Y)
 
-    def _unread(self, code: LabelCode) -> dict[str, str]:
-        why = "with output='bottleneck'"
-        return dict.fromkeys(("max_active", "init"), why) if self.output == "bottleneck" else {}
-
     def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
         """Warn of samples that the guarantee does not cover; a full-rank layer covers all."""
         if max_active is None or 2 * max_active + 1 >= Y.shape[1]:
@@ -375,41 +180,40 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
                 stacklevel=5,
             )
 
-    # --- values of "auto" ---------------------------------------------------------------------
-
-    def _hidden_sizes(self, rows: Rows) -> Any:
-        sizes = super()._hidden_sizes(rows)
-        if not isinstance(self.hidden_layer_sizes, str) or self.output == "bottleneck":
-            return sizes
-        # Narrower features may not reach every set; wider ones than elsewhere are not made unasked.
-        return (max(*sizes, min(self._needed_width(self._code), WIDEST)),)
-
-    def _negative_slope(self, rows: Rows) -> float:
-        return 0.0  # `verify(whole_network=True)` takes features of this encoder as non-negative
-
-    def _row_momentum(self, n_samples: int) -> bool:
-        return True  # Adam that is asked for is the usual one, as in the comparison of [1]_
-
     # --- output layer -------------------------------------------------------------------------
 
-    def _n_active(self, code: LabelCode) -> int:
+    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
+        return settings["output"]
+
+    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
+        return head.head
+
+    def _head_kind(self, head: Any) -> str:
+        return name_of_part(head, OUTPUTS) or "custom"
+
+    def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
+        if self._is_bottleneck:
+            return facts
+        return replace(facts, needed_width=self._needed_width(code, facts.most_labels))
+
+    def _n_active(self, code: LabelCode, most_labels: int) -> int:
         """Number of labels that the guarantee covers."""
-        k = self._typical_size if self.max_active == "auto" else self.max_active
+        k = most_labels if self.max_active == "auto" else self.max_active
         return min(int(k), (code.n_labels - 1) // 2)
 
-    def _needed_width(self, code: LabelCode) -> int:
+    def _needed_width(self, code: LabelCode, most_labels: int) -> int:
         """Number of features from which the layer gives every set that it can give."""
-        return min(2 * self._n_active(code) + 1 + self.n_slack, code.n_labels)
+        return min(2 * self._n_active(code, most_labels) + 1 + self.n_slack, code.n_labels)
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        size = (n_features, code.n_labels, code.multilabel)
-        precision = "bfloat16" if self._bfloat16 else "float32"
-        if self.output == "bottleneck":
+        task = head_task(self, n_features, code)
+        limits = (task.memory_limit, task.precision)
+        if self._is_bottleneck:
             self.max_active_ = None
-            layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": self.loss}
-            return FlatHead(*size, self.memory_limit, precision, **layer)
-        self.max_active_ = self._n_active(code)
-        if n_features < self._needed_width(code):
+            layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": task.loss}
+            return FlatHead(*task.size, *limits, **layer)
+        self.max_active_ = self._n_active(code, self._typical_size)
+        if n_features < self._needed_width(code, self._typical_size):
             width = 2 * self.max_active_ + 1 + self.n_slack
             warnings.warn(
                 f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "
@@ -419,8 +223,8 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
                 UserWarning,
                 stacklevel=4,
             )
-        columns = (self.max_active_, self.n_slack, self.memory_limit)
-        return FourierHead(*size, *columns, "auto", self.loss, self.init, precision)
+        columns = (self.max_active_, self.n_slack, task.memory_limit)
+        return FourierHead(*task.size, *columns, "auto", task.loss, self.head_.init, task.precision)
 
     # --- guarantee ----------------------------------------------------------------------------
 
@@ -496,3 +300,74 @@ class DFTSigmoidClassifier(VerifyingMixin, SearchedDefaults, BaseXLCClassifier):
             n_jobs=n_jobs,
             verbose=verbose,
         )
+
+    @property
+    def output_weights_(self) -> np.ndarray:
+        """Weights of the output layer, ``(n_labels, 2 * max_active_ + 1 + n_slack)``."""
+        check_is_fitted(self, "net_")
+        head, code = self.net_.module_.head, self._code
+        if self.max_active_ is None:
+            return code.by_label(head.weight.detach().cpu().numpy().T).T
+        return code.by_label(head.output_weights().T).T
+
+    def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
+        """Label sets that some inputs of the output layer give."""
+        points = None if X is None else self._output_inputs(X)
+        if np.ndim(cut) or (cut and self.max_active_ is None):
+            intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
+            return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
+        if points is not None:
+            # The first Fourier column is constant: it moves the threshold, and no set is lost.
+            points[:, 0] -= np.sqrt(self._code.n_first or self._code.n_labels) * cut
+        if self._code.n_first:  # labels came or went: no whole Fourier columns
+            return verify_argmaxable(self.output_weights_, Y, points=points, **options)
+        return verify_argmaxable(self, Y, points=points, **options)
+
+    def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
+        """Label sets that some features of the encoder give."""
+        coef, intercept = self._feature_weights()
+        features = None if X is None else self._encoded(X)
+        nonnegative = np.full(coef.shape[1], isinstance(self.net_.module_.encoder, MLPEncoder))
+        if features is not None:
+            nonnegative |= features.min(axis=0) >= 0
+        report = verify_argmaxable(
+            coef, Y, intercept - cut, points=features, nonnegative=nonnegative, **options
+        )
+        open_rows = np.flatnonzero(report.status == -1)
+        if not len(open_rows):
+            return report
+        # What is out of reach of the layer is out of reach of the network. The product of a low
+        # rank is hard to prove anything of.
+        layer = self._verify_layer(check_assignments(Y, "Y")[open_rows], None, cut, **options)
+        for row, status, reason, conflict in zip(
+            open_rows, layer.status, layer.reason, layer.conflicts
+        ):
+            if status == 0:
+                report.status[row], report.reason[row], report.radius[row] = 0, reason, 0.0
+                report.conflicts[row] = conflict
+        return report
+
+    def _feature_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and biases of the labels on the encoder's features."""
+        head = copy.deepcopy(self.net_.module_.head).double().cpu()
+        with torch.no_grad():
+            bias = head.inputs(torch.zeros(1, head.n_features, dtype=torch.float64))
+            weight = head.inputs(torch.eye(head.n_features, dtype=torch.float64)) - bias
+        coef = self.output_weights_.astype(np.float64)
+        return coef @ weight.numpy().T, (coef @ bias.numpy().T).ravel()
+
+    def _encoded(self, X: Any) -> np.ndarray:
+        """Features of validated samples."""
+        with self.net_.predicting():
+            return np.concatenate(
+                [f.cpu().double().numpy() for _, f in self._predictor.features(X)]
+            )
+
+    def _output_inputs(self, X: Any) -> np.ndarray:
+        """Inputs of the output layer for each sample: the factors of its weights."""
+        head = self.net_.module_.head
+        with self.net_.predicting():
+            parts = [
+                head.inputs(features).cpu().numpy() for _, features in self._predictor.features(X)
+            ]
+        return np.concatenate(parts)

@@ -2,263 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Integral, Real
-from typing import Any
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_consistent_length
+from sklearn.utils.metaestimators import available_if
 
-from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc.codes._head_lengths import MAX_HEADS
-from sklearn_xlc.engine.algorithms import MULTI_CLASS_ONLY, NamedAlgorithms
-from sklearn_xlc.engine.fitting import BaseXLCClassifier
-from sklearn_xlc.engine.searched import with_auto
-from sklearn_xlc.heads import Head, Loss
-from sklearn_xlc.heads.losses import LOSSES
+from sklearn_xlc._compat import StrOptions, _check_sample_weight
+from sklearn_xlc._config import memory_limit
+from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._part import Names, name_of_part, named_part
+from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.building import build_head
+from sklearn_xlc.engine.deciding import ranks_sets
+from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.resolve import Facts, choose_head
+from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine.trainer import head_task
+from sklearn_xlc.engine.validation import TrainingData, check_numbers
+from sklearn_xlc.heads import HEADS, DigitPart, Flat, Head, HeadPart, Loss, Sampling
 
 
-class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
+class MultiHeadClassifier(BaseXLCClassifier):
     """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
 
-    A neural network that needs no output per label. Each label is written as a tuple of a few
-    digits (a mixed-radix number), and each *head*, a short output layer, scores one digit [1]_. The
-    cost of the output is the sum of the head lengths; with one output per label it is their
-    product.
+    A neural network whose output need not grow with the number of labels. Each label is written as
+    a tuple of a few digits (a mixed-radix number), and each *head*, a short output layer, scores
+    one digit [1]_. The cost of the output is the sum of the head lengths; with one output per label
+    it is their product.
 
     Parameters
     ----------
-    algorithm : {"auto", "flat", "product", "cascade", "sampling"}, default="auto"
+    head : {"auto", "flat", "product", "cascade", "sampling"}, HeadPart or callable, default="auto"
         Output layer.
 
-        - "flat": one output per label, the plain classifier. Multi-class and multi-label.
-        - "product": independent heads, whose log probabilities add up. Multi-class: the fastest
-          and the coarsest; labels that share a digit share parameters. Multi-label: the label set
-          of a sample is one class among ``2**n_labels``, and each head scores all sets of a few
-          labels; label sets have probabilities (:meth:`predict_topk_sets`), and the most probable
-          one is predicted. It costs as much as "flat" with an output for each set of each head.
-        - "cascade": from coarse to fine; each head scores only the children of the `beam_width`
-          best nodes of the previous head. Multi-label and multi-class.
-        - "sampling": one output per label; a step trains only the groups of outputs that hold a
-          label of the batch. Multi-class; for pretraining an encoder, used through
-          :meth:`transform`.
+        - "flat": one output per label, :class:`~sklearn_xlc.heads.Flat`.
+        - "product": independent heads, whose log probabilities add up,
+          :class:`~sklearn_xlc.heads.Product`. On an indicator, label sets have probabilities.
+        - "cascade": from coarse to fine, :class:`~sklearn_xlc.heads.Cascade`.
+        - "sampling": for pretraining an encoder on class labels,
+          :class:`~sklearn_xlc.heads.Sampling`.
         - "auto": "flat", unless it takes many more multiply-adds than "cascade": by default from
-          50 000 labels or 43 000 classes on, half as many for a network twice as wide.
-    n_heads : int, default=2
-        Number of heads. Every additional head adds an approximation error (Eq. 14 of [1]_). Unused
-        by "product" in multi-label.
-    head_lengths : sequence of int, default=None
-        Number of outputs of each head, the most significant digit first; their product must be at
-        least the number of labels. For "sampling", the pair (number of sub-heads, labels in each).
-        For "product" in multi-label, powers of two: a head of ``2**b`` outputs scores the sets of b
-        labels, and together the heads hold all labels. None: lengths by
-        :func:`~sklearn_xlc.codes.head_lengths`, equal for "product" and descending otherwise; 16
-        outputs for every 4 labels for "product" in multi-label.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
-        Order of the labels in the code, in which neighbours share digits ("product" in multi-label:
-        share a head, which learns how they depend on each other): the order of ``classes_``
-        ("given"), a random order, an order by balanced clustering of the label centroids
-        ("clustered"), or an array with the position of each label.
-    loss : str or Loss, default="auto"
-        Loss to minimise: a name, or an object of :mod:`sklearn_xlc.heads.losses`.
+          50 000 labels or 43 000 classes on.
 
-        - "bce": binary cross-entropy of each label (multi-label).
-        - "asymmetric": easy negatives count for less than easy positives (multi-label);
-          :class:`~sklearn_xlc.heads.AsymmetricLoss`.
-        - "focal": easy labels count for less (multi-label);
-          :class:`~sklearn_xlc.heads.FocalLoss`.
-        - "propensity_bce": binary cross-entropy, unbiased where true labels are missing
-          (multi-label); :class:`~sklearn_xlc.heads.PropensityBinaryCrossEntropy`.
-        - "pick_all_labels": one softmax over all labels for every label of a sample;
-          :class:`~sklearn_xlc.heads.PickAllLabels`.
-        - "ce": softmax cross-entropy (multi-class).
-        - "joint_ce" ("product" only): one softmax over the digits of all heads.
-        - "arcface" ("sampling" only): "ce" with an angular margin.
-        - "auto": "ce" for multi-class y and for "product", otherwise "bce".
-
-        "flat" takes all losses but "joint_ce" and "arcface". "cascade" takes "ce" and, in
-        multi-label, "bce", "asymmetric" and "focal". "product" takes "ce", "joint_ce" and, over the
-        digits of a label or label set, "bce" (Algorithm 2 of [1]_), "asymmetric" and "focal".
-        "sampling" takes "ce" and "arcface".
-    head : callable, default=None
-        An output layer of your own: a subclass of :class:`~sklearn_xlc.heads.Head`, or a function
-        that returns a head, called with ``(n_features, n_labels, multilabel)``. It replaces
-        `algorithm`, `loss` and their parameters. None: the head that `algorithm` names.
-    n_groups : int, default=1
-        Number of groups of heads ("product" with "ce"): the probability of a label, or label set,
-        is a mixture of `n_groups` products (Eq. 16 of [1]_). More groups depend less on which
-        labels share a head, at a higher cost.
-    embedding_dim : int, default=256
-        Width of the node embeddings of "cascade".
-    beam_width : int, default=10
-        Nodes that "cascade" keeps per sample and level.
-    path_exponent : float, default=0.5
-        Weight of a node's ancestors in its score ("cascade", multi-label); 1 multiplies the
-        probabilities along the path.
-    level_weighting : {"sum", "mean"}, default="sum"
-        What the loss takes of the losses of a level's nodes ("cascade", multi-label): their sum, so
-        that levels of many nodes weigh more, or their mean, as in [1]_.
-    n_sampled_heads : int, default=0
-        Random negative sub-heads per step ("sampling"), in addition to the sub-heads of the batch;
-        with ``shared_heads=False`` per sample, in addition to its own.
-    shared_heads : bool, default=True
-        Whether all sub-heads of a step score all of its samples ("sampling"). False: the sub-head
-        of its label and others drawn for it alone score a sample (MHS-S of [1]_).
-    n_negatives : int, None or "auto", default="auto"
-        Labels that a step of "flat" draws at random as negatives, in addition to the labels of the
-        batch; of a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 8000
-        labels, which takes a fraction of the time and ranks as well; all otherwise.
-    rank : int, default=None
-        Rank of the weights of "flat", which are then a product of two matrices (Eq. 17 of [1]_): a
-        linear layer of so many units lies between features and labels. Each label still has a bias.
-        None: full rank.
-    margin, scale : float, default=0.5 and 64.0
-        Angular margin in radians, and factor of the cosines ("arcface").
-    correction : bool, default=False
-        Correct the softmax over sampled labels for the probability with which each label is drawn
-        ("sampling").
-    n_members : int, default=1
-        Networks trained side by side, whose scores are averaged ("flat", with ``encoder=None``).
-    class_weight : dict, {"balanced", "propensity"} or None, default=None
-        Weights of labels in the loss: of all samples of a class (1-D y), or of a label in the
-        samples that have it (label sets; needs a head with an output per label). A dict maps labels
-        to weights; others weigh one. "balanced": inverse to the label's number of samples, so that
-        every label weighs as much, with mean one over them. "propensity": one divided by the
-        label's :func:`~sklearn_xlc.metrics.propensities`. None: one.
-    decision : str or Decision, default="auto"
-        Rule that turns scores into label sets (multi-label): a name, or an object of
-        :mod:`sklearn_xlc.decisions`, which has more options. For class labels (1-D y) the best
-        class is predicted, whatever the decision.
-
-        - "threshold": labels above a threshold, tuned for micro-averaged F1 on held-out samples
-          (`validation_fraction`); :class:`~sklearn_xlc.decisions.Threshold`.
-        - "topk": the k best labels, where k is the mean number of labels of a training sample.
-        - "divergence": the label set whose uniform distribution is nearest to the predicted one.
-        - "nearest": the label set whose prototype is nearest to the features; for a linear last
-          layer and features that collapse.
-        - "seen": the label set of a training sample whose mean features are nearest.
-        - "auto": "divergence" for losses with a softmax, which shares one probability among the
-          labels; the most probable label set where sets have probabilities
-          (:class:`~sklearn_xlc.decisions.JointMode`); otherwise "threshold", tuned on held-out
-          samples, with a label for every sample if all training samples have one; up to 1000
-          samples (2000, see Notes) every label with a probability above one half.
-    calibration : {"auto", None}, default="auto"
-        Whether probabilities of labels are corrected by samples held out as for `decision`
-        (:class:`~sklearn_xlc.decisions.Calibration`); not with a softmax, nor for class labels.
-    hidden_layer_sizes : sequence of int or "auto", default="auto"
-        Widths of the default encoder's hidden layers; unused when `encoder` is given. "auto": 1024;
-        where defaults were searched for (see Notes), 512 (up to 2.5e6 non-zeros) to 1024 (1e7).
-    dropout : float or "auto", default="auto"
-        Fraction of hidden units that training drops; unused when `encoder` is given. "auto": 0 up
-        to 1000 samples; beyond, 0.2 if X is not mostly zeros, 0.5 to 0.2 (the less the more
-        samples there are) where defaults were searched for, and 0.7 otherwise.
-    encoder : torch.nn.Module or callable, default=None
-        Network that maps a batch of samples to features of shape (n_samples, n_outputs), or a class
-        or function that builds one: it is called with `n_features_in_`, or with nothing where X
-        holds strings or a mapping. A network is copied, never changed. It reads a dense tensor,
-        unless it asks for CSR rows, strings or mappings of arrays (see
-        :class:`~sklearn_xlc.encoders.Encoder`). None: a multilayer perceptron.
-    optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"}, default="auto"
-        Optimisation algorithm. "adam" is lazy: in the input layer on sparse X, and in tables of
-        embeddings, it updates only the rows that a batch uses. "mixed" takes SGD on gradients of
-        unit mean square in the input layer on sparse X: less overfitting of rare columns, faster, a
-        third of the memory. "adagrad" is row-wise Adagrad, "sgd" needs the least memory. "auto":
-        "mixed" where defaults were searched for (see Notes), otherwise "adam".
-    momentum : float, default=0.0
-        Momentum of "sgd", as in :class:`torch.optim.SGD`: weight decay is then part of the
-        gradient. Where a batch uses few rows of a table, the others keep theirs. It takes as much
-        memory as the weights.
-    nesterov : bool, default=False
-        Whether `momentum` is Nesterov's.
-    learning_rate : float or "auto", default="auto"
-        Peak learning rate: it warms up over the first 5% of the steps, then falls to zero along a
-        half cosine. "auto": where defaults were searched for, 0.7 divided by the number of steps
-        (0.001 to 0.004) for the encoder, times sqrt(70 / non-zeros a sample), and 0.004 for the
-        head (0.002 for classes, "cascade", "product"), more with batches of 512; otherwise 0.002.
-    weight_decay : float, default=0.0
-        Decoupled weight decay of matrices; vectors, such as biases, do not decay.
-    batch_size : int or "auto", default="auto"
-        Samples per step. "auto": all samples up to 1000; 256 beyond, and 512 from 50 000 on where
-        defaults were searched for.
-    max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 10 at
-        5000 and 4 at 50 000 samples where defaults were searched for, otherwise 10, or more until
-        there are 300 steps.
-    early_stopping : bool, default=False
-        Hold out samples, stop when their loss has not fallen for `n_iter_no_change` epochs, and
-        restore the weights of the best epoch.
-    validation_fraction : float, default=0.1
-        Fraction of the samples held out for `early_stopping`, and for a `decision` that is tuned;
-        at most 0.05 for "auto".
-    n_iter_no_change : int, default=3
-        Epochs without a lower loss after which `early_stopping` stops.
-    average_weights : {None, "swa", "ema"}, default=None
-        Average the weights over the last quarter of the epochs ("swa"), or over steps as an
-        exponential moving average ("ema"). Training then holds a second copy of the model. None: do
-        not average.
-    precision : {"auto", "float32", "bfloat16"}, default="auto"
-        "bfloat16" runs the matrix products of the encoder and of "flat" at half precision while
-        training; weights and sums keep float32. "auto": "bfloat16" where defaults were searched for
-        and the processor multiplies such matrices several times faster (AVX-512, AMX, recent GPUs).
-        The model is float32 whatever the type of X; but with "auto", and at most 1000 samples in
-        the first call, it has the type of X: weighted samples then equal repeated ones to rounding.
-        `transform` gives the type of X.
-    callbacks : list of skorch callbacks, default=None
-        Callbacks of the training loop. They are copied, never changed; an open file is shared.
-    device : str or torch.device, default="auto"
-        Device for training and prediction; "auto" is the GPU if there is one. Chosen again when a
-        saved model is loaded.
-    memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits in training, and of a batch in prediction.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the initial weights, the order of the samples, dropout and sampling. The same seed
-        on the same machine with the same number of threads gives the same model, bit for bit.
-    warm_start : bool, default=False
-        Continue from the fitted network in the next :meth:`fit`, instead of starting from a new
-        network.
-    verbose : int, default=0
-        1 prints a line for each epoch; in a terminal or notebook a bar shows its steps.
-    checkpoint : str or path-like, default=None
-        Folder of checkpoints: :meth:`fit` writes the state of the training there after epochs, and
-        the same `fit`, started again after a kill, goes on from it and ends in the same bytes.
-        "Same" are class, parameters, data and versions of the packages; `device`, `memory_limit`,
-        `verbose` and `warm_start` may differ. With ``random_state=None`` the seed is that of the
-        killed fit. Fits may share a folder. The last two files of a fit are kept, and the last one
-        of a finished fit, which then ends at once: delete the folder when you are done. Writing
-        takes at most about 5% of the time of training: where a file takes long, epochs are left
-        out. None: no checkpoints.
-    distributed : {"auto", True, False}, default="auto"
-        Whether processes train together, each on its part of every batch and with output weights of
-        its part of the labels, see :mod:`sklearn_xlc.distributed`. "auto": in a process group.
+        A class or function is called with ``(n_features, n_labels, multilabel)`` and returns a
+        :class:`~sklearn_xlc.heads.Head`; it has a loss of its own.
+    {parameters}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_labels,)
-        Class labels, or the column numbers of the indicator.
-    decision_ : Decision
-        Fitted decision.
-    calibration_ : Calibration or None
-        Fitted map from scores to the log odds of `predict_proba`.
-    algorithm_ : str
-        Algorithm in use; "custom" where `head` is given.
-    head_lengths_ : tuple of int
-        Length of each head; ``(n_labels,)`` with a single head.
+    {attributes}
+    head_ : HeadPart
+        Head with its resolved parameters, such as ``head_.lengths``; or the function given.
     label_order_ : ndarray of shape (n_labels,)
-        Position of each label in the code.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns, where X had names.
-    n_iter_ : int
-        Number of epochs trained.
-    loss_curve_ : list of float
-        Training loss of each epoch.
-    history_ : list of dict
-        Numbers of each epoch: losses, learning rate and scores, as far as they were measured.
-    n_parameters_ : int
-        Number of trainable parameters.
-    net_ : skorch.NeuralNet
-        Trained net; ``net_.module_`` holds encoder and head.
+        Position of each label in the head.
 
     See Also
     --------
@@ -268,26 +70,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is defined for every named loss but "arcface", and with "product" for "ce"
-    only. Those of "asymmetric" and "focal" are far off without `calibration`; "pick_all_labels"
-    divides the probability of a label by the mean number of labels. "product" gives products of
-    softmaxes, renormalised over the labels that exist, and in multi-label the marginal
-    probabilities of labels, exact sums over label sets; "sampling" gives the softmax over all
-    labels, biased unless `correction` is set. In multi-label, "cascade" weights ancestors by
-    `path_exponent`; :meth:`predict` and :meth:`predict_topk` rank only the labels below its beam,
-    :meth:`decision_function` scores all.
-
-    Decision and calibration "auto" are fitted on 5% of the samples, at most 1000, that are not
-    trained on; from 2000 samples on. Where defaults were searched for (below) and there are fewer
-    than 30 000 samples, the network is trained on all of them instead, and a second one on two
-    fifths of them (three, if that is no more than 5000), whose scores of other samples decide. A
-    fit then takes 1.4 to 1.9 times as long, unless `decision` is given and `calibration` is None.
-    Fits with callbacks, or with `warm_start`, have no second network.
-
-    Defaults were searched for on mostly-zero X with the default encoder, for all algorithms but
-    "sampling" (docs/performance.md has the runs), and hold for
-    :class:`~sklearn_xlc.encoders.TextEncoder`, too. "auto" stands for other values elsewhere.
-    There, networks of samples with over 70 non-zeros on average have leaky ReLUs instead of ReLUs.
+    :meth:`predict_proba` is defined for every named loss but "arcface" and "joint_ce", and with
+    "product" for "ce" only.
 
     **Differences from the paper**
 
@@ -308,8 +92,8 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     >>> from sklearn_xlc import MultiHeadClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multiclass
     >>> X, y = make_extreme_multiclass(2000, 300, 50, random_state=0)
-    >>> clf = MultiHeadClassifier("product", hidden_layer_sizes=(64,), random_state=0)
-    >>> clf.fit(X[:1500], y[:1500]).head_lengths_
+    >>> clf = MultiHeadClassifier("product", encoder="mlp", random_state=0)
+    >>> clf.set_params(encoder__hidden_layer_sizes=(64,)).fit(X[:1500], y[:1500]).head_.lengths
     (8, 7)
     >>> labels, scores = clf.predict_topk(X[1500:], k=3)
     >>> labels.shape
@@ -318,125 +102,193 @@ class MultiHeadClassifier(NamedAlgorithms, BaseXLCClassifier):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        **with_auto(BaseXLCClassifier._parameter_constraints),
-        "algorithm": [StrOptions({"auto", "product", "cascade", "sampling", "flat"})],
-        "n_heads": [Interval(Integral, 1, MAX_HEADS, closed="both")],
-        "head_lengths": [None, "array-like"],
-        "label_order": [StrOptions({"given", "random", "clustered"}), "array-like"],
-        "loss": [StrOptions({"auto", "joint_ce", "arcface", *LOSSES}), Loss],
-        "head": [None, callable],
-        "n_groups": [Interval(Integral, 1, None, closed="left")],
-        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
-        "beam_width": [Interval(Integral, 1, None, closed="left")],
-        "path_exponent": [Interval(Real, 0, None, closed="left")],
-        "level_weighting": [StrOptions({"sum", "mean"})],
-        "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
-        "shared_heads": ["boolean"],
-        "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
-        "rank": [None, Interval(Integral, 1, None, closed="left")],
-        "margin": [Interval(Real, 0, np.pi, closed="left")],
-        "scale": [Interval(Real, 0, None, closed="neither")],
-        "correction": ["boolean"],
-        "n_members": [Interval(Integral, 1, None, closed="left")],
-    }
+    _loss_doc = """ With ``head="product"`` also "joint_ce" (one softmax over the digits of all
+        heads), with "sampling" "arcface" (an angular margin). "auto": "ce" for class labels and for
+        "product", otherwise "bce"."""
 
-    def __init__(
-        self,
-        algorithm: str = "auto",
-        *,
-        n_heads: int = 2,
-        head_lengths: Sequence[int] | None = None,
-        label_order: Any = "given",
-        loss: str | Loss = "auto",
-        head: Callable[[int, int, bool], Head] | None = None,
-        n_groups: int = 1,
-        embedding_dim: int = 256,
-        beam_width: int = 10,
-        path_exponent: float = 0.5,
-        level_weighting: str = "sum",
-        n_sampled_heads: int = 0,
-        shared_heads: bool = True,
-        n_negatives: Any = "auto",
-        rank: int | None = None,
-        margin: float = 0.5,
-        scale: float = 64.0,
-        correction: bool = False,
-        n_members: int = 1,
-        class_weight: Any = None,
-        decision: Any = "auto",
-        calibration: Any = "auto",
-        hidden_layer_sizes: Any = "auto",
-        dropout: Any = "auto",
-        encoder: Any = None,
-        optimizer: str = "auto",
-        momentum: float = 0.0,
-        nesterov: bool = False,
-        learning_rate: Any = "auto",
-        weight_decay: float = 0.0,
-        batch_size: Any = "auto",
-        max_epochs: Any = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 3,
-        average_weights: str | None = None,
-        precision: str = "auto",
-        callbacks: Any = None,
-        device: Any = "auto",
-        memory_limit: int = 2**30,
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: Any = 0,
-        checkpoint: Any = None,
-        distributed: Any = "auto",
-    ) -> None:
-        self.algorithm = algorithm
-        self.n_heads = n_heads
-        self.head_lengths = head_lengths
-        self.label_order = label_order
-        self.loss = loss
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseXLCClassifier._parameter_constraints,
+        "head": [StrOptions({"auto", *HEADS}), HeadPart, callable],
+    }
+    _parts: ClassVar[Mapping[str, Names]] = {"head": HEADS, **BaseXLCClassifier._parts}
+    _head_parameter = "head"
+
+    def __init__(self, head: Any = "auto", **parameters: Any) -> None:
+        super().__init__(**parameters)
         self.head = head
-        self.n_groups = n_groups
-        self.embedding_dim = embedding_dim
-        self.beam_width = beam_width
-        self.path_exponent = path_exponent
-        self.level_weighting = level_weighting
-        self.n_sampled_heads = n_sampled_heads
-        self.shared_heads = shared_heads
-        self.n_negatives = n_negatives
-        self.rank = rank
-        self.margin = margin
-        self.scale = scale
-        self.correction = correction
-        self.n_members = n_members
-        self.class_weight = class_weight
-        self.decision = decision
-        self.calibration = calibration
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.dropout = dropout
-        self.encoder = encoder
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.nesterov = nesterov
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.average_weights = average_weights
-        self.precision = precision
-        self.callbacks = callbacks
-        self.device = device
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.distributed = distributed
+
+    # --- head -------------------------------------------------------------------------------
+
+    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
+        head, encoder = settings["head"], settings["encoder"]
+        if isinstance(head, str):
+            sizes = encoder.hidden_layer_sizes if isinstance(encoder, MLP) else "auto"
+            last = np.ravel(np.asarray(sizes, dtype=object))[-1:].tolist()
+            is_given = last and isinstance(last[0], Integral)
+            facts = Facts(
+                n_samples=0,
+                n_labels=code.n_first or code.n_labels,
+                multilabel=code.multilabel,
+                labels_per_sample=code.labels_per_sample,
+                last_width=int(last[0]) if is_given else 0,
+            )
+            head = HEADS[choose_head(facts)]()
+        if getattr(encoder, "n_members", 1) > 1 and not isinstance(head, Flat):
+            raise ValueError(f"n_members={encoder.n_members} needs head='flat', got head={head!r}")
+        return head
+
+    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        head = named_part(self.head, HEADS)
+        if isinstance(head, HeadPart):
+            head.check_task(code.n_labels, code.multilabel, self.loss)
+        elif isinstance(head, str):
+            Flat().check_task(code.n_labels, code.multilabel, self.loss)
+        elif not (isinstance(self.loss, str) and self.loss == "auto"):
+            raise ValueError(
+                f"head={self.head!r} has a loss of its own; leave loss at 'auto', got "
+                f"loss={self.loss!r}"
+            )
+
+    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
+        return head.head_for(multilabel) if isinstance(head, HeadPart) else None
+
+    def _head_kind(self, head: Any) -> str:
+        return name_of_part(head, HEADS) or "custom"
+
+    def _build_head(self, n_features: int, code: LabelCode) -> Head:
+        return build_head(self.head_, head_task(self, n_features, code))
+
+    def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
+        # A node of a cascade would be as probable as its labels, and so would they given the node.
+        settings = Settings(self.get_params(deep=False), self._parts)
+        is_flat = isinstance(self._head_part_for(settings, code_of(Y, Y)), Flat)
+        return is_flat and isinstance(self.loss, str) and self.loss in ("auto", "bce")
+
+    def _order_labels(
+        self, head: Any, data: TrainingData, rng: np.random.RandomState
+    ) -> np.ndarray | None:
+        if not isinstance(head, DigitPart):
+            return None
+        order = head.label_order
+        if isinstance(order, str) and order == "given":
+            return None
+        X, Y, n_labels = data.rows.X, data.rows.Y, data.code.n_labels
+        if isinstance(order, str) and order == "clustered":
+            X = X if data.rows.members is None else X[data.rows.members]
+            check_numbers(X, "label_order='clustered'")
+        lengths = head.order_lengths(data.code.multilabel)
+        try:
+            return label_order(order, n_labels, X, Y, lengths, random_state=rng)
+        except ValueError as error:
+            raise ValueError(f"label_order is not valid: {error}") from error
+
+    def _smaller_model(self) -> str:
+        part, code = getattr(self, "head_", None), getattr(self, "_code", None)
+        others = super()._smaller_model()
+        kind = self._head_kind(part)
+        if kind == "product" and code is not None and code.multilabel:
+            return "shorter lengths of heads.Product, or " + others
+        if code is None or kind in ("custom", "product"):
+            return others
+        other = "a smaller embedding_dim of heads.Cascade, or " if kind == "cascade" else ""
+        if kind in ("flat", "sampling") or not code.multilabel:
+            other += f"head={'cascade' if code.multilabel else 'product'!r}, or "
+        return other + others
+
+    # --- what exists before `fit` -------------------------------------------------------------
+
+    def _ranks_sets(self) -> bool:
+        if hasattr(self, "net_"):
+            return super()._ranks_sets()
+        head = named_part(self.head, HEADS)
+        return not isinstance(head, str | HeadPart) or ranks_sets(self._head_class(head, True))
+
+    def _has_probabilities(self) -> bool:
+        head, loss = named_part(self.head, HEADS), self.loss
+        if hasattr(self, "net_") or not isinstance(head, str | HeadPart):
+            return super()._has_probabilities()
+        loss = named_part(loss, self._parts["loss"])
+        if not isinstance(loss, Loss):
+            return True
+        is_product = isinstance(head, HEADS["product"])
+        return not loss.needs and (loss.needs_normaliser if is_product else loss.link is not None)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.algorithm not in MULTI_CLASS_ONLY
+        tags.classifier_tags.multi_label = not isinstance(named_part(self.head, HEADS), Sampling)
         return tags
+
+    # --- accuracy of heads --------------------------------------------------------------------
+
+    def _has_digits(self) -> bool:
+        """Whether a prediction has one digit for each head; before `fit`, whether it may have."""
+        if not hasattr(self, "net_"):
+            return True
+        return not self._code.multilabel or ranks_sets(self.net_.module_.head)
+
+    @available_if(lambda self: self._has_digits())
+    def score_heads(
+        self, X: Any, y: Any, sample_weight: Any = None, *, return_combined: bool = False
+    ) -> Any:
+        """Compute the accuracy of each head: the share of the samples whose digit it gets right.
+
+        The digits are those of the best class, or of the most probable label set, whatever
+        `decision` predicts. Defined for one class per sample, and for "product" in multi-label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            True labels, in any form that :meth:`fit` takes. Classes that `fit` has not seen count
+            as wrong in every head; tags that it has not seen have no head, and count for nothing.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+        return_combined : bool, default=False
+            Whether to return the accuracy of all heads together, too.
+
+        Returns
+        -------
+        accuracy : ndarray of shape (n_heads,)
+            Accuracy of each head.
+        combined : float
+            Share of the samples for which all heads are right. Only if `return_combined` is true.
+
+        Raises
+        ------
+        ValueError
+            If X, y or `sample_weight` is not valid, or y has another form than in `fit`.
+        """
+        X, y = self._validate_predict(X), self._truth(y)
+        check_consistent_length(X, y)
+        weight = _check_sample_weight(sample_weight, np.empty(X.shape[0]), dtype=np.float64)
+        digits = self._digits_of_sets if self._code.multilabel else self._digits_of_classes
+        lengths = getattr(self.head_, "lengths", None) or (len(self.classes_),)
+        hits, all_hit = np.zeros(len(lengths)), 0.0
+        for rows in row_blocks(X.shape[0], 16 * len(hits), memory_limit()):
+            found, true = digits(X[rows], y[rows], lengths)
+            hits += weight[rows] @ (found == true)
+            all_hit += weight[rows] @ (found == true).all(axis=1)
+        accuracy = hits / weight.sum()
+        return (accuracy, float(all_hit / weight.sum())) if return_combined else accuracy
+
+    def _digits_of_sets(self, X: Any, Y: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Digits of the most probable label sets, and of the true ones."""
+        code, digits = self._code, LabelBlocks(len(self.classes_), lengths)
+        found = self.predict_topk_sets(X, k=1)[0][0]
+        pair = (digits.encode(code.to_positions(sets)) for sets in (found, Y[:, : code.n_labels]))
+        return next(pair), next(pair)
+
+    def _digits_of_classes(self, X: Any, y: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Digits of the best classes, and of the true ones; -1 for classes not seen."""
+        code = self._code
+        digits = MixedRadix(code.n_positions or code.n_labels, lengths)
+        self._code.encode(y[:0])  # raises if y is an indicator
+        true = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        found, true_digits = (
+            digits.encode(code.label_order[ids])
+            for ids in (self._predictor.topk(X, 1)[0][:, 0], true)
+        )
+        true_digits[self.classes_[true] != y] = -1
+        return found, true_digits

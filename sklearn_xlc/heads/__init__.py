@@ -4,16 +4,27 @@ To add one, subclass :class:`Head`, or :class:`ChunkedHead`, with which every lo
 loss, subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 """
 
-from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
-from sklearn_xlc.heads.cascade import CascadeHead
+from sklearn_xlc.heads._base import (
+    DigitPart,
+    Head,
+    HeadPart,
+    HeadTask,
+    Update,
+    check_finite,
+    row_weights,
+)
+from sklearn_xlc.heads.cascade import Cascade, CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
-from sklearn_xlc.heads.etf import ETFHead
-from sklearn_xlc.heads.flat import FlatHead
-from sklearn_xlc.heads.fourier import FourierHead
+from sklearn_xlc.heads.etf import ETF, ETFHead, Learned
+from sklearn_xlc.heads.flat import Bottleneck, Flat, FlatHead
+from sklearn_xlc.heads.fourier import Fourier, FourierHead
 from sklearn_xlc.heads.losses import (
+    LOSSES,
+    ArcFace,
     AsymmetricLoss,
     BinaryCrossEntropy,
     FocalLoss,
+    JointCrossEntropy,
     Loss,
     PickAllLabels,
     PointwiseLoss,
@@ -23,28 +34,51 @@ from sklearn_xlc.heads.losses import (
 )
 from sklearn_xlc.heads.miml import MIMLHead
 from sklearn_xlc.heads.powerset import PowersetHead
-from sklearn_xlc.heads.product import ProductHead
+from sklearn_xlc.heads.product import Product, ProductHead
 from sklearn_xlc.heads.ranking import merge_topk, topk_by_position, topk_of_chunks
-from sklearn_xlc.heads.sampling import SamplingHead
+from sklearn_xlc.heads.sampling import Sampling, SamplingHead
+
+#: Heads by the names that the parameter `head` takes, in addition to "auto".
+HEADS: dict[str, type[HeadPart]] = {
+    "flat": Flat,
+    "product": Product,
+    "cascade": Cascade,
+    "sampling": Sampling,
+}
 
 __all__ = [
+    "ArcFace",
     "AsymmetricLoss",
     "BinaryCrossEntropy",
+    "Bottleneck",
+    "Cascade",
     "CascadeHead",
     "ChunkedHead",
+    "DigitPart",
+    "ETF",
     "ETFHead",
+    "Flat",
     "FlatHead",
     "FocalLoss",
+    "Fourier",
     "FourierHead",
+    "HEADS",
     "Head",
+    "HeadPart",
+    "HeadTask",
+    "JointCrossEntropy",
+    "LOSSES",
+    "Learned",
     "Loss",
     "MIMLHead",
     "PickAllLabels",
     "PointwiseLoss",
     "PowersetHead",
+    "Product",
     "ProductHead",
     "PropensityBinaryCrossEntropy",
     "RowwiseLoss",
+    "Sampling",
     "SamplingHead",
     "SoftmaxCrossEntropy",
     "Update",

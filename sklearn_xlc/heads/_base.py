@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._part import Part, cloned, refuse_unusable
 from sklearn_xlc.batches import Targets
+from sklearn_xlc.codes import MAX_HEADS, MixedRadix, head_lengths
 from sklearn_xlc.heads.losses import (
     Labels,
     Loss,
     PointwiseLoss,
     RowwiseLoss,
-    SoftmaxCrossEntropy,
     resolve_loss,
 )
 
@@ -61,8 +66,8 @@ class Head(nn.Module, ABC):
     link : {"softmax", "sigmoid", "exp", None}
         Function from `scores` to probabilities; None: there is none. With "sigmoid", a label with a
         positive score is predicted.
-    own_losses : tuple of str
-        Names of additional losses of this head.
+    offers : tuple of str
+        What losses may ask of this head beyond logits (`needs` of a loss): "digits", "cosines".
     searches_all : bool, default=True
         Whether :meth:`topk` compares all labels. False: it searches some of them, so that
         :meth:`scores` may find better ones.
@@ -97,7 +102,7 @@ class Head(nn.Module, ABC):
     """
 
     link: str | None = None
-    own_losses: ClassVar[tuple[str, ...]] = ()
+    offers: ClassVar[tuple[str, ...]] = ()
     searches_all: bool = True
     leaves_out: ClassVar[bool] = False
     #: What this process holds of a head that several hold together; None: all of it.
@@ -112,7 +117,7 @@ class Head(nn.Module, ABC):
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
         """Whether the head can train with a class of loss on such targets."""
-        known = issubclass(kind, (PointwiseLoss, RowwiseLoss))
+        known = issubclass(kind, (PointwiseLoss, RowwiseLoss)) and kind.needs in ("", *cls.offers)
         return known and ("multi-label" if multilabel else "multi-class") in kind.tasks
 
     @classmethod
@@ -122,8 +127,7 @@ class Head(nn.Module, ABC):
         Parameters
         ----------
         loss : str or Loss
-            "auto" is "bce" for multi-label targets and "ce" otherwise. A name in `own_losses` gives
-            "ce", which the head then modifies.
+            "auto" is "bce" for multi-label targets and "ce" otherwise.
         multilabel : bool
             Whether targets are multi-label.
         where : str, default=""
@@ -138,13 +142,10 @@ class Head(nn.Module, ABC):
         ValueError
             If the head cannot train with `loss`; the message lists the losses of the head.
         """
-        if isinstance(loss, str) and loss in cls.own_losses:
-            return SoftmaxCrossEntropy()
         return resolve_loss(
             loss,
             multilabel,
             accepts=lambda kind: cls.accepts(kind, multilabel),
-            names=cls.own_losses,
             where=where or cls.__name__,
         )
 
@@ -315,6 +316,141 @@ class Head(nn.Module, ABC):
         if self.link is None:
             raise ValueError(f"{type(self).__name__} defines no probabilities: its link is None")
         return _LINKS[self.link](scores)
+
+
+@dataclass(frozen=True)
+class HeadTask:
+    """What a head is built for.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
+    loss : str or Loss, default="auto"
+        Loss to train with.
+    precision : {"float32", "bfloat16"}, default="float32"
+        Precision of matrix products in training.
+    memory_limit : int, default=2**30
+        Limit in bytes of temporary logits.
+    n_members : int, default=1
+        Number of networks that the encoder trains side by side.
+    """
+
+    n_features: int
+    n_labels: int
+    multilabel: bool
+    loss: str | Loss = "auto"
+    precision: str = "float32"
+    memory_limit: int = 2**30
+    n_members: int = 1
+
+    @property
+    def size(self) -> tuple[int, int, bool]:
+        """First three arguments of every head."""
+        return self.n_features, self.n_labels, self.multilabel
+
+
+class HeadPart(Part):
+    """Base class of heads as parameters: they check themselves against the labels, and build.
+
+    A subclass names its parameters in ``__init__``, sets `head`, and defines :meth:`build`.
+
+    Attributes
+    ----------
+    head : type of Head
+        Class of the head that is built.
+    """
+
+    head: ClassVar[type[Head]]
+
+    def head_for(self, multilabel: bool) -> type[Head]:
+        """Return the class of the head for class labels, or for label sets."""
+        return self.head
+
+    def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
+        """Raise ValueError if parameters or loss do not suit the labels.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels.
+        multilabel : bool
+            Whether a sample may hold any number of labels, or exactly one.
+        loss : str or Loss
+            Loss to train with.
+
+        Raises
+        ------
+        ValueError
+            Before anything is trained.
+        """
+        self.check()
+        self.head_for(multilabel).resolve_loss(loss, multilabel, f"head={type(self).__name__}()")
+
+    def for_labels(self, n_labels: int, multilabel: bool) -> HeadPart:
+        """Return the part with all that follows from the labels set, such as lengths."""
+        return self
+
+    def order_lengths(self, multilabel: bool) -> tuple[int, ...]:
+        """Return the lengths by which labels are ordered; empty: there is no order to choose."""
+        return ()
+
+    def build(self, task: HeadTask) -> Head:
+        """Build the head."""
+        raise NotImplementedError(f"{type(self).__name__} defines no build")
+
+
+class DigitPart(HeadPart):
+    """Base class of heads as parameters that write labels in digits.
+
+    Parameters `n_heads`, `lengths` and `label_order` are those of the subclasses.
+    """
+
+    n_heads: int
+    lengths: Any
+    label_order: Any
+    #: Rule of the default lengths, see :func:`sklearn_xlc.codes.head_lengths`.
+    rule: ClassVar[str] = "descending"
+
+    _parameter_constraints = {
+        "n_heads": [Interval(Integral, 1, MAX_HEADS, closed="both")],
+        "lengths": [None, "array-like"],
+        "label_order": [StrOptions({"given", "random", "clustered"}), "array-like"],
+    }
+
+    def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
+        super().check_task(n_labels, multilabel, loss)
+        self.for_labels(n_labels, multilabel)
+
+    def for_labels(self, n_labels: int, multilabel: bool) -> HeadPart:
+        return self._with_lengths(self._lengths_for(n_labels, multilabel))
+
+    def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
+        if self.lengths is None:
+            return head_lengths(n_labels, self.n_heads, self.rule)
+        return self._checked(MixedRadix, n_labels)
+
+    def _checked(self, code: Callable[..., Any], n_labels: int) -> tuple[int, ...]:
+        """Lengths of a code, which raises if they do not cover the labels."""
+        given = None
+        if self.lengths is not None:
+            given = tuple(np.atleast_1d(np.asarray(self.lengths, dtype=object)).tolist())
+            if self.n_heads != len(given):
+                why = "where lengths has another number of heads"
+                refuse_unusable(self, {"n_heads": why})
+        try:
+            return code(n_labels, given).lengths
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"lengths={given} is not valid: {error}") from error
+
+    def _with_lengths(self, lengths: Sequence[int]) -> HeadPart:
+        lengths = tuple(int(length) for length in lengths)
+        return cloned(self).set_params(lengths=lengths, n_heads=len(lengths))
+
+    def order_lengths(self, multilabel: bool) -> tuple[int, ...]:
+        return self.lengths
 
 
 def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:

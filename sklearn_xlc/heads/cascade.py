@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Integral, Real
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -10,9 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import MixedRadix
-from sklearn_xlc.heads._base import Head, Update, half_precision_linear, origins, row_weights
+from sklearn_xlc.heads._base import (
+    DigitPart,
+    Head,
+    HeadTask,
+    Update,
+    half_precision_linear,
+    origins,
+    row_weights,
+)
 from sklearn_xlc.heads.child_logits import ChildLogits
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_by_position
@@ -497,3 +507,102 @@ class CascadeHead(Head):
             exponent = self.path_exponent if last else 1.0
             path = exponent * path + own.gather(1, digits[:, None])[:, 0]
         return self._finish(path).view_as(positions)
+
+
+class Cascade(DigitPart):
+    """From coarse to fine: each head scores only the children of the previous head's best nodes.
+
+    For class labels and label sets.
+
+    Parameters
+    ----------
+    n_heads : int, default=2
+        Number of heads, at least 2. Every additional head adds an approximation error (Eq. 14 of
+        [1]_).
+    lengths : sequence of int, default=None
+        Number of outputs of each head, the most significant digit first; their product must be at
+        least the number of labels. None: descending lengths by
+        :func:`~sklearn_xlc.codes.head_lengths`.
+    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
+            default="given"
+        Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
+        ("given"), a random order, an order by balanced clustering of the label centroids
+        ("clustered"), or an array with the position of each label.
+    embedding_dim : int, default=256
+        Width of the node embeddings.
+    beam_width : int, default=10
+        Nodes kept per sample and level.
+    path_exponent : float, default=0.5
+        Weight of a node's ancestors in its score (label sets); 1 multiplies the probabilities along
+        the path, as in [1]_.
+    level_weighting : {"sum", "mean"}, default="sum"
+        What the loss takes of the losses of a level's nodes (label sets): their sum, so that levels
+        of many nodes weigh more, or their mean, as in [1]_.
+
+    See Also
+    --------
+    CascadeHead : The module.
+
+    Notes
+    -----
+    :meth:`~sklearn_xlc.MultiHeadClassifier.predict_topk` ranks only the labels below the beam,
+    `decision_function` scores all. With class labels `path_exponent` and `level_weighting` have no
+    meaning.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, D. Yuan and M. Zhang, "Multi-Head Encoding for Extreme Label
+       Classification".
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.heads import Cascade
+    >>> clf = MultiHeadClassifier(Cascade(beam_width=20))
+    >>> clf.set_params(head__embedding_dim=64).head
+    Cascade(beam_width=20, embedding_dim=64)
+    """
+
+    head = CascadeHead
+
+    _parameter_constraints = {
+        **DigitPart._parameter_constraints,
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "beam_width": [Interval(Integral, 1, None, closed="left")],
+        "path_exponent": [Interval(Real, 0, None, closed="left")],
+        "level_weighting": [StrOptions({"sum", "mean"})],
+    }
+
+    def __init__(
+        self,
+        n_heads: int = 2,
+        *,
+        lengths: Any = None,
+        label_order: Any = "given",
+        embedding_dim: int = 256,
+        beam_width: int = 10,
+        path_exponent: float = 0.5,
+        level_weighting: str = "sum",
+    ) -> None:
+        self.n_heads = n_heads
+        self.lengths = lengths
+        self.label_order = label_order
+        self.embedding_dim = embedding_dim
+        self.beam_width = beam_width
+        self.path_exponent = path_exponent
+        self.level_weighting = level_weighting
+
+    def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
+        lengths = super()._lengths_for(n_labels, multilabel)
+        if len(lengths) < 2:
+            raise ValueError(
+                f"Cascade needs n_heads or lengths of at least two heads, got lengths {lengths}; "
+                "use head='flat' for one"
+            )
+        return lengths
+
+    def build(self, task: HeadTask) -> CascadeHead:
+        beam = (self.embedding_dim, self.beam_width, self.path_exponent)
+        return CascadeHead(
+            *task.size, self.lengths, *beam, task.loss, task.precision, self.level_weighting
+        )

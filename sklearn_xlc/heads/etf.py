@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._compat import Interval
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads._base import Update, half_precision_linear
+from sklearn_xlc.heads._base import HeadPart, Update, half_precision_linear
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
 from sklearn_xlc.heads.sharding import draw_normal, rows_held
@@ -242,3 +244,60 @@ class ETFHead(ChunkedHead):
 
     def _implicit_scale(self) -> float:
         return (self.n_labels / max(1, self.n_labels - 1)) ** 0.5  # Eq. 6
+
+
+class ETF(HeadPart):
+    """Fixed last layer: a simplex equiangular tight frame.
+
+    Parameters
+    ----------
+    feature_decay : float, default=0.0
+        Weight of the mean squared norm of the features in the loss. Equation 4 of [1]_ has the sum
+        over the samples of a batch, so that its lambda_H times the batch size is `feature_decay`:
+        5e-4 at 128 samples is 0.064.
+    fit_intercept : bool, default=True
+        Whether to train a bias for each label.
+
+    See Also
+    --------
+    Learned : A trained matrix.
+    ETFHead : The module.
+
+    References
+    ----------
+    .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import ETFNeuralCollapseClassifier
+    >>> ETFNeuralCollapseClassifier().set_params(output__feature_decay=1e-3).output
+    ETF(feature_decay=0.001)
+    """
+
+    head = ETFHead
+
+    _parameter_constraints = {
+        "feature_decay": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+    }
+
+    def __init__(self, feature_decay: float = 0.0, *, fit_intercept: bool = True) -> None:
+        self.feature_decay = feature_decay
+        self.fit_intercept = fit_intercept
+
+
+class Learned(ETF):
+    """Trained last layer, in place of the fixed one.
+
+    Parameters
+    ----------
+    feature_decay : float, default=0.0
+        Weight of the mean squared norm of the features in the loss, as of :class:`ETF`.
+    fit_intercept : bool, default=True
+        Whether to train a bias for each label.
+
+    See Also
+    --------
+    ETF : A fixed simplex.
+    """

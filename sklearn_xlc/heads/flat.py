@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import Update
+from sklearn_xlc.heads._base import HeadPart, HeadTask, Update
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
@@ -272,6 +274,73 @@ class FlatHead(ChunkedHead):
             )
             self._last = (chunk, weight.bfloat16() if self.low_precision else weight)
         return self._last[1]
+
+
+class Flat(HeadPart):
+    """One output per label: the plain classifier, for class labels and label sets.
+
+    Parameters
+    ----------
+    n_negatives : int, None or "auto", default="auto"
+        Labels that a step draws at random as negatives, in addition to the labels of the batch; of
+        a softmax they estimate the normaliser. None: all labels. "auto": 1000 beyond 8000 labels,
+        which takes a fraction of the time and ranks as well; all otherwise.
+    rank : int, default=None
+        Rank of the weights, which are then a product of two matrices (Eq. 17 of [1]_): a linear
+        layer of so many units lies between features and labels. Each label still has a bias. None:
+        full rank.
+
+    See Also
+    --------
+    FlatHead : The module.
+
+    References
+    ----------
+    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 5.1.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.heads import Flat
+    >>> MultiHeadClassifier(Flat(rank=64)).get_params()["head__rank"]
+    64
+    """
+
+    head = FlatHead
+
+    _parameter_constraints = {
+        "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],
+        "rank": [None, Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, n_negatives: Any = "auto", *, rank: int | None = None) -> None:
+        self.n_negatives = n_negatives
+        self.rank = rank
+
+    def build(self, task: HeadTask) -> FlatHead:
+        if task.n_members > 1 and self.rank is not None:
+            raise ValueError(
+                f"n_members={task.n_members} needs rank=None, got rank={self.rank}: members have "
+                "features of their own, which one layer would mix"
+            )
+        return FlatHead(
+            *task.size,
+            task.memory_limit,
+            task.precision,
+            width=self.rank,
+            loss=task.loss,
+            n_negatives=self.n_negatives,
+            n_members=task.n_members,
+        )
+
+
+class Bottleneck(HeadPart):
+    """Plain low-rank layer without biases, for comparison with :class:`Fourier`.
+
+    :class:`~sklearn_xlc.DFTSigmoidClassifier` takes its width from `n_slack`.
+    """
+
+    head = FlatHead
 
 
 def _state_of(parameter: Tensor | None) -> Any:

@@ -9,10 +9,9 @@ derivatives, unless you do. Every head with a parameter `loss` then takes it.
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -20,12 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_real
+from sklearn_xlc._part import Parameters
 
 #: Index of labels: a slice of positions, or the position of each logit.
 Labels = slice | Tensor
 
 
-class Loss(nn.Module, ABC):
+class Loss(Parameters, nn.Module, ABC):
     """Base class of losses; subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 
     A loss is a module, so that its buffers (quantities of the labels) move between devices and are
@@ -43,12 +43,21 @@ class Loss(nn.Module, ABC):
     per_label : bool
         Whether the loss has a parameter per label, in buffers set by :meth:`fit`. Heads whose
         outputs are nodes or digits, not labels, refuse such a loss.
+    needs : str
+        What the loss needs of a head beyond logits, one of its `offers`. Empty: nothing.
     """
 
     link: ClassVar[str | None] = None
     needs_normaliser: ClassVar[bool] = False
     tasks: ClassVar[tuple[str, ...]] = ("multi-label",)
     per_label: ClassVar[bool] = False
+    needs: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __sklearn_clone__(self) -> Loss:
+        return copy.deepcopy(self)
 
     def fit(self, label_counts: Tensor, n_samples: float) -> None:
         """Set buffers from label counts; called once before training. By default nothing happens.
@@ -67,7 +76,7 @@ class Loss(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """Show the constructor's parameters, which are stored under their names."""
-        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        names = [name for name in self._get_param_names() if hasattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
@@ -425,12 +434,66 @@ class PickAllLabels(RowwiseLoss):
         return by_surprise, (1 - self.competition) * margin.sigmoid()
 
 
+class JointCrossEntropy(SoftmaxCrossEntropy):
+    """One softmax over the digits of all heads, for heads that score digits.
+
+    Its scores have no probabilities.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.heads import JointCrossEntropy
+    >>> MultiHeadClassifier("product", loss=JointCrossEntropy())
+    MultiHeadClassifier(head='product', loss=JointCrossEntropy())
+    """
+
+    tasks = ("multi-class", "multi-label")
+    needs = "digits"
+
+
+class ArcFace(SoftmaxCrossEntropy):
+    """Softmax cross-entropy of cosines, with an additive angular margin [1]_.
+
+    The head normalises features and weights. Its scores have no probabilities.
+
+    Parameters
+    ----------
+    margin : float, default=0.5
+        Margin in radians, at least 0 and below pi, added to the angle of the true label.
+    scale : float, default=64.0
+        Factor of the cosines.
+
+    References
+    ----------
+    .. [1] J. Deng et al. ArcFace: Additive Angular Margin Loss for Deep Face Recognition.
+       CVPR 2019. Equation 3.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.heads import ArcFace, SamplingHead
+    >>> SamplingHead(4, 30, False, length=10, loss=ArcFace(margin=0.1)).criterion
+    ArcFace(margin=0.1, scale=64.0)
+    """
+
+    needs = "cosines"
+
+    def __init__(self, margin: float = 0.5, scale: float = 64.0) -> None:
+        super().__init__()
+        if check_real(margin, "margin", 0, math.pi) == math.pi:
+            raise ValueError("margin must be below pi")
+        if not check_real(scale, "scale", 0) > 0:
+            raise ValueError("scale must be above 0, got 0")
+        self.margin, self.scale = margin, scale
+
+
 #: Losses by the name under which every estimator knows them.
 LOSSES: dict[str, type[Loss]] = {
+    "arcface": ArcFace,
     "asymmetric": AsymmetricLoss,
     "bce": BinaryCrossEntropy,
     "ce": SoftmaxCrossEntropy,
     "focal": FocalLoss,
+    "joint_ce": JointCrossEntropy,
     "pick_all_labels": PickAllLabels,
     "propensity_bce": PropensityBinaryCrossEntropy,
 }
@@ -441,7 +504,6 @@ def resolve_loss(
     multilabel: bool,
     *,
     accepts: Callable[[type[Loss]], bool],
-    names: Collection[str] = (),
     where: str = "this head",
 ) -> Loss:
     """Return the loss of a name, or a copy of a loss, if its class is accepted.
@@ -454,8 +516,6 @@ def resolve_loss(
         Whether targets are multi-label.
     accepts : callable
         Function of a subclass of Loss: whether it is accepted.
-    names : collection of str, default=()
-        Additional names that the message lists.
     where : str, default="this head"
         User of the loss in the message.
 
@@ -472,7 +532,7 @@ def resolve_loss(
     kind = LOSSES.get(name) if isinstance(name, str) else type(name)
     if kind is not None and issubclass(kind, Loss) and accepts(kind):
         return copy.deepcopy(name) if isinstance(name, Loss) else kind()
-    known = sorted({"auto", *names, *(name for name, kind in LOSSES.items() if accepts(kind))})
+    known = sorted({"auto", *(name for name, kind in LOSSES.items() if accepts(kind))})
     task = "multi-label" if multilabel else "multi-class"
     raise ValueError(
         f"loss={loss!r} is not defined for {where} with {task} y; use one of {known}, or an object "

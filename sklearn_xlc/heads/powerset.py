@@ -14,8 +14,8 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks
 from sklearn_xlc.heads._base import Update, row_weights
+from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
-from sklearn_xlc.heads.product import DigitHead
 from sklearn_xlc.heads.ranking import topk_by_position
 
 

@@ -3,187 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
-from typing import ClassVar
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._compat import Interval
 from sklearn_xlc._csr import row_blocks
+from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
-from sklearn_xlc.heads._base import Head, Update, origins, row_weights
+from sklearn_xlc.heads._base import DigitPart, Head, HeadTask, Update, row_weights
+from sklearn_xlc.heads.digits import DigitHead
 from sklearn_xlc.heads.losses import Loss, PointwiseLoss, SoftmaxCrossEntropy
-
-#: Candidates per group and sample at which the search for the k best of a mixture stops doubling.
-MAX_CANDIDATES = 4096
-
-
-class DigitHead(Head):
-    """Base class of heads with outputs for digits: a linear layer, and the losses of all digits.
-
-    Parameters
-    ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
-    code : MixedRadix or LabelBlocks
-        Digits of a label, or of a label set.
-    loss : str or Loss
-        A pointwise loss without parameters per label, a softmax cross-entropy, or "joint_ce".
-    n_groups : int, default=1
-        Number of groups of heads.
-    """
-
-    own_losses: ClassVar[tuple[str, ...]] = ("joint_ce",)
-    code: MixedRadix | LabelBlocks
-
-    def __init__(
-        self,
-        n_features: int,
-        n_labels: int,
-        multilabel: bool,
-        code: MixedRadix | LabelBlocks,
-        loss: str | Loss,
-        n_groups: int = 1,
-    ) -> None:
-        super().__init__(n_features, n_labels, multilabel)
-        self.code = code
-        self.n_groups = check_integer(n_groups, "n_groups")
-        self.criterion = self.resolve_loss(loss, multilabel)
-        self.joint = isinstance(loss, str) and loss == "joint_ce"
-        n_mixing = n_groups if n_groups > 1 else 0
-        self.linear = nn.Linear(n_features, n_groups * sum(code.lengths) + n_mixing)
-        nn.init.normal_(self.linear.weight, std=n_features**-0.5 / 2)
-        nn.init.zeros_(self.linear.bias)
-
-    @classmethod
-    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether it can train digits, of which each sample has one in every head."""
-        return issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
-
-    # --- labels that come later -------------------------------------------------------------
-
-    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
-        """Lengths of the heads for more labels, under which the present ones keep their digits."""
-        raise NotImplementedError
-
-    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
-        lengths, device, n_outputs = self._lengths_for(n_labels), self.linear.weight.device, 0
-        if lengths == self.code.lengths:
-            return []  # codes to spare
-        rows = []
-        for _ in range(self.n_groups):
-            for old, new in zip_longest(self.code.lengths, lengths, fillvalue=0):
-                own = origins(old, new - old, device)
-                rows.append(torch.where(own < 0, own, own + n_outputs))
-                n_outputs += old
-        rows.append(torch.arange(n_outputs, len(self.linear.weight), device=device))  # the mixing
-        return [(self.linear.weight, torch.cat(rows)), (self.linear.bias, torch.cat(rows))]
-
-    def set_n_labels(self, n_labels: int) -> None:
-        lengths = self._lengths_for(n_labels)
-        super().set_n_labels(n_labels)
-        self.code = type(self.code)(n_labels, lengths)
-
-    @torch.no_grad()
-    def _start_outputs(self, outputs: Tensor, start: Tensor) -> None:
-        """Initialise some outputs of each group, with the biases `start` of all outputs of one."""
-        for group in range(self.n_groups):
-            rows = outputs + group * sum(self.code.lengths)
-            new = self.linear.weight.new_empty(len(rows), self.n_features)
-            self.linear.weight[rows] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
-            self.linear.bias[rows] = start[outputs].to(new)
-
-    def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the heads, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
-        n_outputs = self.n_groups * sum(self.code.lengths)
-        outputs = self.linear(features)
-        heads = outputs[:, :n_outputs].view(len(features), self.n_groups, -1)
-        return heads, outputs[:, n_outputs:].log_softmax(1)
-
-    def _concatenated_loss(
-        self, logits: Tensor, at: tuple[Tensor, Tensor], weights: Tensor, values: Tensor
-    ) -> Tensor:
-        """Loss over the concatenation of all heads, of which ``logits[at]`` are the true digits.
-
-        Row ``at[0]`` has the weight `weights` and, for each of its codes, the soft target `values`.
-        """
-        rows = at[0][:, 0]
-        if isinstance(self.criterion, PointwiseLoss):  # Algorithm 2
-            each = weights / logits.shape[1]
-            excess = self.criterion.excess(logits[at], values[:, None], slice(None))
-            return each @ self.criterion.negative(logits).sum(1) + each[rows] @ excess.sum(1)
-        assert isinstance(self.criterion, SoftmaxCrossEntropy)
-        share = self.criterion.share(weights, rows, values)
-        return share @ self.criterion.value(-logits.log_softmax(1)[at]).sum(1)
-
-    def _columns(self, digits: Tensor) -> Tensor:
-        """Columns of digits in the concatenation of all heads; both of shape (n, n_heads)."""
-        offsets = [0, *np.cumsum(self.code.lengths)[:-1].tolist()]
-        return digits + torch.tensor(offsets, device=digits.device)
-
-    def _squash(self, logits: Tensor) -> Tensor:
-        """Additive scores of the digits of a head, on the last axis."""
-        return logits.log_softmax(-1) if self.criterion.needs_normaliser else F.logsigmoid(logits)
-
-    # --- groups: a mixture of products ------------------------------------------------------
-
-    def _n_codes(self) -> int:
-        """Number of labels, or of label sets."""
-        raise NotImplementedError
-
-    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Codes of all groups in one order, and which of them, from the second on, repeat."""
-        raise NotImplementedError
-
-    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
-        """Digits of codes, on an additional last axis."""
-        raise NotImplementedError
-
-    def _mixture_topk(
-        self,
-        groups: list[list[np.ndarray]],
-        mixing: np.ndarray,
-        k: int,
-        n_candidates: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and codes of the k best, from the best candidates of every group."""
-        most = self._n_codes()
-        n_candidates = n_candidates or min(most, max(2 * k, 16))
-        found = [self.code.topk(heads, n_candidates) for heads in groups]
-        codes, repeated = self._merged([codes for _, codes in found])
-        scores = self._mixture_scores(groups, mixing, self._to_digits(codes))
-        scores[:, 1:][repeated] = -np.inf
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        best = np.take_along_axis(scores, order, axis=1)
-        codes = codes[np.arange(len(codes))[:, None], order]
-        if n_candidates >= min(most, MAX_CANDIDATES):
-            return best, codes
-        last = np.stack([group_scores[:, -1] for group_scores, _ in found], axis=1)
-        # What no group holds scores at most the mixture of the groups' last ones.
-        open_rows = np.flatnonzero(best[:, -1] < np.logaddexp.reduce(mixing + last, axis=1))
-        n_candidates = min(2 * n_candidates, most, max(MAX_CANDIDATES, k))
-        for part in row_blocks(len(open_rows), n_candidates * len(groups) * len(groups[0])):
-            rows = open_rows[part]
-            parts = [[head[rows] for head in heads] for heads in groups]
-            best[rows], codes[rows] = self._mixture_topk(parts, mixing[rows], k, n_candidates)
-        return best, codes
-
-    def _mixture_scores(
-        self, groups: list[list[np.ndarray]], mixing: np.ndarray, digits: np.ndarray
-    ) -> np.ndarray:
-        """Logarithm of the mixture of products, unnormalised (Eq. 16)."""
-        per_group = [
-            sum(np.take_along_axis(head, digits[..., h], axis=1) for h, head in enumerate(heads))
-            + mixing[:, group, None]
-            for group, heads in enumerate(groups)
-        ]
-        return np.logaddexp.reduce(per_group, axis=0)
+from sklearn_xlc.heads.powerset import PowersetHead
 
 
 class ProductHead(DigitHead):
@@ -422,6 +257,102 @@ class ProductHead(DigitHead):
         if self.link == "exp":
             scores = scores - self._normalizer(groups, mixing)
         return self._labelled(torch.as_tensor(scores).to(features), slice(None))
+
+
+class Product(DigitPart):
+    """Independent heads, whose log probabilities add up.
+
+    For class labels it is the fastest head and the coarsest: labels that share a digit share
+    parameters. For label sets the set of a sample is one class among ``2**n_labels``, and each head
+    scores all sets of a few labels; sets have probabilities
+    (:meth:`~sklearn_xlc.MultiHeadClassifier.predict_topk_sets`), and the most probable one is
+    predicted. It then costs as much as :class:`Flat` with an output for each set of each head.
+
+    Parameters
+    ----------
+    n_heads : int, default=2
+        Number of heads for class labels. Every additional head adds an approximation error (Eq. 14
+        of [1]_).
+    lengths : sequence of int, default=None
+        Number of outputs of each head, the most significant digit first; their product must be at
+        least the number of labels. For label sets, powers of two: a head of ``2**b`` outputs scores
+        the sets of b labels, and together the heads hold all labels. None: equal lengths by
+        :func:`~sklearn_xlc.codes.head_lengths`; for label sets, 16 outputs for every 4 labels.
+    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
+            default="given"
+        Order of the labels in the code, in which neighbours share digits (label sets: share a head,
+        which learns how they depend on each other): the order of ``classes_`` ("given"), a random
+        order, an order by balanced clustering of the label centroids ("clustered"), or an array
+        with the position of each label.
+    n_groups : int, default=1
+        Number of groups of heads (softmax cross-entropy): the probability of a label, or label set,
+        is a mixture of `n_groups` products (Eq. 16 of [1]_). More groups depend less on which
+        labels share a head, at a higher cost.
+
+    See Also
+    --------
+    ProductHead : The module for class labels.
+    PowersetHead : The module for label sets.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, D. Yuan and M. Zhang, "Multi-Head Encoding for Extreme Label
+       Classification".
+
+    Examples
+    --------
+    >>> from sklearn_xlc.heads import Product
+    >>> Product(n_heads=3).for_labels(1000, multilabel=False).lengths
+    (10, 10, 10)
+    """
+
+    head = ProductHead
+    rule = "equal"
+
+    _parameter_constraints = {
+        **DigitPart._parameter_constraints,
+        "n_groups": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_heads: int = 2,
+        *,
+        lengths: Any = None,
+        label_order: Any = "given",
+        n_groups: int = 1,
+    ) -> None:
+        self.n_heads = n_heads
+        self.lengths = lengths
+        self.label_order = label_order
+        self.n_groups = n_groups
+
+    def head_for(self, multilabel: bool) -> type[Head]:
+        return PowersetHead if multilabel else ProductHead
+
+    def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
+        super().check_task(n_labels, multilabel, loss)
+        criterion = self.head_for(multilabel).resolve_loss(loss, multilabel)
+        if self.n_groups > 1 and (not criterion.needs_normaliser or criterion.needs):
+            raise ValueError(f"n_groups={self.n_groups} needs loss='ce', got loss={loss!r}")
+
+    def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
+        if not multilabel:
+            return super()._lengths_for(n_labels, multilabel)
+        if self.lengths is None:
+            refuse_unusable(self, {"n_heads": "with label sets: give lengths"})
+        return self._checked(LabelBlocks, n_labels)
+
+    def order_lengths(self, multilabel: bool) -> tuple[int, ...]:
+        if not multilabel:
+            return self.lengths
+        return len(self.lengths), max(self.lengths).bit_length() - 1  # blocks of labels
+
+    def build(self, task: HeadTask) -> Head:
+        if task.multilabel:
+            groups = (task.loss, self.n_groups, task.memory_limit)
+            return PowersetHead(*task.size, self.lengths, *groups)
+        return ProductHead(*task.size, self.lengths, task.loss, self.n_groups)
 
 
 def _without(total: Tensor, gone: Tensor) -> Tensor:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._compat import Interval
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import Head, Update, origins, row_weights
+from sklearn_xlc.heads._base import DigitPart, Head, HeadTask, Update, origins, row_weights
 from sklearn_xlc.heads.chunked import CHUNK, slices
-from sklearn_xlc.heads.losses import Loss, SoftmaxCrossEntropy
+from sklearn_xlc.heads.losses import ArcFace, Loss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
 from sklearn_xlc.heads.sharding import (
     Shard,
@@ -44,13 +46,11 @@ class SamplingHead(Head):
     length : int
         Number of labels in a sub-head.
     loss : str or Loss, default="auto"
-        "auto", "ce" or an object of its kind: softmax cross-entropy. "arcface": softmax
-        cross-entropy with an additive angular margin [2]_, on normalised features and weights.
+        "auto", "ce" or an object of its kind: softmax cross-entropy. "arcface" or
+        :class:`ArcFace`: with an additive angular margin [2]_, on normalised features and weights.
     n_sampled_heads : int, default=0
         Number of random negative sub-heads per step, in addition to the sub-heads of the batch;
         with ``shared_heads=False``, per sample, in addition to its own.
-    margin, scale : float, default=0.5 and 64.0
-        Angular margin in radians, and factor of the cosines (ArcFace only).
     correction : bool, default=False
         Subtract the logarithm of a label's expected count from its logit while training, which
         removes the bias of a softmax over sampled labels.
@@ -78,7 +78,7 @@ class SamplingHead(Head):
     Examples
     --------
     MHS-2: a sample is scored by its own sub-head and by another one. As a classifier this is
-    ``MultiHeadClassifier("sampling", shared_heads=False, n_sampled_heads=1)``.
+    ``MultiHeadClassifier(Sampling(shared_heads=False, n_sampled_heads=1))``.
 
     >>> from sklearn_xlc.heads import SamplingHead
     >>> head = SamplingHead(4, 30, False, length=10, n_sampled_heads=1, shared_heads=False)
@@ -87,7 +87,7 @@ class SamplingHead(Head):
     """
 
     head_frequency: Tensor
-    own_losses = ("arcface",)
+    offers = ("cosines",)
     leaves_out = True
     shared_heads: bool = True  # of heads in files that do not know of it
 
@@ -99,22 +99,17 @@ class SamplingHead(Head):
         length: int,
         loss: str | Loss = "auto",
         n_sampled_heads: int = 0,
-        margin: float = 0.5,
-        scale: float = 64.0,
         correction: bool = False,
         shared_heads: bool = True,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         self.criterion = self.resolve_loss(loss, multilabel)
-        self.arcface = isinstance(loss, str) and loss == "arcface"
-        self.link = None if self.arcface else self.criterion.link
+        self.link = None if self.angular is not None else self.criterion.link
         self.length = check_integer(length, "length")
         self.n_heads = -(-n_labels // length)
         self.take_shards()
         self.n_sampled_heads = check_integer(n_sampled_heads, "n_sampled_heads", 0)
-        check_real(margin, "margin", 0, math.pi)
-        check_real(scale, "scale", 0)
-        self.margin, self.scale, self.correction = margin, scale, correction
+        self.correction = correction
         self.shared_heads = shared_heads
         # One row per sub-head, so that a step gathers and updates whole sub-heads.
         n_held = rows_held(self.shard, self.n_heads)
@@ -126,7 +121,12 @@ class SamplingHead(Head):
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
         """Whether it is a softmax cross-entropy, which trains one label per sample."""
-        return issubclass(kind, SoftmaxCrossEntropy)
+        return issubclass(kind, SoftmaxCrossEntropy) and kind.needs in ("", *cls.offers)
+
+    @property
+    def angular(self) -> ArcFace | None:
+        """Loss of cosines; None: scores are products."""
+        return self.criterion if isinstance(self.criterion, ArcFace) else None
 
     def row_parameters(self) -> list[nn.Parameter]:
         return [self.weight]
@@ -229,7 +229,8 @@ class SamplingHead(Head):
         """Logits of the labels of sub-heads whose weights this process holds."""
         rows = heads if self.shard is None else cast(Tensor, self.shard.own(heads))
         weight = F.embedding(rows, self.weight, sparse=True).view(-1, self.n_features)
-        return self._arcface_logits(features, weight, at) if self.arcface else features @ weight.T
+        loss = self.angular
+        return features @ weight.T if loss is None else _angular_logits(loss, features, weight, at)
 
     def _draw_negatives(self, heads: Tensor) -> Tensor:
         """Sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
@@ -274,29 +275,13 @@ class SamplingHead(Head):
         chance = 1 - absent[drawn] * (1 - rate)
         return chance.clamp_min(1e-12).log().repeat_interleave(self.length)
 
-    def _arcface_logits(
-        self, features: Tensor, weight: Tensor, at: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Scaled cosines, with the margin added to the angle of the true label ([2], Eq. 3)."""
-        cosine = (F.normalize(features) @ F.normalize(weight).T).clamp(-1.0, 1.0)
-        true = cosine[at]
-        sine = (1.0 - true.square()).clamp_min(1e-12).sqrt()
-        shifted = true * math.cos(self.margin) - sine * math.sin(self.margin)
-        # Beyond pi - margin the cosine of the sum would rise again: continue it linearly.
-        shifted = torch.where(
-            true > math.cos(math.pi - self.margin),
-            shifted,
-            true - self.margin * math.sin(self.margin),
-        )
-        return self.scale * cosine.index_put(at, shifted)
-
     def _test_weight(self) -> tuple[Tensor, float]:
         labels = self._labels_held()
         weight = self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
-        return weight, (self.scale if self.arcface else 1.0)
+        return weight, (1.0 if self.angular is None else self.angular.scale)
 
     def _test_logits(self, features: Tensor, weight: Tensor, scale: float) -> Tensor:
-        if self.arcface:
+        if self.angular is not None:
             return scale * (F.normalize(features) @ F.normalize(weight).T)
         return features @ weight.T
 
@@ -332,6 +317,114 @@ class SamplingHead(Head):
             return super().scores_at(features, positions)
         weight, scale = self._test_weight()
         weight = weight[positions]
-        if self.arcface:
+        if self.angular is not None:
             features, weight = F.normalize(features), F.normalize(weight, dim=2)
         return scale * torch.einsum("nf,nkf->nk", features, weight)
+
+
+class Sampling(DigitPart):
+    """One output per label; a step trains only the groups of outputs that hold its labels.
+
+    For class labels; for pretraining an encoder, used through
+    :meth:`~sklearn_xlc.MultiHeadClassifier.transform`.
+
+    Parameters
+    ----------
+    n_heads : int, default=2
+        Number of digits of a label, which must be 2: its sub-head, and its place there.
+    lengths : pair of int, default=None
+        Number of sub-heads, and of labels in each. None: by
+        :func:`~sklearn_xlc.codes.head_lengths`.
+    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
+            default="given"
+        Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
+        ("given"), a random order, an order by balanced clustering of the label centroids
+        ("clustered"), or an array with the position of each label.
+    n_sampled_heads : int, default=0
+        Random negative sub-heads per step, in addition to the sub-heads of the batch; with
+        ``shared_heads=False`` per sample, in addition to its own.
+    shared_heads : bool, default=True
+        Whether all sub-heads of a step score all of its samples. False: the sub-head of its label
+        and others drawn for it alone score a sample (MHS-S of [1]_ with ``n_sampled_heads=S - 1``).
+    correction : bool, default=False
+        Correct the softmax over sampled labels for the probability with which each label is drawn.
+
+    See Also
+    --------
+    SamplingHead : The module.
+
+    References
+    ----------
+    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 4.3.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.heads import Sampling
+    >>> MultiHeadClassifier(Sampling(shared_heads=False, n_sampled_heads=1))
+    MultiHeadClassifier(head=Sampling(n_sampled_heads=1, shared_heads=False))
+    """
+
+    head = SamplingHead
+
+    _parameter_constraints = {
+        **DigitPart._parameter_constraints,
+        "n_sampled_heads": [Interval(Integral, 0, None, closed="left")],
+        "shared_heads": ["boolean"],
+        "correction": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_heads: int = 2,
+        *,
+        lengths: Any = None,
+        label_order: Any = "given",
+        n_sampled_heads: int = 0,
+        shared_heads: bool = True,
+        correction: bool = False,
+    ) -> None:
+        self.n_heads = n_heads
+        self.lengths = lengths
+        self.label_order = label_order
+        self.n_sampled_heads = n_sampled_heads
+        self.shared_heads = shared_heads
+        self.correction = correction
+
+    def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
+        if multilabel:
+            raise ValueError(
+                "head='sampling' needs exactly one label per sample (1-D y), but y holds label "
+                "sets; use head='cascade' or 'flat'"
+            )
+        super().check_task(n_labels, multilabel, loss)
+
+    def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
+        lengths = super()._lengths_for(n_labels, multilabel)
+        if len(lengths) != 2:
+            raise ValueError(
+                "Sampling takes n_heads=2 or lengths=(number of sub-heads, labels in each), got "
+                f"lengths {lengths}"
+            )
+        return lengths
+
+    def build(self, task: HeadTask) -> SamplingHead:
+        names = ("n_sampled_heads", "correction", "shared_heads")
+        own = {name: getattr(self, name) for name in names}
+        return SamplingHead(*task.size, self.lengths[1], loss=task.loss, **own)
+
+
+def _angular_logits(
+    loss: ArcFace, features: Tensor, weight: Tensor, at: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Return scaled cosines, with the margin added to the angle of the true label ([2], Eq. 3)."""
+    margin = loss.margin
+    cosine = (F.normalize(features) @ F.normalize(weight).T).clamp(-1.0, 1.0)
+    true = cosine[at]
+    sine = (1.0 - true.square()).clamp_min(1e-12).sqrt()
+    shifted = true * math.cos(margin) - sine * math.sin(margin)
+    # Beyond pi - margin the cosine of the sum would rise again: continue it linearly.
+    shifted = torch.where(
+        true > math.cos(math.pi - margin), shifted, true - margin * math.sin(margin)
+    )
+    return loss.scale * cosine.index_put(at, shifted)

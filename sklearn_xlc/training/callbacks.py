@@ -120,16 +120,24 @@ class WeightAveraging(Callback):
     method : {"swa", "ema"}
         "swa" averages the weights at the ends of the epochs of the last quarter; "ema" keeps an
         exponential moving average over steps.
-    max_epochs : int
-        Number of epochs of the whole training.
     decay : float, default=0.99
         Decay of the moving average.
+
+    Notes
+    -----
+    Training holds a second copy of the model. `partial_fit` averages nothing.
+
+    Examples
+    --------
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.training import WeightAveraging
+    >>> clf = MultiHeadClassifier(callbacks=[WeightAveraging("ema")])
     """
 
-    def __init__(self, method: str, max_epochs: int, decay: float = 0.99) -> None:
+    def __init__(self, method: str, decay: float = 0.99) -> None:
         if method not in ("swa", "ema"):
             raise ValueError(f"method must be 'swa' or 'ema', got {method!r}")
-        self.method, self.max_epochs = method, check_integer(max_epochs, "max_epochs")
+        self.method = method
         self.decay = check_real(decay, "decay", 0, 1)
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
@@ -160,7 +168,7 @@ class WeightAveraging(Callback):
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Update the mean over epochs (swa)."""
         self.epoch_ += 1
-        if self.method == "swa" and self.epoch_ > 0.75 * self.max_epochs:
+        if self.method == "swa" and self.epoch_ > 0.75 * net.max_epochs:
             self.count_ += 1
             self._include(net, 1 / self.count_)
 

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc.decisions._base import ranked_candidates
-from sklearn_xlc.decisions._tuning import find_hits
+from sklearn_xlc._part import Part
+from sklearn_xlc._ranking import find_hits, ranked_candidates
 
 #: Ranks that a calibration is fitted on.
 N_RANKS = 5
@@ -20,7 +20,65 @@ LEAST_SLOPE = 0.01
 BEGIN = 0.05
 
 
-class Calibration:
+class Ranker(Part):
+    """Base class of rankers, which turn scores of listed labels into calibrated log odds.
+
+    A classifier fits its ranker on samples that its network has not seen, and hands it the scores
+    of the best labels of a sample. A subclass defines :meth:`fit` and :meth:`__call__`, which keeps
+    the order of scores, and :meth:`inverse`.
+    """
+
+    def fit(self, scores: Any, Y: Any, labels: Any = None) -> Ranker:
+        """Fit the ranker to the best labels of held-out samples.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_candidates)
+            Scores of labels, as log odds; best first, if `labels` is given.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of the true labels.
+        labels : ndarray of shape (n_samples, n_candidates), default=None
+            Labels of the scores. None: the columns are the labels.
+
+        Returns
+        -------
+        self : object
+            Fitted ranker.
+        """
+        return self
+
+    def __call__(self, scores: Any) -> Any:
+        """Map scores to calibrated log odds, in the same form.
+
+        Parameters
+        ----------
+        scores : float, ndarray or torch.Tensor
+            Scores of labels.
+
+        Returns
+        -------
+        float, ndarray or torch.Tensor
+            Log odds.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no __call__")
+
+    def inverse(self, odds: Any) -> Any:
+        """Map calibrated log odds to scores.
+
+        Parameters
+        ----------
+        odds : float or ndarray
+            Log odds.
+
+        Returns
+        -------
+        float or ndarray
+            Scores.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no inverse")
+
+
+class Calibration(Ranker):
     r"""Increasing map from the log odds of a network to log odds that hold on new samples.
 
     Networks that fit their training samples closely are too sure of their best labels. The map is
@@ -49,7 +107,7 @@ class Calibration:
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_xlc.decisions import Calibration
+    >>> from sklearn_xlc.ranking import Calibration
     >>> rng = np.random.default_rng(0)
     >>> odds = rng.normal(size=(2000, 6))
     >>> Y = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
@@ -63,6 +121,7 @@ class Calibration:
     slope_: float
     offset_: float
     start_: float
+    _shown = ("slope_", "offset_")
 
     def fit(self, scores: Any, Y: Any, labels: Any = None) -> Calibration:
         """Fit the map to the best labels of held-out samples.

@@ -1,0 +1,179 @@
+"""Parts: objects with parameters of their own, which estimators take by name or as such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Number
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.base import clone as cloned
+
+from sklearn_xlc._compat import LinksToDocs
+
+__all__ = [
+    "Names",
+    "Parameters",
+    "Part",
+    "cloned",
+    "name_of_part",
+    "named_part",
+    "nested_parts",
+    "plain",
+    "refuse_unusable",
+]
+
+#: Names of the parts that a parameter takes, and what makes each.
+Names = Mapping[str, Callable[[], Any]]
+
+
+class Part(LinksToDocs, BaseEstimator):
+    """Base class of parts: parameters, and their constraints.
+
+    A part follows scikit-learn's rules for estimators: `__init__` only stores its parameters, so
+    that it can be cloned and searched over.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {}
+    #: Fitted attributes that `repr` shows beside the parameters.
+    _shown: ClassVar[tuple[str, ...]] = ()
+
+    def check(self) -> None:
+        """Raise ValueError if a parameter is not valid."""
+        self._validate_params()
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text = super().__repr__(N_CHAR_MAX)
+        fitted = {name: getattr(self, name, None) for name in self._shown}
+        shown = [f"{name}={value:.4g}" for name, value in fitted.items() if _is_number(value)]
+        return f"{text}: {', '.join(shown)}" if shown else text
+
+
+class Parameters:
+    """Parameters of a part that cannot be a BaseEstimator, such as a module of torch."""
+
+    _get_param_names = classmethod(BaseEstimator._get_param_names.__func__)  # type: ignore[attr-defined]
+    get_params = BaseEstimator.get_params
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, by a new call of the constructor."""
+        unknown = sorted(params.keys() - set(self._get_param_names()))
+        if unknown:
+            raise ValueError(
+                f"{unknown[0]!r} is no parameter of {type(self).__name__}, which has "
+                f"{self._get_param_names()}"
+            )
+        type(self).__init__(self, **{**self.get_params(deep=False), **params})
+        return self
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Number) and not isinstance(value, bool | np.bool_)
+
+
+def nested_parts(
+    estimator: BaseEstimator, tables: Mapping[str, Names], params: dict[str, Any]
+) -> dict[str, Any]:
+    """Replace names by parts where `params` has nested parameters of them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator whose `set_params` was called.
+    tables : dict of str to dict
+        Names of the parts of each parameter.
+    params : dict
+        Arguments of `set_params`.
+
+    Returns
+    -------
+    dict
+        Arguments for :meth:`sklearn.base.BaseEstimator.set_params`.
+
+    Raises
+    ------
+    ValueError
+        If the parameter is "auto" or None, which have no parameters, or the part has no such
+        parameter.
+    """
+    asked: dict[str, list[str]] = {}
+    for key in params:
+        name, delimiter, inner = key.partition("__")
+        if delimiter and name in tables:
+            asked.setdefault(name, []).append(inner.partition("__")[0])
+    made = {}
+    for name, inner in asked.items():
+        value = params.get(name, getattr(estimator, name))
+        if isinstance(value, str) and value in tables[name]:
+            made[name] = value = tables[name][value]()
+        elif value is None or isinstance(value, str):
+            raise ValueError(
+                f"{name}__{inner[0]} sets a parameter of a part, but {name}={value!r} has none; set "
+                f"{name} to one of {sorted(tables[name])}, or to an object, in the same call"
+            )
+        known = value.get_params(deep=False) if hasattr(value, "get_params") else {}
+        unknown = [each for each in inner if each not in known]
+        if unknown:
+            raise ValueError(
+                f"{name}={value!r} has no parameter {unknown[0]!r}, but {sorted(known)}; a search "
+                "over several parts is a list of dicts, one for each part"
+            )
+    return {**params, **made}
+
+
+def named_part(value: Any, names: Names) -> Any:
+    """Make the part of a name; other values are returned as they are."""
+    return names[value]() if isinstance(value, str) and value in names else value
+
+
+def name_of_part(part: Any, names: Names) -> str | None:
+    """Return the name of a part's class; None if it has none."""
+    return next((name for name, kind in names.items() if type(part) is kind), None)
+
+
+def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> None:
+    """Raise ValueError if a parameter is set that cannot be used.
+
+    Parameters
+    ----------
+    part : estimator
+        Part or estimator, whose parameters are compared with the defaults of its constructor.
+    reasons : dict of str to str
+        Why a parameter cannot be used, as the end of a sentence.
+    prefix : str, default=""
+        What precedes the parameter's name in the message.
+
+    Raises
+    ------
+    ValueError
+        If a parameter in `reasons` is not at its default.
+    """
+    defaults = type(part)().get_params(deep=False)
+    for name in filter(defaults.__contains__, reasons):
+        value, default = getattr(part, name), defaults[name]
+        if value is default or (default is not None and np.ndim(value) == 0 and value == default):
+            continue
+        raise ValueError(
+            f"{prefix}{name}={value!r} cannot be used {reasons[name]}; leave it at its default, "
+            f"{default!r}"
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as a number, string, None, or tuple or dict of these.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return tuple(plain(each) for each in value)
+    if isinstance(value, np.ndarray) and value.ndim == 1 and len(value) <= 100:
+        return tuple(value.tolist())
+    raise TypeError(f"{type(value).__name__} is not plain")

@@ -1,0 +1,965 @@
+"""Base of all classifiers: the order of `fit`, and predictions by what was fitted."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from sklearn_xlc._bounds import check_scalar
+from sklearn_xlc._checks import check_y, is_indicator
+from sklearn_xlc._compat import (
+    RANDOM_STATE,
+    Interval,
+    LinksToDocs,
+    StrOptions,
+    _check_partial_fit_first_call,
+    _check_sample_weight,
+    _fit_context,
+)
+from sklearn_xlc._part import Names, nested_parts
+from sklearn_xlc._tags import aligned, named_sets, plain_sets
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import new_generators, usual_modes
+from sklearn_xlc.decisions import DECISIONS, Decision
+from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms
+from sklearn_xlc.engine import later_labels, persistence
+from sklearn_xlc.engine._docs import with_shared
+from sklearn_xlc.engine.class_weights import check_weights_of_part, weigh_labels, weigh_samples
+from sklearn_xlc.engine.deciding import (
+    Decider,
+    fit_decision,
+    labels_of,
+    ranks_sets,
+    settings_of_decision,
+)
+from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.memory import memory_explained
+from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.resolve import Facts
+from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.engine.trainer import Trainer, agreed_random_state, fitting, restored_net
+from sklearn_xlc.engine.validation import TrainingData, encoder_of, validate_X
+from sklearn_xlc.heads import LOSSES, Head, Loss
+from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
+from sklearn_xlc.ranking import RANKERS, Ranker
+from sklearn_xlc.training import XLCNet
+from sklearn_xlc.training.callbacks import copy_of
+from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.training.optimizer import RowOptimizer
+
+_explained = memory_explained(
+    "this prediction", lambda self: "fewer rows of X, or a smaller working_memory"
+)
+
+
+class BaseXLCClassifier(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
+):
+    """Base of all classifiers: encoder, label code, training and prediction, but no head.
+
+    To write a classifier of your own, subclass this base and build its head in ``_build_head``. Its
+    parameters beside those of all classifiers are named in ``__init__``, which hands the others on:
+    see the example. Their constraints are in ``_parameter_constraints``. Further hooks:
+
+    - ``_check_task(code, Y)`` raises ValueError for parameters that do not suit the labels.
+    - ``_loss_for(multilabel)`` returns the loss for "auto".
+    - ``_head_class(head, multilabel)`` returns the class of the head, so that losses are checked,
+      and decisions tuned, before it is built.
+
+    Parameters
+    ----------
+    encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, default="auto"
+        Network that maps samples to features.
+    loss : str or Loss, default="auto"
+        Loss to minimise.
+    ranker : {"auto", "calibration"}, Ranker or None, default="auto"
+        Map from scores to calibrated probabilities.
+    decision : str or Decision, default="auto"
+        Rule that turns scores into label sets.
+    optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
+        Update rule of the weights.
+    learning_rate : float or "auto", default="auto"
+        Peak learning rate.
+    weight_decay : float, default=0.0
+        Decoupled weight decay of matrices.
+    batch_size : int or "auto", default="auto"
+        Samples per step.
+    max_epochs : int or "auto", default="auto"
+        Passes over the data.
+    early_stopping : bool, default=False
+        Whether to stop when the loss of held-out samples no longer falls.
+    validation_fraction : float or "refit", default=0.1
+        Fraction of the samples held out.
+    class_weight : dict, {"balanced", "propensity"} or None, default=None
+        Weights of labels in the loss.
+    precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
+        Precision of the model.
+    callbacks : list of skorch callbacks, default=None
+        Callbacks of the training loop.
+    checkpoint : str or path-like, default=None
+        Folder of checkpoints.
+    device : str or torch.device, default="auto"
+        Device for training and prediction.
+    warm_start : bool, default=False
+        Whether the next `fit` continues from the fitted network.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the fit.
+    verbose : int, default=0
+        1 prints a line for each epoch.
+
+    See Also
+    --------
+    sklearn_xlc.MultiHeadClassifier : Describes the parameters in full.
+    sklearn_xlc.heads.Head : Loss, scores and best labels.
+    sklearn_xlc.encoders.Encoder : Features of samples.
+
+    Examples
+    --------
+    A classifier with a narrow linear layer between encoder and output:
+
+    >>> from sklearn_xlc.datasets import make_extreme_multiclass
+    >>> from sklearn_xlc.engine import BaseXLCClassifier
+    >>> from sklearn_xlc.heads import FlatHead
+    >>> class NarrowClassifier(BaseXLCClassifier):
+    ...     def __init__(self, width=8, **parameters):
+    ...         super().__init__(**parameters)
+    ...         self.width = width
+    ...
+    ...     def _build_head(self, n_features, code):
+    ...         return FlatHead(n_features, code.n_labels, code.multilabel, width=self.width)
+    >>> X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
+    >>> NarrowClassifier(random_state=0).fit(X, y).predict_topk(X, k=2)[0].shape
+    (300, 2)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "encoder": [StrOptions({"auto", *ENCODERS}), EncoderPart, callable, nn.Module],
+        "loss": [StrOptions({"auto", *LOSSES}), Loss],
+        "ranker": [StrOptions({"auto", *RANKERS}), Ranker, None],
+        "decision": [StrOptions({"auto", *DECISIONS}), Decision],
+        "optimizer": [StrOptions({"auto", *OPTIMIZERS}), Optimizer],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="both")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [StrOptions({"refit"}), Interval(Real, 0, 1, closed="neither")],
+        "class_weight": [None, dict, StrOptions({"balanced", "propensity"})],
+        "precision": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
+        "callbacks": [None, list, tuple],
+        "checkpoint": [None, str, os.PathLike],
+        "device": [str, torch.device],
+        "warm_start": ["boolean"],
+        "random_state": RANDOM_STATE,
+        "verbose": ["verbose"],
+    }
+
+    #: Names of the parts that parameters take.
+    _parts: ClassVar[Mapping[str, Names]] = {
+        "encoder": ENCODERS,
+        "loss": LOSSES,
+        "ranker": RANKERS,
+        "decision": DECISIONS,
+        "optimizer": OPTIMIZERS,
+    }
+    #: What the docstring of a class says of its losses, and of samples.
+    _loss_doc: ClassVar[str] = ' "auto": "bce" for label sets, "ce" for class labels.'
+    _samples_doc: ClassVar[str] = "Samples"
+    #: Parameter that holds the head, or its part.
+    _head_parameter: ClassVar[str] = ""
+    #: Parameters that set how many weights the model has, for messages.
+    _sizes: ClassVar[tuple[str, ...]] = ("encoder__hidden_layer_sizes",)
+    #: Whether y may hold counts of labels.
+    _takes_counts = False
+    #: Whether the head reads a vector of features for each sample that is predicted.
+    _has_features = True
+    #: Whether this classifier is fitted for ranker and decision of another one.
+    _is_part = False
+
+    net_: XLCNet
+    classes_: np.ndarray
+    ranker_: Ranker | None
+    decision_: Decision
+    settings_: dict[str, Any]
+    _code: LabelCode
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls).get("__init__")
+        if own is not None:
+            own.__signature__ = _joined_signature(own, cls.__mro__[1].__init__)
+        if "{parameters}" in (cls.__doc__ or ""):
+            cls.__doc__ = with_shared(cls.__doc__, cls._loss_doc, cls._samples_doc)
+
+    def __init__(
+        self,
+        *,
+        encoder: Any = "auto",
+        loss: str | Loss = "auto",
+        ranker: Any = "auto",
+        decision: Any = "auto",
+        optimizer: Any = "auto",
+        learning_rate: Any = "auto",
+        weight_decay: float = 0.0,
+        batch_size: Any = "auto",
+        max_epochs: Any = "auto",
+        early_stopping: bool = False,
+        validation_fraction: Any = 0.1,
+        class_weight: Any = None,
+        precision: str = "auto",
+        callbacks: Any = None,
+        checkpoint: Any = None,
+        device: Any = "auto",
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: Any = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.loss = loss
+        self.ranker = ranker
+        self.decision = decision
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.precision = precision
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.device = device
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- hooks of subclasses ----------------------------------------------------------------
+
+    @abstractmethod
+    def _build_head(self, n_features: int, code: LabelCode) -> Head:
+        """Build the head for `n_features` features and the labels of `code`."""
+        raise NotImplementedError(f"{type(self).__name__} defines no _build_head")
+
+    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
+        """Raise ValueError if parameters do not suit the labels with indicator `Y`."""
+
+    def _loss_for(self, multilabel: bool) -> str | Loss:
+        """Loss to train with, a name or an object."""
+        return self.loss
+
+    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
+        """Head as a part, or as a function of the user; None: `_build_head` makes it."""
+        return None
+
+    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
+        """Class of the head, from what `_head_part_for` returned; None: it is not known."""
+        return None
+
+    def _head_kind(self, head: Any) -> str:
+        """Kind of the head, by which rules for "auto" know it."""
+        return "custom"
+
+    def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
+        """Facts with what only this classifier knows."""
+        return facts
+
+    def _order_labels(
+        self, head: Any, data: TrainingData, rng: np.random.RandomState
+    ) -> np.ndarray | None:
+        """Position of each label in the head, or None to keep the given order."""
+        return None
+
+    def _start_module(self, module: Any, rows: Rows, rng: np.random.RandomState) -> None:
+        """Set what a new module holds beside its weights, from samples to train on."""
+
+    def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
+        """Set what a head holds of new labels beside its weights."""
+
+    def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
+        """Whether `fit` takes :class:`SoftLabels` in place of labels such as the indicator `Y`."""
+        return False
+
+    # --- parameters -------------------------------------------------------------------------
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters of the classifier and of its parts.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters. ``head__beam_width`` sets a parameter of a part; where the part is given by
+            its name, the name is replaced by an object first.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or a part is "auto" or None, which has no parameters.
+        """
+        return super().set_params(**nested_parts(self, self._parts, params))
+
+    # --- fit --------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @memory_explained("training", lambda self: self._smaller_model())
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseXLCClassifier:
+        """Fit encoder and head.
+
+        An interrupt by the user (Ctrl-C) ends the training after the current step, with a warning;
+        the model has the weights of that step. A second one is raised, and so is one before the
+        first step, after the last, or within a search or an ensemble: the classifier is then as it
+        was before.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples. The type of the model is given by `precision`. X may also hold strings
+            or be a mapping of arrays, if the `encoder` accepts them.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Class labels of any type; or a 0/1 indicator of labels, where the columns of a frame
+            are the labels; or tags: a list, array or column with a list, tuple, set or array of
+            strings or integers per sample. Samples without any label and columns without any
+            sample are allowed. A list of equally long lists of 0 and 1 is an indicator.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the loss; only their ratios matter. Samples of weight zero
+            are dropped first.
+
+        Returns
+        -------
+        self : object
+            Fitted classifier.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X, y or `sample_weight` is not valid. An earlier fit is then kept.
+        OSError
+            If a checkpoint cannot be written. Earlier ones are then kept, too.
+        MemoryError
+            If weights, gradients and optimiser would not fit into the memory that is left.
+
+        Warns
+        -----
+        UserWarning
+            If the user has interrupted the training.
+        """
+        with fitting(self):
+            going_on = self.warm_start and hasattr(self, "net_")
+            code = self._code if going_on else None
+            data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
+            trainer = Trainer(self, data, going_on=going_on)
+            rng = trainer.begin()
+            train, held = trainer.split(rng)
+            generators = new_generators(rng.randint(2**31 - 1))
+            if going_on:
+                module = trainer.copied(train)
+            else:
+                module = trainer.build(train, rng, generators)
+            train = trainer.prepared(train, module, first=not going_on)
+            held = None if held is None else trainer.prepared(held, module)
+            net = trainer.net(module, train, held, rng, generators)
+            net.fit(train)
+            trainer.finish(net)
+            part = None
+            if trainer.held_out.refit and not net.interrupted_:
+                part = trainer.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
+            self._decide(trainer, train, held, part=part)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @memory_explained("training", lambda self: self._smaller_model())
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> BaseXLCClassifier:
+        """Train for one pass over a part of the data, at a constant learning rate.
+
+        The network is trained in place: after an interrupt it keeps the steps taken so far.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Class labels, an indicator of labels or tags, as in :meth:`fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes or tags that will occur; required in the first call with class labels. A
+            later call may name more than those in ``classes_``, which are then added; None adds
+            none. With an indicator the columns are the labels: name as many as there are.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the loss; only their ratios within a call matter.
+
+        Returns
+        -------
+        self : object
+            Classifier after the pass.
+
+        Raises
+        ------
+        ValueError
+            If `classes` is missing in the first call, lacks known labels in a later one, or adds
+            some for which the output layer has no room; or if y holds labels outside of them.
+        """
+        with fitting(self):
+            first = not hasattr(self, "net_")
+            check_weights_of_part(self.class_weight)
+            added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
+            code = None if first else self._code
+            y = self._named(y, code, classes)
+            is_new = first and not is_indicator(plain_sets(y))
+            if is_new and _check_partial_fit_first_call(self, classes):
+                code = code_of(self.classes_, self.classes_)
+            data = self._validate_fit(X, y, sample_weight, code, reset=first)
+            trainer = Trainer(self, data, going_on=not first, one_pass=True)
+            rng = agreed_random_state(self, data, going_on=not first)
+            rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
+            generators = new_generators(rng.randint(2**31 - 1))
+            optimizer: RowOptimizer | None = None
+            if first:
+                module = trainer.build(None, rng, generators)
+            else:
+                module, optimizer = later_labels.going_on(self, data.rows, added, generators)
+                trainer.count_train(data.rows)
+            weigh_labels(self.class_weight, module.head, data.rows, data.code)
+            trainer.check_decision(module.head)
+            rows = trainer.prepared(data.rows, module, first)
+            net = trainer.net(module, rows, None, rng, generators)
+            if optimizer is not None and optimizer.state:
+                net.initialize()
+                net.optimizer_ = optimizer
+            net.partial_fit(rows)
+            trainer.finish(net)
+            self._decide(trainer, rows, None, first=first)
+        return self
+
+    def _decide(
+        self, trainer: Trainer, train: Rows, held: Rows | None, first: bool = True, part: Any = None
+    ) -> None:
+        """Fit ranker and decision, and describe the fit."""
+        settings = trainer.settings
+        rules = settings["decision"], settings["ranker"], trainer.facts
+        fit_decision(self, *rules, train, held, first=first, part=part)
+        if first:
+            if self.ranker_ is None or settings["ranker"] == "auto":
+                settings.update({"ranker": None if self.ranker_ is None else "calibration"})
+            found = {k: v for k, v in settings.plain().items() if not k.startswith("decision")}
+            self.settings_ = found | settings_of_decision(self.decision_)
+
+    def _validate_fit(
+        self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
+    ) -> TrainingData:
+        X = self._validate_X(X, reset)
+        if isinstance(y, SoftLabels):
+            checked = y.probabilities
+        else:
+            y = self._named(y, code)
+            checked = check_y(plain_sets(y))
+        check_consistent_length(X, checked)
+        if sample_weight is not None:
+            like = np.empty(X.shape[0])
+            sample_weight = _check_sample_weight(
+                sample_weight, like, dtype=np.float64, ensure_non_negative=True
+            )
+        code = code or code_of(y, checked, sample_weight)
+        rows = Rows(X, code.encode(checked), sample_weight)
+        self._check_task(code, rows.Y)
+        return self._training_data(rows, code)
+
+    def _named(self, y: Any, code: LabelCode | None, classes: Any = None) -> Any:
+        """Label sets with the names of their labels, where labels have names; otherwise y."""
+        known = code.classes if code is not None and code.multilabel else classes
+        sets = named_sets(y, known, counts=self._takes_counts)
+        return y if sets is None else sets
+
+    def _validate_X(self, X: Any, reset: bool) -> Any:
+        X = validate_X(self, X, reset)
+        if reset or X.dtype == object:
+            return X
+        return X.astype(numpy_dtype(self.net_.module_), copy=False)
+
+    def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
+        """Select the samples of positive weight; in the first fit one of them must have a label."""
+        rows = weigh_samples(self.class_weight, rows, code)
+        weight = rows.sample_weight
+        if weight is not None:
+            with np.errstate(over="ignore"):
+                if np.isinf(weight.sum()):
+                    raise ValueError(
+                        "the sum of sample_weight is beyond float64; divide sample_weight by its "
+                        "maximum"
+                    )
+            if not weight.all():
+                rows = rows.select(np.flatnonzero(weight))
+        if code is not getattr(self, "_code", None) and rows.Y.nnz == 0:
+            raise ValueError(
+                "no row of y has a label: at least one row of an indicator must hold a one"
+            )
+        return TrainingData(rows, code)
+
+    def _smaller_model(self) -> str:
+        """Parameters that make training take less memory, for messages."""
+        is_given = not isinstance(self.encoder, str | EncoderPart)
+        names = [name for name in self._sizes if not (is_given and name.startswith("encoder"))]
+        helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
+        rule = (
+            OPTIMIZERS.get(self.optimizer, Optimizer)
+            if isinstance(self.optimizer, str)
+            else type(self.optimizer)
+        )
+        if rule.rule not in ("adagrad", "sgd"):
+            helps.append("optimizer='adagrad', which keeps one number for each row of weights")
+        if getattr(self.optimizer, "momentum", 0.0):
+            helps.append("momentum=0.0, which keeps no second copy of the weights")
+        if self.early_stopping:
+            helps.append("early_stopping=False, which keeps no copy")
+        return ", or ".join([*helps, "a smaller batch_size"])
+
+    # --- predict ----------------------------------------------------------------------------
+
+    @property
+    def _predictor(self) -> Predictor:
+        """Network and label code, which rank, score and encode validated samples."""
+        return Predictor(self.net_, self._code, self._sparse_inputs, self.ranker_)
+
+    def _decider(self, decision: Any = None) -> Decider:
+        """Decision in use, or another one, with the network that it reads."""
+        decision = self.decision_ if decision is None else decision
+        return Decider(self._predictor, decision, self._typical_size, self._has_features)
+
+    def _validate_predict(self, X: Any) -> Any:
+        check_is_fitted(self, "net_")
+        return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
+
+    def _check_k(self, k: int) -> int:
+        k = check_scalar(k, "k", Integral, min_val=1)
+        if k > len(self.classes_):
+            raise ValueError(f"k={k} must be at most the number of labels, {len(self.classes_)}")
+        return int(k)
+
+    @_explained
+    def predict(self, X: Any) -> Any:
+        """Predict class labels, or label sets.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            Best class of each sample; or the label sets that `decision` chooses, in the form that
+            `fit` saw: an indicator, dense or sparse, a frame of indicators, or tags.
+
+        Raises
+        ------
+        MemoryError
+            If a dense indicator would exceed ``get_config()["dense_limit"]``.
+        """
+        samples, code = self._validate_predict(X), self._code
+        if not code.multilabel:
+            return self.classes_[self._predictor.topk(samples, 1)[0][:, 0]]
+        return code.give(self._decider().predict(samples), X)
+
+    @_explained
+    def predict_topk(
+        self, X: Any, k: int = 5, proba: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Find the best k labels of each sample, without ever holding the scores of all labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of labels, at most the number of labels there are.
+        proba : bool, default=False
+            Whether to return probabilities in place of scores, as :meth:`predict_proba` does.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k)
+            Labels, best first: entries of ``classes_``.
+        scores : ndarray of shape (n_samples, k)
+            Their scores, on the scale of :meth:`decision_function`, or their probabilities.
+
+        See Also
+        --------
+        sklearn_xlc.predict_topk : The same through pipelines and searches.
+
+        Raises
+        ------
+        ValueError
+            If `k` is not between 1 and the number of labels, or `proba` is set and the loss defines
+            no probabilities.
+        MemoryError
+            If labels and scores would exceed ``get_config()["dense_limit"]``.
+        """
+        X = self._validate_predict(X)
+        if proba and not self._has_probabilities():
+            raise ValueError(
+                f"proba=True needs a loss that defines probabilities, but {type(self).__name__} "
+                "was fitted with another; use proba=False, or another loss"
+            )
+        names = self.classes_.dtype
+        ids, scores = self._predictor.checked_topk(X, self._check_k(k), names, proba=proba)
+        return self.classes_[ids], scores
+
+    @_explained
+    def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
+        """Compute scores of the best k labels of each sample, as a sparse matrix.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of labels.
+
+        Returns
+        -------
+        scores : CSR matrix of shape (n_samples, n_labels)
+            Exactly k stored entries per row, in the order of the columns.
+
+        Raises
+        ------
+        MemoryError
+            If the entries would exceed ``get_config()["dense_limit"]``.
+        """
+        X = self._validate_predict(X)
+        k = self._check_k(k)
+        ids, scores = self._predictor.checked_topk(X, k, np.int32, by_label=True)
+        indptr = np.arange(0, ids.size + 1, k)
+        shape = (len(ids), len(self.classes_))
+        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+
+    def _ranks_sets(self) -> bool:
+        """Whether whole label sets are ranked; before `fit`, whether they may be."""
+        return hasattr(self, "net_") and ranks_sets(self.net_.module_.head)
+
+    @available_if(lambda self: self._ranks_sets())
+    @_explained
+    def predict_topk_sets(self, X: Any, k: int = 5) -> tuple[list[sp.csr_matrix], np.ndarray]:
+        """Find the best k label sets of each sample, exactly.
+
+        Defined for heads that give whole label sets a probability: ``MultiHeadClassifier`` with
+        ``head="product"``, fitted on an indicator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        k : int, default=5
+            Number of label sets, at most ``2**n_labels``.
+
+        Returns
+        -------
+        sets : list of k CSR matrices of shape (n_samples, n_labels)
+            Indicators of the best sets of all samples, of the second best sets, and so on; their
+            columns are the labels in ``classes_``.
+        scores : ndarray of shape (n_samples, k)
+            Their log probabilities; with a loss that defines none, sums over the heads.
+
+        Raises
+        ------
+        ValueError
+            If `k` is not between 1 and the number of label sets.
+        MemoryError
+            If the scores would exceed ``get_config()["dense_limit"]``.
+        """
+        X, n_labels = self._validate_predict(X), len(self.classes_)
+        k = int(check_scalar(k, "k", Integral, min_val=1))
+        if k > 2**n_labels:
+            raise ValueError(
+                f"k={k} must be at most the number of label sets, 2**{n_labels} for {n_labels} "
+                "labels"
+            )
+        return self._predictor.topk_sets(X, k)
+
+    def _compares_sets(self) -> bool:
+        """Whether the decision measures the distance of the second best label set."""
+        is_fitted = hasattr(self, "decision_") and self._code.multilabel
+        decision = self.decision_ if is_fitted else self.decision
+        if isinstance(decision, str):
+            decision = DECISIONS.get(decision, self._usual_decision)
+        return hasattr(decision, "distances")
+
+    #: Class of the decision that "auto" usually is.
+    _usual_decision: ClassVar[type[Decision]] = DECISIONS["threshold"]
+
+    @available_if(lambda self: self._compares_sets())
+    def predict_label_set_scores(self, X: Any) -> np.ndarray:
+        """Compute the distances of the predicted and of the second best label set.
+
+        Defined for decisions that compare label sets: "divergence", "nearest", "seen", or a
+        decision of your own with a method `distances`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, 2)
+            Distance of the label set that :meth:`predict` returns, and of the next one:
+            Kullback-Leibler divergences for "divergence", squared Euclidean distances for "nearest"
+            and "seen". The closer the two, the less certain the prediction.
+
+        Raises
+        ------
+        ValueError
+            If the classifier was fitted on class labels.
+        """
+        X = self._validate_predict(X)
+        if not self._code.multilabel:
+            raise ValueError("predict_label_set_scores needs a classifier fitted on an indicator y")
+        return self._decider().distances(X)
+
+    @_explained
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Compute scores of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
+            Multi-label: log odds of each label, or log probabilities up to a constant per sample
+            with a softmax. Multi-class: log probabilities up to a constant per sample. Two classes:
+            the difference of their scores.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        X = self._validate_predict(X)
+        scores = self._predictor.dense_scores(X, lambda scores: scores)
+        if not self._code.multilabel and scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores
+
+    def _has_probabilities(self) -> bool:
+        """Whether scores have a link to probabilities; before `fit`, whether they may have."""
+        return not hasattr(self, "net_") or self.net_.module_.head.link is not None
+
+    @available_if(lambda self: self._has_probabilities())
+    @_explained
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Compute probabilities of every label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_labels)
+            Multi-class: rows sum to one. Multi-label: each label has a probability of its own,
+            corrected by `ranker_` if that is not None; with a softmax rows sum to one.
+
+        Raises
+        ------
+        MemoryError
+            If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
+        """
+        X = self._validate_predict(X)
+        predictor = self._predictor
+        return predictor.dense_scores(X, predictor.probabilities)
+
+    @_explained
+    def transform(self, X: Any) -> np.ndarray:
+        """Compute features of samples with the encoder, for use by another estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        features : ndarray of shape (n_samples, n_features_out)
+            Output of the encoder.
+        """
+        X = self._validate_predict(X)
+        width = self._n_features_out
+        return self._predictor.dense_features(X, X.shape[0], width, lambda features: features)
+
+    @_explained
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the precision at 1 of label sets, or the accuracy of class labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
+                (n_samples, n_labels), or sequence of label sets
+            True labels, in any form that :meth:`fit` takes; tags not seen in `fit` are never
+            predicted.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            Share of the samples whose best label is one of theirs.
+
+        See Also
+        --------
+        sklearn_xlc.metrics.topk_scorer : Scorers of label sets, for model selection.
+        sklearn.metrics.accuracy_score : Share of the samples whose whole label set is predicted.
+        """
+        return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
+
+    def _given_labels(self, rows: Rows) -> Any:
+        """Labels of prepared samples as scorers read them: classes, or a CSR indicator."""
+        Y = labels_of(self._code, rows)
+        return Y if self._code.multilabel else self.classes_[Y.indices]
+
+    def _truth(self, y: Any) -> Any:
+        """True labels: class labels, or an indicator of the labels, then of others."""
+        sets = named_sets(y) if self._code.multilabel else None
+        if sets is not None and sets.is_frame:
+            return self._code.read(y)
+        if sets is not None:
+            return aligned(sets, self.classes_.tolist())[0]
+        checked = check_y(y)
+        return self._code.encode(checked) if self._code.multilabel else checked
+
+    def _score_of(self, samples: Any, truth: Any, sample_weight: Any) -> float:
+        best = self._predictor.topk(samples, 1)[0]
+        if self._code.multilabel:
+            return precision_at_k(truth, best, 1, sample_weight=sample_weight)
+        found = self.classes_[best[:, 0]]
+        return float(accuracy_score(truth, found, sample_weight=sample_weight))
+
+    # --- labels -----------------------------------------------------------------------------
+
+    def remove_labels(self, labels: Any) -> Any:
+        """Forget labels: they are never predicted again, and their weights are gone.
+
+        Scores of the other labels stay as they are, to the last bit; where labels share one
+        probability (a softmax), they are normalised over the labels that stay. The next labels that
+        come (:meth:`partial_fit`) take the places of those removed. Processes that hold a model
+        together all call this method.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n,)
+            Labels in ``classes_``.
+
+        Returns
+        -------
+        self : object
+            Classifier without these labels.
+
+        Raises
+        ------
+        ValueError
+            If a label is not in ``classes_``, if too few would be left, or if the output layer
+            cannot leave one out ("product" on label sets, whose outputs are sets of labels). The
+            classifier is then as it was.
+        """
+        check_is_fitted(self, "net_")
+        later_labels.remove(self, labels)
+        return self
+
+    @property
+    def label_order_(self) -> np.ndarray:
+        """Position of each label in the head."""
+        check_is_fitted(self, "net_")
+        return self._code.label_order
+
+    @property
+    def threshold_(self) -> Any:
+        """Threshold as a probability, if the decision is a threshold."""
+        check_is_fitted(self, "net_")
+        return self.decision_.threshold_  # type: ignore[attr-defined]
+
+    # --- scikit-learn -----------------------------------------------------------------------
+
+    _doc_link_module = LinksToDocs._doc_link_module
+    _doc_link_template = LinksToDocs._doc_link_template
+    _doc_link_url_param_generator = LinksToDocs._doc_link_url_param_generator
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone; callbacks are copied as `fit` does, since an open file or a lock has no copy."""
+        if not isinstance(self.callbacks, list | tuple):
+            return super().__sklearn_clone__()
+        bare: BaseXLCClassifier = object.__new__(type(self))
+        bare.__dict__ = {**vars(self), "callbacks": None}
+        cloned = super(BaseXLCClassifier, bare).__sklearn_clone__()
+        memo: dict[int, Any] = {}
+        cloned.callbacks = type(self.callbacks)(copy_of(each, memo) for each in self.callbacks)
+        return cloned
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        accepts = accepted_forms(encoder_of(self))
+        tags.input_tags.two_d_array = tags.input_tags.sparse = bool({"dense", "csr"} & set(accepts))
+        tags.input_tags.string = "text" in accepts
+        tags.input_tags.dict = "mapping" in accepts
+        tags.classifier_tags.multi_label = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _full_state(self) -> dict[str, Any]:
+        """Attributes to save, in an order that copies keep."""
+        return persistence.full_state(super().__getstate__())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return persistence.sealed_state(self._full_state())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state, module = persistence.loaded_state(self, state)
+        super().__setstate__(state)
+        if module is not None:
+            with usual_modes(training=True):
+                self.net_ = restored_net(module, self.device)
+
+
+def _joined_signature(own: Any, of_base: Any) -> inspect.Signature:
+    """Signature of a constructor, in which `**parameters` are those of the base class."""
+    signature, base = inspect.signature(own), inspect.signature(of_base)
+    parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
+    if len(parameters) == len(signature.parameters):
+        return signature
+    names = {p.name for p in parameters}
+    inherited = [
+        p.replace(kind=p.KEYWORD_ONLY) for name, p in base.parameters.items() if name not in names
+    ]
+    return signature.replace(parameters=[*parameters, *inherited])

@@ -1,0 +1,169 @@
+"""Labels that come later, and labels that are removed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+
+from sklearn_xlc._checks import unchanged_on_error
+from sklearn_xlc._part import cloned
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.processes import training_processes
+from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
+from sklearn_xlc.engine.agreement import check_labels
+from sklearn_xlc.engine.building import RARE, frequency, label_counts
+from sklearn_xlc.engine.deciding import ranks_sets
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
+from sklearn_xlc.heads import DigitPart, Head, Loss, SamplingHead
+from sklearn_xlc.training import EncoderHead, XLCNet
+from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.parts import copied, joined, share_out
+from sklearn_xlc.training.resizing import with_room, without_labels
+
+
+def take_in(classifier: Any, classes: Any) -> np.ndarray:
+    """Give labels that `classes` adds an id and a position; return these positions.
+
+    A head has positions, each of which holds a label or none. A label keeps its position; one that
+    is removed leaves its position empty, for the next label that comes.
+    """
+    code = classifier._code
+    names = [] if classes is None else code.unknown_of(classes)
+    if not names:
+        return np.empty(0, dtype=np.int64)
+    changed, positions = code.with_labels(names)
+    origin = np.concatenate([np.arange(code.n_labels), np.full(len(names), -1)])
+    _relabel(classifier, changed, origin)
+    return positions
+
+
+def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
+    """Take over a code; of each of its labels `origin` is the id before, or -1."""
+    classifier._code, classifier.classes_ = code, code.classes
+    if code.multilabel:  # with class labels, the best one is the answer
+        classifier.decision_ = classifier.decision_.for_labels(origin)
+
+
+def going_on(
+    classifier: Any, rows: Rows, added: np.ndarray, generators: Generators
+) -> tuple[EncoderHead, RowOptimizer | None]:
+    """Return module and optimiser that are trained further, with labels added at positions.
+
+    Where processes train together, each holds its part from now on. Without new labels the module
+    is trained in place, unless its weights belong to a file.
+    """
+    module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
+    if not len(added) and getattr(classifier, "_weights_borrowed", False):
+        return copied(module), None
+    if len(added):
+        module, optimizer = _grown(classifier, rows, added, generators)
+    share_out(module, optimizer)
+    return module, optimizer
+
+
+def _grown(
+    classifier: Any, rows: Rows, positions: np.ndarray, generators: Generators
+) -> tuple[EncoderHead, RowOptimizer]:
+    """Copies of module and optimiser with new labels, which start at their frequency in `rows`.
+
+    Copies, so that a call that fails leaves the labels and all weights as they were. They are
+    whole, also where processes hold the module in parts.
+    """
+    net, code, processes = classifier.net_, classifier._code, training_processes()
+    if processes is not None:
+        check_labels(processes, "classes", [code.classes, positions])
+    n_positions = code.n_positions or code.n_labels
+    module, optimizer = joined(net.module_, net.optimizer_)
+    _check_room(classifier, module.head, n_positions)
+    module, optimizer = with_room(module, n_positions, optimizer)
+    head, device = module.head, torch.device(net.device)
+    at = torch.from_numpy(positions).to(device)
+    if head.free is not None:
+        free = head.free.clone()
+        free[at] = False
+        head.set_free(free)
+    _start_losses(code, head, rows, at)
+    share = code.by_position(frequency(rows.Y, rows.sample_weight), RARE).to(device)
+    with as_global(with_device(generators, device)):
+        head.start_labels(at, share)
+        classifier._start_beside(head, rows, at)
+    parameters = net.module_.encoder.parameters(), head.parameters()
+    n_parameters = sum(p.numel() for of in parameters for p in of if p.requires_grad)
+    classifier.n_parameters_ = n_parameters
+    _set_lengths(classifier, head)
+    return module, optimizer
+
+
+def _set_lengths(classifier: Any, head: Any) -> None:
+    """Set the lengths of a head that has grown."""
+    part = classifier.head_
+    if isinstance(part, DigitPart):
+        is_sampling = isinstance(head, SamplingHead)
+        lengths = (head.n_heads, head.length) if is_sampling else head.code.lengths
+        classifier.head_ = cloned(part).set_params(lengths=tuple(lengths), n_heads=len(lengths))
+
+
+def _check_room(classifier: Any, head: Head, n_positions: int) -> None:
+    """Raise MemoryError before a larger layer, with two moments, is made that does not fit."""
+    device = classifier.net_.device
+    tensors = head.room_for(n_positions) if n_positions > head.n_labels else []
+    row_bytes = (len(rows) * tensor[:1].numel() * tensor.element_size() for tensor, rows in tensors)
+    n_bytes, what = 3 * sum(row_bytes), f"a layer for {n_positions:,} labels"
+    if n_bytes > SMALL:
+        refuse_beyond(n_bytes, available_memory(device), what, classifier._smaller_model())
+
+
+def _start_losses(code: LabelCode, head: Head, rows: Rows, positions: torch.Tensor) -> None:
+    """Fit what losses hold of new labels to their counts in `rows`."""
+    losses = [part for part in head.modules() if isinstance(part, Loss) and part.per_label]
+    if not losses:
+        return
+    counts, n_samples = label_counts(rows.Y, rows.sample_weight)
+    on_host = positions.cpu()
+    for loss in losses:
+        fitted = copy.deepcopy(loss)
+        fitted.fit(code.by_position(counts), n_samples)
+        for name, buffer in loss.named_buffers(recurse=False):
+            buffer[positions] = fitted.get_buffer(name)[on_host].to(buffer)
+
+
+def remove(classifier: Any, labels: Any) -> None:
+    """Remove labels from a fitted classifier, which is as it was if a label cannot be removed."""
+    ids = classifier._code.ids_of(labels)
+    if not len(ids):
+        return
+    _check_removal(classifier, ids)
+    with unchanged_on_error(classifier), usual_modes(training=True):
+        code, before = classifier._code, classifier.net_
+        positions = torch.from_numpy(code.label_order[ids]).to(before.device)
+        module, optimizer = without_labels(before.module_, positions, before.optimizer_)
+        net: XLCNet = object.__new__(type(before))  # copies of skorch 1.1 pass through a file
+        net.__dict__.update(vars(before))
+        net.module = net.module_ = module
+        net.optimizer_ = optimizer
+        kept = np.delete(np.arange(code.n_labels), ids)
+        _relabel(classifier, code.without_labels(ids), kept)
+        classifier.net_ = net
+
+
+def _check_removal(classifier: Any, ids: np.ndarray) -> None:
+    code, head = classifier._code, classifier.net_.module_.head
+    for shard in list(head.sharded_parameters().values())[:1]:
+        check_labels(shard.processes, "labels", ids)
+    n_removed = len(ids)
+    least = 1 if code.multilabel else 2
+    if code.n_labels - n_removed < least:
+        raise ValueError(
+            f"{n_removed} of {code.n_labels} labels cannot be removed: at least {least} must stay"
+        )
+    if not head.leaves_out:
+        own = ranks_sets(head)
+        why = "its outputs are sets of labels" if own else "its `leaves_out` is not set"
+        raise ValueError(
+            f"{type(head).__name__} cannot leave a label out: {why}; drop the label from "
+            "predictions, or fit anew, or with head='flat'"
+        )

@@ -1,0 +1,246 @@
+"""Predictions of a fitted network, batch by batch: features, rankings, scores of all labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.utils.validation import _num_samples
+
+from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._config import get_config, memory_limit
+from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
+from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.engine.agreement import agreed_batch
+from sklearn_xlc.engine.building import inputs_for
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
+from sklearn_xlc.engine.validation import check_features
+from sklearn_xlc.heads import Head
+from sklearn_xlc.training import XLCNet
+from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
+from sklearn_xlc.training.heap import memory_reused
+
+#: Samples per batch in prediction.
+PREDICT_BATCH = 512
+#: Features in a larger batch of a search for the best labels: each batch has costs of its own.
+_FEATURES = 2**21
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A network and a label code, which rank, score and encode validated samples.
+
+    Parameters
+    ----------
+    net : XLCNet
+        Trained net.
+    code : LabelCode
+        Names of the labels, and their positions in the head.
+    sparse : bool
+        Whether the encoder reads CSR rows.
+    ranker : Ranker, default=None
+        Map from scores to calibrated log odds.
+    """
+
+    net: XLCNet
+    code: LabelCode
+    sparse: bool
+    ranker: Any = None
+
+    @property
+    def head(self) -> Head:
+        """Head of the network."""
+        return self.net.module_.head
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return self.code.n_labels
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the scores."""
+        return numpy_dtype(self.net.module_)
+
+    def features(
+        self, X: Any, n_rows: int = PREDICT_BATCH, asked: str = ""
+    ) -> Iterator[tuple[slice, Any]]:
+        """Features of validated samples, in batches of at most `n_rows`; the head finds `asked`."""
+        memory_reused()
+        start = 0
+        n_rows = agreed_batch(self.head, X, n_rows, asked)
+        for batch in self.batches(X, n_rows):
+            stop = start + len(batch)
+            features = self.net.features(batch)
+            check_features(features, start)
+            yield slice(start, stop), features
+            start = stop
+
+    def batches(self, X: Any, n_rows: int) -> Iterable[Batch]:
+        """Batches of at most `n_rows` validated samples."""
+        net = self.net
+        rows = X if isinstance(X, Rows) else Rows(X)
+        if rows.X.dtype != object:
+            rows = replace(rows, X=rows.X.astype(self.dtype, copy=False))
+        n_instances = max(1, rows.n_instances)
+        rows = inputs_for(net.module_.encoder, rows, self.sparse)
+        batch_size = max(1, min(n_rows, self.most_at_once() * len(rows) // n_instances))
+        device = torch.device(net.device)
+        if batch_size >= len(rows) and _is_shared(net.module_.encoder, rows):
+            return [make_batch(rows).to(device)]
+        return BatchIterator(rows, batch_size, None, device)
+
+    def most_at_once(self) -> int:
+        """Samples in a batch of a search, where it is known what the encoder holds of each."""
+        encoder = self.net.module_.encoder
+        if type(encoder) is not MLPEncoder:
+            return PREDICT_BATCH
+        return max(PREDICT_BATCH, min(4 * PREDICT_BATCH, _FEATURES // len(encoder.input.bias)))
+
+    def rows_at_once(self, row_bytes: int, most: int | None = None) -> int:
+        """Samples in a batch whose temporaries fit into `working_memory`, but at least one."""
+        return max(1, min(most or PREDICT_BATCH, memory_limit() // max(1, row_bytes)))
+
+    def rows_beside(
+        self,
+        shape: tuple[int, int],
+        dtype: Any,
+        remedy: str,
+        row_bytes: int = 0,
+        at_most: int | None = None,
+    ) -> int:
+        """Samples in a batch whose temporaries, beside a dense output, fit into the limits.
+
+        Raises MemoryError if the output itself, or its smallest batch, does not.
+        """
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        most = max(1, min(shape[0], self.rows_at_once(row_bytes, at_most)))
+        # Fewer than these would make prediction slow and save little.
+        least = max(1, min(most, size // 8 // max(1, row_bytes)))
+        check_dense_size(shape, dtype, remedy, least * row_bytes)
+        left = get_config()["dense_limit"] - size
+        n_rows = max(least, min(most, left // max(1, row_bytes)))
+        if size + n_rows * row_bytes > SMALL:
+            left, what = available_memory(), f"a dense result of shape {shape}"
+            refuse_beyond(size + least * row_bytes, left, what, remedy)
+            n_rows = max(least, int(min(n_rows, (left - size) / max(1, row_bytes))))
+        return n_rows
+
+    def topk(
+        self,
+        X: Any,
+        k: int,
+        n_rows: int | None = None,
+        by_label: bool = False,
+        proba: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Label ids and scores of validated samples, both (n_samples, k), best or lowest id first.
+
+        `n_rows` is the number of samples in a batch, `proba` asks for probabilities.
+        """
+        dtype, head = self.dtype, self.head
+        n_rows = n_rows or self.rows_at_once(head.bytes_per_row(k), self.most_at_once())
+        ids = np.empty((_num_samples(X), k), dtype=np.int64)
+        scores = np.empty((_num_samples(X), k), dtype=dtype)
+        for rows, features in self.features(X, n_rows, f"the best {k} labels, {proba=}"):
+            with self.net.predicting(features):
+                best, positions = head.topk(features, k)
+                if proba and head.link == "softmax":
+                    best = (best - head.scores(features).logsumexp(1, keepdim=True)).exp()
+                elif proba:
+                    best = self.probabilities(best)
+            found, values = self.code.to_ids(positions.cpu().numpy()), best.cpu().numpy()
+            if by_label:
+                order = np.argsort(found, axis=1)
+                found, values = (np.take_along_axis(a, order, 1) for a in (found, values))
+            scores[rows], ids[rows] = values, found
+        return ids, scores
+
+    def checked_topk(
+        self, X: Any, k: int, names: Any, by_label: bool = False, proba: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Label ids and scores, if they fit into the limits together with `names` of labels."""
+        scores = self.dtype
+        dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
+        head = self.head
+        normalised = proba and head.link == "softmax"  # by the scores of all labels
+        row_bytes = head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
+        most = None if normalised else self.most_at_once()
+        n_rows = self.rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes, most)
+        return self.topk(X, k, n_rows, by_label, proba)
+
+    def ranked(self, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and ids of the k best labels of a batch."""
+        head = self.head
+        scores, positions = head.topk(features, k)
+        if head.link == "softmax":  # as log-probabilities, which other samples' compare with
+            scores = scores - head.scores(features).logsumexp(1)[:, None]
+        return scores.cpu().numpy(), self.code.to_ids(positions.cpu().numpy())
+
+    def best_sets(self, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
+        """Return scores of the k best label sets of a batch, and the sets, k rows for a sample."""
+        head: Any = self.head
+        scores, sets = head.topk_sets(features, k)
+        ids = self.code.to_ids(sets.ids.cpu().numpy())
+        return scores.cpu().numpy(), self.code.label_sets(sets.indptr.cpu().numpy(), ids)
+
+    def topk_sets(self, X: Any, k: int) -> tuple[list[sp.csr_matrix], np.ndarray]:
+        """Return the best k label sets of validated samples, and their scores."""
+        head: Any = self.head
+        row_bytes = head.bytes_per_row_of_sets(k)
+        n_rows = self.rows_beside((_num_samples(X), k), self.dtype, "a smaller k", row_bytes)
+        scores, sets = np.empty((_num_samples(X), k), dtype=self.dtype), []
+        for rows, features in self.features(X, n_rows, f"the best {k} label sets"):
+            with self.net.predicting(features):
+                scores[rows], found = self.best_sets(features, k)
+            sets.append(found)
+        return [sp.vstack([found[rank::k] for found in sets], "csr") for rank in range(k)], scores
+
+    def calibrated(self, scores: Any) -> Any:
+        """Return scores from which the head's link makes probabilities; an array or a tensor."""
+        return scores if self.ranker is None else self.ranker(scores)
+
+    def probabilities(self, scores: Any) -> Any:
+        """Return probabilities of all labels from their scores."""
+        return self.head.probabilities(self.calibrated(scores))
+
+    def dense_features(self, X: Any, n_rows: int, width: int, of_batch: Any) -> np.ndarray:
+        """Features of `n_rows` samples; `of_batch` takes them from what a batch gives."""
+        given = (X.X if isinstance(X, Rows) else X).dtype
+        dtype = given if given in TORCH_DTYPES else self.dtype
+        shape = (n_rows, width)
+        at_once = self.rows_beside(shape, dtype, "parts of X", 2 * width * dtype.itemsize)
+        out = np.empty(shape, dtype=dtype)
+        for rows, features in self.features(X, at_once):
+            out[rows] = of_batch(features).cpu().numpy()
+        return out
+
+    def dense_scores(self, X: Any, link: Any) -> np.ndarray:
+        n_rows, n_labels = _num_samples(X), self.n_labels
+        head, dtype = self.head, self.dtype
+        remedy = "predict_topk, which gives the best labels"
+        # Beside the scores: their order by label, and two temporaries of the link.
+        row_bytes = head.bytes_per_row() + 3 * n_labels * dtype.itemsize
+        at_once = self.rows_beside((n_rows, n_labels), dtype, remedy, row_bytes)
+        positions = self.code.positions
+        order = None if positions is None else shared_tensor(positions)
+        out = np.empty((n_rows, n_labels), dtype=dtype)
+        for rows, features in self.features(X, at_once, "scores of all labels"):
+            with self.net.predicting(features):
+                scores = head.scores(features)
+                scores = scores if order is None else scores[:, order.to(scores.device)]
+                out[rows] = link(scores).cpu().numpy()
+                del scores  # before the next batch makes its own
+        return out
+
+
+def _is_shared(encoder: Any, rows: Rows) -> bool:
+    """Whether a batch may share the caller's memory: cutting one sample takes a copy, and time."""
+    is_read_only = type(encoder) is MLPEncoder
+    return is_read_only and rows.sparse and rows.members is None and rows.X.data.flags.writeable

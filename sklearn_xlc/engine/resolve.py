@@ -1,0 +1,488 @@
+"""Every rule behind "auto": from parameters and facts of the data to settings.
+
+The functions are pure: equal parameters and facts give equal settings on every machine. They return
+parameters by the names under which `set_params` takes them, so that a fit with these settings gives
+the same model. docs/performance.md has the runs behind the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklearn_xlc.batches import n_batches
+from sklearn_xlc.codes import head_lengths
+
+#: Up to this many samples all data is one batch, and training needs no dropout.
+SMALL_DATA = 1000
+#: Samples from which batches are twice as large.
+LARGE_DATA = 50_000
+#: Width of the default network, and of the widest.
+WIDTH, WIDEST = 512, 1024
+#: Non-zeros of X from which wider networks rank better, twice as wide ones with four times as many.
+MANY_ENTRIES = 2_500_000
+#: Non-zeros of a long sample.
+LONG = 70
+#: Labels that a step draws as negatives, where there are more than eight times as many.
+N_NEGATIVES = 1000
+#: Approximate number of samples in a step of bags, and the least number of bags.
+STEP_SAMPLES, STEP_BAGS = 256, 4
+
+#: Peak learning rates of heads, for batches of 256: of class labels, and of label sets. On sparse
+#: X rates, epochs, width and dropout were searched for with these heads, on five data sets.
+HEAD_RATES = {
+    "flat": (2e-3, 4e-3),
+    "cascade": (2e-3, 2e-3),
+    "product": (2e-3, 2e-3),
+    "dft": (2e-3, 4e-3),
+    "bottleneck": (2e-3, 4e-3),
+    "etf": (2e-3, 2e-3),
+    "learned": (2e-3, 2e-3),
+    "miml": (2e-3, 4e-3),
+}
+
+#: Samples that are held out for "auto": a share, and at most so many. More would cost what ranks
+#: best, and change the calibration error little (docs/measurements.md).
+HELD_SHARE, MOST_HELD = 0.05, 1000
+#: Held-out samples from which on a decision and a ranker are fitted for "auto".
+LEAST_HELD = 100
+#: Samples below which that share says too little, and costs too much, where a fit takes seconds: a
+#: second network is trained on a part of the samples, for decision and ranker alone.
+FEW_SAMPLES = 30_000
+#: That part: this share of the samples, or up to so many samples if they are no more than the other
+#: share. Networks of fewer samples err otherwise than those of all.
+SHARE_OF_PART, LEAST_OF_PART, MOST_OF_PART = 0.4, 5000, 0.6
+#: Samples outside of the part that are scored: more say little more.
+MOST_SCORED = 2500
+
+#: Parameters without effect by nature, and when: they raise nothing.
+INERT = {
+    "decision": "class labels: the best class is the answer",
+    "ranker": "class labels",
+    "head__path_exponent": "class labels",
+    "head__level_weighting": "class labels",
+    "validation_fraction": "nothing is held out",
+    "encoder__n_members": "one member",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts of the data and of the classifier that rules read.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of samples, or bags.
+    n_labels : int
+        Number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels.
+    head : str
+        Kind of the head, a key of `HEAD_RATES`; others have no rules of their own.
+    sparse : bool
+        Whether the encoder reads CSR rows.
+    n_instances : int
+        Number of samples in all bags; `n_samples` without bags.
+    n_nonzeros : int
+        Non-zeros of X; 0 where X holds no numbers.
+    labels_per_sample : float
+        Mean number of labels of a sample.
+    most_labels : int
+        Largest number of labels of a sample.
+    pointwise : bool
+        Whether each label has a score of its own: no softmax, no scores of label sets.
+    soft : bool
+        Whether labels are probabilities or counts.
+    bag_size : float
+        Mean number of samples in a bag; 0: there are no bags.
+    n_train : int
+        Number of samples trained on.
+    train_length : float
+        Mean number of non-zeros of a sample trained on, as the encoder reads it.
+    fast_bfloat16 : bool
+        Whether the device multiplies matrices of bfloat16 several times faster.
+    double : bool
+        Whether the model has the type float64.
+    last_width : int
+        Width of the last hidden layer, where it is given; 0: it is not.
+    needed_width : int
+        Number of features that the head needs to reach all of its label sets; 0: any number.
+    """
+
+    n_samples: int
+    n_labels: int
+    multilabel: bool
+    head: str = "flat"
+    sparse: bool = True
+    n_instances: int = 0
+    n_nonzeros: int = 0
+    labels_per_sample: float = 1.0
+    most_labels: int = 1
+    pointwise: bool = True
+    soft: bool = False
+    bag_size: float = 0.0
+    n_train: int = 0
+    train_length: float = 1.0
+    fast_bfloat16: bool = False
+    double: bool = False
+    last_width: int = 0
+    needed_width: int = 0
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether rules were searched for with such an input and such a head."""
+        return self.sparse and self.head in HEAD_RATES
+
+    def is_large(self, n_samples: int) -> bool:
+        """Whether so many samples, or bags, are more than one batch."""
+        return n_samples * (self.bag_size or 1) > SMALL_DATA
+
+
+# --- model ------------------------------------------------------------------------------------
+
+
+def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    """Resolve what is built: head, encoder, precision.
+
+    Parameters
+    ----------
+    params : mapping of str to object
+        Parameters, nested ones included.
+    facts : Facts
+        Facts of the data.
+
+    Returns
+    -------
+    dict of str to object
+        Values of the parameters that are "auto".
+    """
+    rules = {
+        "head__n_negatives": _n_negatives,
+        "encoder__hidden_layer_sizes": _hidden_layer_sizes,
+        "encoder__dropout": _dropout,
+        "encoder__negative_slope": _negative_slope,
+        "precision": _precision,
+    }
+    return {name: rule(facts) for name, rule in rules.items() if _is_auto(params, name)}
+
+
+def choose_head(facts: Facts) -> str:
+    """Choose "flat", unless it takes many more multiply-adds than "cascade"."""
+    width = facts.last_width or WIDTH
+    task = Task(facts.n_labels, facts.labels_per_sample, width)
+    flat = flat_cost(task, _n_negatives(facts))
+    lengths = head_lengths(facts.n_labels, 2, "descending")
+    cascade = cascade_cost(task, lengths, 256, 10, facts.multilabel)
+    return "flat" if flat.total() - cascade.total() <= WORTH else "cascade"
+
+
+def _n_negatives(facts: Facts) -> int | None:
+    return N_NEGATIVES if facts.n_labels > 8 * N_NEGATIVES else None
+
+
+def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
+    width = WIDEST
+    if facts.is_searched:
+        factor = np.clip((facts.n_nonzeros / MANY_ENTRIES) ** 0.5, 1, WIDEST / WIDTH)
+        width = 64 * int(WIDTH / 64 * factor)
+    # Narrower features may not reach every set; wider ones than elsewhere are not made unasked.
+    return (max(width, min(facts.needed_width, WIDEST)),)
+
+
+def _dropout(facts: Facts) -> float:
+    if facts.is_searched and facts.is_large(facts.n_samples):
+        # The more samples there are to learn from, the less a network overfits single ones.
+        return float(np.clip(0.5 - 0.3 * np.log10(facts.n_instances / 1e4), 0.2, 0.5))
+    if facts.n_instances <= SMALL_DATA:
+        return 0.0
+    # Networks overfit rare words; columns of dense X occur in every sample.
+    return 0.7 if facts.sparse else 0.2
+
+
+def _negative_slope(facts: Facts) -> float:
+    # `verify(whole_network=True)` takes the features of these encoders as non-negative.
+    if facts.head in ("dft", "bottleneck"):
+        return 0.0
+    if not (facts.is_searched and facts.is_large(facts.n_samples)):
+        return 0.0
+    # The sum of many words tells much by itself; of few, which ones come together.
+    length = max(1.0, facts.n_nonzeros / facts.n_instances)
+    return float(np.clip(0.8 * np.log10(length / LONG), 0, 0.5))
+
+
+def _precision(facts: Facts) -> str:
+    if facts.double:
+        return "float64"
+    is_fast = facts.is_searched and facts.is_large(facts.n_samples) and facts.fast_bfloat16
+    return "bfloat16" if is_fast else "float32"
+
+
+# --- training ---------------------------------------------------------------------------------
+
+
+def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    """Resolve steps, optimiser and rates.
+
+    Parameters
+    ----------
+    params : mapping of str to object
+        Parameters, nested ones included.
+    facts : Facts
+        Facts of the data.
+
+    Returns
+    -------
+    dict of str to object
+        Values of the parameters that are "auto", and the learning rates of encoder and head.
+    """
+    found: dict[str, Any] = {}
+    n_train = facts.n_train
+    is_searched = facts.is_searched and facts.is_large(n_train)
+    batch_size = params["batch_size"]
+    if batch_size == "auto":
+        found["batch_size"] = batch_size = _batch_size(facts)
+    max_epochs = params["max_epochs"]
+    if max_epochs == "auto":
+        found["max_epochs"] = max_epochs = _max_epochs(facts, batch_size)
+    if params["optimizer"] == "auto":
+        found["optimizer"] = "mixed" if is_searched else "adam"
+    if params.get("optimizer__row_momentum", "auto") == "auto":  # others have no such parameter
+        found["optimizer__row_momentum"] = not is_searched or facts.head in ("dft", "bottleneck")
+    rate = params.get("optimizer__learning_rate")
+    if rate is None and params["learning_rate"] != "auto":
+        rate = params["learning_rate"]
+    rates = (rate, rate) if rate is not None else (2e-3, 2e-3)
+    if rate is None and is_searched:
+        rates = _rates(facts, batch_size, max_epochs)
+    head_rate = params.get("optimizer__head_learning_rate")
+    found["optimizer__learning_rate"] = rates[0]
+    found["optimizer__head_learning_rate"] = rates[1] if head_rate is None else head_rate
+    return found
+
+
+def _batch_size(facts: Facts) -> int:
+    n_train = facts.n_train
+    if not facts.is_large(n_train):
+        return max(1, n_train)
+    if facts.bag_size:
+        return max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
+    return 512 if n_train >= LARGE_DATA and facts.is_searched else 256
+
+
+def _max_epochs(facts: Facts, batch_size: int) -> int:
+    n_train = facts.n_train
+    if not facts.is_large(n_train):
+        return 200
+    if not facts.is_searched:
+        return max(10, -(-300 // n_batches(n_train, batch_size)))
+    # One bag of ten samples tells more than one sample, and less than ten.
+    n_known = round(n_train * facts.bag_size**0.5) if facts.bag_size else n_train
+    return max(3, round(4 * (50_000 / n_known) ** 0.4))
+
+
+def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float]:
+    n_steps = max_epochs * n_batches(facts.n_train, batch_size)
+    head_rate = HEAD_RATES[facts.head][facts.multilabel]
+    if facts.bag_size:  # labels are of bags, but so many samples as elsewhere make a step
+        head_rate *= facts.bag_size**0.5
+    # The encoder travels about as far in few steps as in many. The sum of n words moves n times as
+    # far as one, and is sqrt(n) times as large.
+    rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / facts.train_length) ** 0.5
+    return float(rate), head_rate * (batch_size / 256) ** 0.5
+
+
+# --- held-out samples, ranker and decision ----------------------------------------------------
+
+
+class HeldOut(NamedTuple):
+    """Samples held out from training.
+
+    Attributes
+    ----------
+    n_held : int
+        Number of samples that the network is not trained on.
+    refit : bool
+        Whether a second network, trained on a part of the samples, gives ranker and decision.
+    validation_fraction : float or "refit"
+        Value of the parameter that asks for the same.
+    """
+
+    n_held: int
+    refit: bool
+    validation_fraction: Any
+
+
+def hold_out(
+    params: Mapping[str, Any], facts: Facts, decision: Any, *, is_part: bool = False
+) -> HeldOut:
+    """Resolve which samples are held out from training.
+
+    Parameters
+    ----------
+    params : mapping of str to object
+        Parameters.
+    facts : Facts
+        Facts of the data.
+    decision : Decision or "auto"
+        The decision.
+    is_part : bool, default=False
+        Whether the network is the second one, trained on a part of the samples.
+
+    Returns
+    -------
+    HeldOut
+
+    Raises
+    ------
+    ValueError
+        If early stopping is asked for together with ``validation_fraction="refit"``.
+    """
+    n_samples, fraction = facts.n_samples, params["validation_fraction"]
+    if is_part:
+        least = min(LEAST_OF_PART, MOST_OF_PART * n_samples)
+        n_held = n_samples - int(max(SHARE_OF_PART * n_samples, least))
+        return HeldOut(n_held, False, n_held / n_samples)
+    is_refit = isinstance(fraction, str)
+    if is_refit and params["early_stopping"]:
+        raise ValueError(
+            "validation_fraction='refit' holds nothing out from training, which early_stopping=True"
+            " needs; give a fraction"
+        )
+    is_tuned = facts.multilabel and decision != "auto" and decision.fitted_on == "held"
+    is_ranked = facts.multilabel and params["ranker"] is not None and params["ranker"] != "auto"
+    is_auto = "auto" in (decision if decision == "auto" else None, _word(params["ranker"]))
+    is_auto = is_auto and facts.multilabel and facts.pointwise
+    if is_refit:
+        return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
+    if params["early_stopping"] or is_tuned:
+        return HeldOut(int(np.ceil(fraction * n_samples)), False, fraction)
+    if not is_auto:
+        n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
+        return HeldOut(n_held, False, fraction)
+    if facts.soft:  # soft labels, or counts, say less of what is right
+        return HeldOut(0, False, fraction)
+    is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
+    is_quick = is_plain and facts.is_searched and n_samples > SMALL_DATA
+    if is_quick and n_samples < FEW_SAMPLES:
+        return HeldOut(0, True, "refit")
+    n_held = min(MOST_HELD, int(min(HELD_SHARE, fraction) * n_samples))
+    if n_held < LEAST_HELD:
+        return HeldOut(0, False, fraction)
+    fraction = n_held / n_samples
+    while np.ceil(fraction * n_samples) > n_held:  # rounding
+        fraction = float(np.nextafter(fraction, 0))
+    return HeldOut(n_held, False, fraction)
+
+
+def choose_decision(
+    facts: Facts, *, link: str | None, ranks_sets: bool, is_enough: bool
+) -> dict[str, Any]:
+    """Choose the decision for "auto".
+
+    Parameters
+    ----------
+    facts : Facts
+        Facts of the data.
+    link : str or None
+        Function from scores of the head to probabilities.
+    ranks_sets : bool
+        Whether the head ranks whole label sets.
+    is_enough : bool
+        Whether there are held-out samples to tune a threshold on.
+
+    Returns
+    -------
+    dict of str to object
+        Name of the decision, and its parameters.
+    """
+    if not facts.multilabel:
+        return {"decision": "topk", "decision__k": 1}
+    if ranks_sets:
+        return {"decision": "joint_mode"}
+    if link in ("softmax", "exp"):  # labels share one probability
+        return {"decision": "divergence"}
+    if is_enough:
+        return {"decision": "threshold", "decision__min_labels": "auto"}
+    return {"decision": "threshold", "decision__threshold": 0.0, "decision__scale": "score"}
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _is_auto(params: Mapping[str, Any], name: str) -> bool:
+    return isinstance(params.get(name), str) and params[name] == "auto"
+
+
+# --- counted costs ----------------------------------------------------------------------------
+# All numbers are multiply-adds for one sample. They are counted, not timed: the choice is the same
+# on every machine.
+
+#: Multiply-adds of prediction in the time of one of training and its two in the backward pass:
+#: about one where products of training have half precision (on other processors three).
+TRAINING = 1
+#: Multiply-adds in the time of one number's update by Adam, which waits for memory.
+UPDATE = 100
+#: Multiply-adds of a dense product in the time of one of the many small products of a cascade.
+SMALL_PRODUCTS = 3
+#: More multiply-adds that flat may take than a cascade, because it ranks better: half a millisecond
+#: in a batch, or 5 to 10 ms for a single sample, which waits for all weights.
+WORTH = 20_000_000
+#: Samples of a step.
+BATCH = 256
+
+
+class Task(NamedTuple):
+    """Size of an output layer: labels, mean number of a sample's labels, and features."""
+
+    n_labels: int
+    labels_per_sample: float
+    width: int
+
+
+class Cost(NamedTuple):
+    """Multiply-adds for one sample in training, forwards and backwards, and in prediction."""
+
+    training: float
+    prediction: float
+
+    def total(self) -> float:
+        """Cost of training on a sample once and of predicting one."""
+        return self.training + self.prediction
+
+
+def flat_cost(task: Task, n_negatives: int | None, rank: int | None = None) -> Cost:
+    """Cost of one output per label, where a step trains all labels or some negatives.
+
+    With a `rank` a layer of that width lies between features and labels.
+    """
+    trained = float(task.n_labels)
+    if n_negatives is not None:
+        trained = min(trained, BATCH * task.labels_per_sample + n_negatives)
+    width, layer = (task.width, 0) if rank is None else (rank, task.width * rank)
+    weights = trained * width + layer
+    return Cost(TRAINING * weights + UPDATE * weights / BATCH, task.n_labels * width + layer)
+
+
+def cascade_cost(
+    task: Task, lengths: Sequence[int], embedding_dim: int, beam_width: int, multilabel: bool
+) -> Cost:
+    """Cost of a cascade: all nodes of the first level, then the children of kept parents."""
+    n_nodes = lengths[0]
+    dense = n_nodes * task.width + (len(lengths) - 1) * task.width * embedding_dim
+    updated, trained, predicted = 0.0, 0.0, 0.0
+    for length in lengths[1:]:
+        children = length * embedding_dim
+        kept = min(n_nodes, beam_width)
+        # A multi-class step follows the true labels alone.
+        met = min(n_nodes, kept + task.labels_per_sample) if multilabel else 1
+        trained += SMALL_PRODUCTS * met * children
+        predicted += SMALL_PRODUCTS * kept * children
+        touched = n_nodes * (1 - (1 - met / n_nodes) ** BATCH)
+        updated += touched * children
+        n_nodes *= length
+    return Cost(TRAINING * (dense + trained) + UPDATE * updated / BATCH, dense + predicted)

@@ -1,0 +1,103 @@
+"""Parameters of one fit: parts as objects, and what the rules have put in place of "auto"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sklearn_xlc._part import Names, Part, cloned, name_of_part, named_part, plain
+from sklearn_xlc.heads import Loss
+
+#: Parameters that settings leave out: what a fit does not depend on, what the optimiser's part
+#: holds, and objects.
+_LEFT_OUT = {
+    "callbacks",
+    "checkpoint",
+    "device",
+    "learning_rate",
+    "random_state",
+    "verbose",
+    "warm_start",
+    "weight_decay",
+}
+
+
+class Settings:
+    """Parameters of one fit.
+
+    Parameters
+    ----------
+    params : mapping of str to object
+        Parameters of a classifier, without nested ones. Its parts are copied.
+    tables : mapping of str to dict
+        Names of the parts of each parameter.
+    """
+
+    def __init__(self, params: Mapping[str, Any], tables: Mapping[str, Names]) -> None:
+        self._tables = tables
+        self._values = dict(params)
+        for name, table in tables.items():
+            value = named_part(params[name], table)
+            self._values[name] = cloned(value) if isinstance(value, Part) else value
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def flat(self) -> dict[str, Any]:
+        """Return all parameters, nested ones included."""
+        nested = {
+            f"{name}__{key}": value
+            for name in self._tables
+            for key, value in _params_of(self._values[name]).items()
+        }
+        return {**self._values, **nested}
+
+    def update(self, found: Mapping[str, Any]) -> None:
+        """Set parameters, nested ones included; names become parts.
+
+        Parameters
+        ----------
+        found : mapping of str to object
+            As for `set_params`. A nested parameter that the part lacks is left out.
+        """
+        for name, value in found.items():
+            if "__" not in name:
+                table = self._tables.get(name, {})
+                self._values[name] = named_part(value, table)
+        for name, value in found.items():
+            owner, delimiter, inner = name.partition("__")
+            if delimiter and inner in _params_of(self._values[owner]):
+                self._values[owner].set_params(**{inner: value})
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings as numbers, strings, tuples and None, for `set_params`.
+
+        Parameters with other values are left out, such as modules and functions of the user.
+        """
+        out: dict[str, Any] = {}
+        for name, value in self._values.items():
+            if name in _LEFT_OUT:
+                continue
+            if name in self._tables and not isinstance(value, str):
+                known = name_of_part(value, self._tables[name])
+                if known is not None or value is None:
+                    out[name] = known
+                nested = _params_of(value)
+                out |= _plain_of({f"{name}__{key}": each for key, each in nested.items()})
+            elif value != "auto":  # of which only a head of the user knows the meaning
+                out |= _plain_of({name: value})
+        return out
+
+
+def _params_of(part: Any) -> dict[str, Any]:
+    return part.get_params(deep=False) if isinstance(part, Part | Loss) else {}
+
+
+def _plain_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = plain(value)
+        except TypeError:
+            continue
+    return found

@@ -1,0 +1,184 @@
+"""Heads that score digits of labels, or of label sets: a linear layer and the losses of digits."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._csr import row_blocks
+from sklearn_xlc.codes import LabelBlocks, MixedRadix
+from sklearn_xlc.heads._base import Head, origins
+from sklearn_xlc.heads.losses import JointCrossEntropy, Loss, PointwiseLoss, SoftmaxCrossEntropy
+
+#: Candidates per group and sample at which the search for the k best of a mixture stops doubling.
+MAX_CANDIDATES = 4096
+
+
+class DigitHead(Head):
+    """Base class of heads with outputs for digits: a linear layer, and the losses of all digits.
+
+    Parameters
+    ----------
+    n_features, n_labels : int
+        Width of the encoder's output, and number of labels.
+    multilabel : bool
+        Whether a sample may hold any number of labels, or exactly one.
+    code : MixedRadix or LabelBlocks
+        Digits of a label, or of a label set.
+    loss : str or Loss
+        A pointwise loss without parameters per label, a softmax cross-entropy, or "joint_ce".
+    n_groups : int, default=1
+        Number of groups of heads.
+    """
+
+    offers = ("digits",)
+    code: MixedRadix | LabelBlocks
+
+    def __init__(
+        self,
+        n_features: int,
+        n_labels: int,
+        multilabel: bool,
+        code: MixedRadix | LabelBlocks,
+        loss: str | Loss,
+        n_groups: int = 1,
+    ) -> None:
+        super().__init__(n_features, n_labels, multilabel)
+        self.code = code
+        self.n_groups = check_integer(n_groups, "n_groups")
+        self.criterion = self.resolve_loss(loss, multilabel)
+        self.joint = isinstance(self.criterion, JointCrossEntropy)
+        n_mixing = n_groups if n_groups > 1 else 0
+        self.linear = nn.Linear(n_features, n_groups * sum(code.lengths) + n_mixing)
+        nn.init.normal_(self.linear.weight, std=n_features**-0.5 / 2)
+        nn.init.zeros_(self.linear.bias)
+
+    @classmethod
+    def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
+        """Whether it can train digits, of which each sample has one in every head."""
+        known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
+        return known and kind.needs in ("", *cls.offers)
+
+    # --- labels that come later -------------------------------------------------------------
+
+    def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
+        """Lengths of the heads for more labels, under which the present ones keep their digits."""
+        raise NotImplementedError
+
+    def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
+        lengths, device, n_outputs = self._lengths_for(n_labels), self.linear.weight.device, 0
+        if lengths == self.code.lengths:
+            return []  # codes to spare
+        rows = []
+        for _ in range(self.n_groups):
+            for old, new in zip_longest(self.code.lengths, lengths, fillvalue=0):
+                own = origins(old, new - old, device)
+                rows.append(torch.where(own < 0, own, own + n_outputs))
+                n_outputs += old
+        rows.append(torch.arange(n_outputs, len(self.linear.weight), device=device))  # the mixing
+        return [(self.linear.weight, torch.cat(rows)), (self.linear.bias, torch.cat(rows))]
+
+    def set_n_labels(self, n_labels: int) -> None:
+        lengths = self._lengths_for(n_labels)
+        super().set_n_labels(n_labels)
+        self.code = type(self.code)(n_labels, lengths)
+
+    @torch.no_grad()
+    def _start_outputs(self, outputs: Tensor, start: Tensor) -> None:
+        """Initialise some outputs of each group, with the biases `start` of all outputs of one."""
+        for group in range(self.n_groups):
+            rows = outputs + group * sum(self.code.lengths)
+            new = self.linear.weight.new_empty(len(rows), self.n_features)
+            self.linear.weight[rows] = nn.init.normal_(new, std=self.n_features**-0.5 / 2)
+            self.linear.bias[rows] = start[outputs].to(new)
+
+    def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the heads, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
+        n_outputs = self.n_groups * sum(self.code.lengths)
+        outputs = self.linear(features)
+        heads = outputs[:, :n_outputs].view(len(features), self.n_groups, -1)
+        return heads, outputs[:, n_outputs:].log_softmax(1)
+
+    def _concatenated_loss(
+        self, logits: Tensor, at: tuple[Tensor, Tensor], weights: Tensor, values: Tensor
+    ) -> Tensor:
+        """Loss over the concatenation of all heads, of which ``logits[at]`` are the true digits.
+
+        Row ``at[0]`` has the weight `weights` and, for each of its codes, the soft target `values`.
+        """
+        rows = at[0][:, 0]
+        if isinstance(self.criterion, PointwiseLoss):  # Algorithm 2
+            each = weights / logits.shape[1]
+            excess = self.criterion.excess(logits[at], values[:, None], slice(None))
+            return each @ self.criterion.negative(logits).sum(1) + each[rows] @ excess.sum(1)
+        assert isinstance(self.criterion, SoftmaxCrossEntropy)
+        share = self.criterion.share(weights, rows, values)
+        return share @ self.criterion.value(-logits.log_softmax(1)[at]).sum(1)
+
+    def _columns(self, digits: Tensor) -> Tensor:
+        """Columns of digits in the concatenation of all heads; both of shape (n, n_heads)."""
+        offsets = [0, *np.cumsum(self.code.lengths)[:-1].tolist()]
+        return digits + torch.tensor(offsets, device=digits.device)
+
+    def _squash(self, logits: Tensor) -> Tensor:
+        """Additive scores of the digits of a head, on the last axis."""
+        return logits.log_softmax(-1) if self.criterion.needs_normaliser else F.logsigmoid(logits)
+
+    # --- groups: a mixture of products ------------------------------------------------------
+
+    def _n_codes(self) -> int:
+        """Number of labels, or of label sets."""
+        raise NotImplementedError
+
+    def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of all groups in one order, and which of them, from the second on, repeat."""
+        raise NotImplementedError
+
+    def _to_digits(self, codes: np.ndarray) -> np.ndarray:
+        """Digits of codes, on an additional last axis."""
+        raise NotImplementedError
+
+    def _mixture_topk(
+        self,
+        groups: list[list[np.ndarray]],
+        mixing: np.ndarray,
+        k: int,
+        n_candidates: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and codes of the k best, from the best candidates of every group."""
+        most = self._n_codes()
+        n_candidates = n_candidates or min(most, max(2 * k, 16))
+        found = [self.code.topk(heads, n_candidates) for heads in groups]
+        codes, repeated = self._merged([codes for _, codes in found])
+        scores = self._mixture_scores(groups, mixing, self._to_digits(codes))
+        scores[:, 1:][repeated] = -np.inf
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        best = np.take_along_axis(scores, order, axis=1)
+        codes = codes[np.arange(len(codes))[:, None], order]
+        if n_candidates >= min(most, MAX_CANDIDATES):
+            return best, codes
+        last = np.stack([group_scores[:, -1] for group_scores, _ in found], axis=1)
+        # What no group holds scores at most the mixture of the groups' last ones.
+        open_rows = np.flatnonzero(best[:, -1] < np.logaddexp.reduce(mixing + last, axis=1))
+        n_candidates = min(2 * n_candidates, most, max(MAX_CANDIDATES, k))
+        for part in row_blocks(len(open_rows), n_candidates * len(groups) * len(groups[0])):
+            rows = open_rows[part]
+            parts = [[head[rows] for head in heads] for heads in groups]
+            best[rows], codes[rows] = self._mixture_topk(parts, mixing[rows], k, n_candidates)
+        return best, codes
+
+    def _mixture_scores(
+        self, groups: list[list[np.ndarray]], mixing: np.ndarray, digits: np.ndarray
+    ) -> np.ndarray:
+        """Logarithm of the mixture of products, unnormalised (Eq. 16)."""
+        per_group = [
+            sum(np.take_along_axis(head, digits[..., h], axis=1) for h, head in enumerate(heads))
+            + mixing[:, group, None]
+            for group, heads in enumerate(groups)
+        ]
+        return np.logaddexp.reduce(per_group, axis=0)
