@@ -46,6 +46,7 @@ def _in_turns(X, Y, task):
 
     import sklearn_xlc
     from sklearn_xlc.batches import prefetching
+    from sklearn_xlc.encoders import MLP
 
     class Turns(Callback):
         def on_train_begin(self, net, **kwargs):
@@ -64,11 +65,11 @@ def _in_turns(X, Y, task):
 
     clf = sklearn_xlc.MultiHeadClassifier(
         task["head"],
-        hidden_layer_sizes=(task["width"],),
+        encoder=MLP((task["width"],)),
         batch_size=task["batch"],
         max_epochs=2 + 2 * task["n_runs"],
         decision="topk",
-        calibration=None,
+        ranker=None,
         callbacks=[("turns", Turns())],
         device=device(),
         random_state=0,

@@ -4,7 +4,7 @@
     python benchmarks/crossover.py --classes
     python benchmarks/crossover.py --data DATA_FOLDER
 
-Counted are the multiply-adds by which ``algorithm="auto"`` chooses (`sklearn_xlc.engine.costs`);
+Counted are the multiply-adds by which ``head="auto"`` chooses (`sklearn_xlc.engine.costs`);
 measured are CPU microseconds a sample of one pass of training, and of `predict_topk`, encoder
 included, and those of predicting one sample alone. The data are synthetic (Zipf's law), or those of
 a folder. Every cell runs in a process of its own.
@@ -59,7 +59,7 @@ def measure(task):
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         (rows, Y), classes = rarest_labels(Y, counts), np.arange(Y.shape[1])
         X = X[rows]
-    clf = MultiHeadClassifier(task["algorithm"], random_state=0, device=device())
+    clf = MultiHeadClassifier(task["head"], random_state=0, device=device())
     clf.partial_fit(X, Y, classes=classes)  # makes the weights, too
     clf.predict_topk(X[:256], k=5)
     passes = [cpu_seconds(lambda: clf.partial_fit(X, Y)) for _ in range(task["runs"])]
@@ -73,7 +73,7 @@ def measure(task):
         "training_us": float(np.median(passes)) / X.shape[0] * 1e6,
         "prediction_us": float(np.median(batches)) / test.shape[0] * 1e6,
         "single_us": float(np.median(single)) * 1e6,
-        "counted": [float(cost) for cost in auto._costs(clf._code)[task["algorithm"]]],
+        "counted": [float(cost) for cost in auto._costs(clf._code)[task["head"]]],
         "auto": auto._algorithm(clf._code),
     }
 
@@ -88,8 +88,8 @@ def main():
     print("\n".join(lines), flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     for n_labels in [None] if options.data else options.labels:
-        for algorithm in ("flat", "cascade"):
-            task = {"n_labels": n_labels, "algorithm": algorithm, "rows": options.rows}
+        for head in ("flat", "cascade"):
+            task = {"n_labels": n_labels, "head": head, "rows": options.rows}
             task |= {"classes": options.classes, "runs": options.runs}
             task["data"] = str(options.data) if options.data else None
             with tempfile.TemporaryDirectory(prefix="xlc-crossover-") as scratch:
@@ -97,7 +97,7 @@ def main():
                 found = fresh_process(
                     arguments, scratch, threads=options.threads, limit=options.limit
                 )
-            cells = [f"{n_labels:,}" if n_labels else options.data.name, algorithm]
+            cells = [f"{n_labels:,}" if n_labels else options.data.name, head]
             if found["status"] == "ok":
                 cells += [f"{cost / 1e6:.1f}" for cost in found["counted"]]
                 cells += [f"{found[f'{what}_us']:.0f}" for what in MEASURED]

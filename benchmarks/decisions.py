@@ -23,7 +23,7 @@ from sklearn_xlc.metrics import expected_calibration_error, precision_at_k
 
 WAYS = {
     "auto": {},
-    "all samples": {"decision": Threshold(0.0, scale="score"), "calibration": None},
+    "all samples": {"decision": Threshold(0.0, scale="score"), "ranker": None},
 }
 
 

@@ -14,6 +14,7 @@ from _measure import add_device, device, load_part
 
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.batches import n_batches
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import f1_at_k, precision_at_k
 
 
@@ -30,8 +31,7 @@ def without_search(n_samples):
     return {
         "optimizer": "adam",
         "learning_rate": 2e-3,
-        "hidden_layer_sizes": (1024,),
-        "dropout": 0.7,
+        "encoder": MLP((1024,), dropout=0.7),
         "batch_size": 256,
         "max_epochs": max(10, -(-300 // n_batches(n_samples, 256))),
         "precision": "float32",

@@ -36,9 +36,10 @@ from _measure import (
     peak_above,
     yield_memory,
 )
-from sweep_classes import ALGORITHMS, OTHERS, measure_cell
+from sweep_classes import HEADS as OWN_HEADS
+from sweep_classes import OTHERS, measure_cell
 
-HEADS = ALGORITHMS + OTHERS
+HEADS = OWN_HEADS + OTHERS
 WIDTH, BATCH = 512, 256
 #: Amazon-670K: rows, features, labels, labels a row; 14 features a label give 75 non-zeros a row.
 AMAZON = {
@@ -52,8 +53,8 @@ AMAZON = {
 SHARED = 1_000_000
 #: Models at this scale. The published ones fine-tune a transformer below the output layer.
 SCALE = {
-    "flat, adagrad, bfloat16": {"algorithm": "flat", "optimizer": "adagrad"},
-    "cascade, adagrad, bfloat16": {"algorithm": "cascade", "optimizer": "adagrad"},
+    "flat, adagrad, bfloat16": {"head": "flat", "optimizer": "adagrad"},
+    "cascade, adagrad, bfloat16": {"head": "cascade", "optimizer": "adagrad"},
 }
 PUBLISHED = {"ELMO (FP8)": (3.6, 4 + 5 / 60), "Renee": (11.9, 7 + 14 / 60)}
 #: Most that scores of the same model may differ between devices.
@@ -109,8 +110,10 @@ def fitted(clf, X, Y, X_test, Y_test):
 
 def warm_up():
     """A first tiny fit loads what the libraries load lazily, and opens the device."""
+    from sklearn_xlc.encoders import MLP
+
     rng = np.random.default_rng(0)
-    make(max_epochs=1, hidden_layer_sizes=(8,)).fit(rng.random((50, 9)), np.arange(50) % 5)
+    make(max_epochs=1, encoder=MLP((8,))).fit(rng.random((50, 9)), np.arange(50) % 5)
 
 
 def measure_head(task):
@@ -118,15 +121,19 @@ def measure_head(task):
 
 
 def measure_real(task):
+    from sklearn_xlc.encoders import MLP
+
     warm_up()
     parts = (*load_part(task["folder"], "trn"), *load_part(task["folder"], "tst"))
-    short = {"max_epochs": 1, "hidden_layer_sizes": (64,)} if task["quick"] else {}
+    short = {"max_epochs": 1, "encoder": MLP((64,))} if task["quick"] else {}
     return fitted(make(**short), *parts)
 
 
 def measure_scale(task):
     """One epoch on synthetic data of the size of Amazon-670K."""
     from _synthetic import ZipfData
+
+    from sklearn_xlc.encoders import MLP
 
     warm_up()
     sizes = dict(AMAZON)
@@ -137,9 +144,8 @@ def measure_scale(task):
     clf = make(
         **SCALE[task["model"]],
         max_epochs=1,
-        hidden_layer_sizes=(WIDTH,),
+        encoder=MLP((WIDTH,), dropout=0.1),
         batch_size=1024,
-        dropout=0.1,
         learning_rate=0.02,
         precision="bfloat16",
     )

@@ -21,7 +21,7 @@ from _measure import Clock, MemoryWatch, describe_machine, fresh_process
 
 BLOCK_ROWS = 2**16
 N_LABELS = {"classes": 100, "sets": 1000}
-SETTINGS = {"hidden_layer_sizes": [16], "max_epochs": 1, "batch_size": 4096}
+SETTINGS = {"max_epochs": 1, "batch_size": 4096}
 
 
 def parse_arguments():
@@ -60,6 +60,8 @@ def run(job):
     """Job of a process: write the file, or fit on it."""
     from sklearn_xlc import MultiHeadClassifier
     from sklearn_xlc.datasets import open_csr, save_csr
+    from sklearn_xlc.encoders import MLP
+    from sklearn_xlc.heads import Flat
 
     if job["do"] == "write":
         with MemoryWatch() as watch, Clock() as clock:
@@ -67,8 +69,8 @@ def run(job):
     else:
         X, Y = open_csr(job["path"], verify=False)
         y = Y if job["task"] == "sets" else X.indices[:: job["per_row"]] % N_LABELS["classes"]
-        settings = {**SETTINGS, "n_negatives": 64 if job["task"] == "sets" else None}
-        clf = MultiHeadClassifier("flat", random_state=0, **settings)
+        head = Flat(n_negatives=64 if job["task"] == "sets" else None)
+        clf = MultiHeadClassifier(head, encoder=MLP([16]), random_state=0, **SETTINGS)
         clf.fit(X[:5000], y[:5000])  # libraries and kernels are loaded
         if job["do"] == "memory":
             X, y = in_memory(X), in_memory(y) if sp.issparse(y) else np.array(y)

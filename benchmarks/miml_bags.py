@@ -31,13 +31,14 @@ import torch
 from _measure import add_device, describe_machine, device
 
 from sklearn_xlc import EAGLETransformer, MIMLClassifier
+from sklearn_xlc.encoders import MLP
 
 #: Accuracy in the paper, for bags of 4 and of 50.
 PUBLISHED = {"Deep-MIML": (94.70, 33.33), "EAGLE-0": (94.82, 36.10), "EAGLE": (94.82, 38.46)}
 CASE = ("size", "labels", "epochs", "method", "seed", "width")
 METHODS = (*PUBLISHED, "ours")
 #: Training, whatever the defaults are.
-TRAINING = {"optimizer": "adam", "learning_rate": 2e-3, "dropout": 0.2, "precision": "float32"}
+TRAINING = {"optimizer": "adam", "learning_rate": 2e-3, "precision": "float32"}
 
 
 def parse_arguments():
@@ -104,7 +105,7 @@ def measure(data, labels, size, epochs, params, method, seed, width):
         counts = np.minimum(counts, 1)
     classifier = MIMLClassifier(
         attention_of(method, seed),
-        hidden_layer_sizes=(width,),
+        encoder=MLP((width,), dropout=0.2),
         max_epochs=epochs,
         device=device(),
         random_state=seed,

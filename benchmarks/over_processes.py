@@ -27,10 +27,10 @@ import scipy.sparse as sp
 from _measure import THREAD_VARIABLES
 
 HEADS = {
-    "flat": {"algorithm": "flat", "n_negatives": None},
-    "flat, 1000 drawn": {"algorithm": "flat", "n_negatives": 1000},
-    "cascade": {"algorithm": "cascade"},
-    "sampling": {"algorithm": "sampling"},
+    "flat": {"head": "flat", "head__n_negatives": None},
+    "flat, 1000 drawn": {"head": "flat", "head__n_negatives": 1000},
+    "cascade": {"head": "cascade"},
+    "sampling": {"head": "sampling"},
     "etf, learned": {"output": "learned", "feature_dim": 256},
     "dft": {"n_slack": 64},
 }
@@ -79,6 +79,7 @@ def child(args, head, n_labels):
     from skorch.callbacks import Callback
 
     import sklearn_xlc
+    from sklearn_xlc.encoders import MLP
 
     sent = {"bytes": 0, "messages": 0, "on": False}
     rank, n_processes = sklearn_xlc.distributed.init()
@@ -102,22 +103,23 @@ def child(args, head, n_labels):
 
     clock = Clock()
     common = {
-        "hidden_layer_sizes": (args.features,),
+        "encoder": MLP((args.features,)),
         "batch_size": args.batch_size,
         "max_epochs": 1,
         "precision": "float32",
+        "ranker": None,
         "decision": "topk" if head != "sampling" else "auto",
         "callbacks": [("clock", clock)],
         "device": "cpu",
         "random_state": 0,
     }
     if head == "dft":
-        clf = sklearn_xlc.DFTSigmoidClassifier(**HEADS[head], **common)
+        kind = sklearn_xlc.DFTSigmoidClassifier
     elif head.startswith("etf"):
-        clf = sklearn_xlc.ETFNeuralCollapseClassifier(**HEADS[head], **common)
+        kind = sklearn_xlc.ETFNeuralCollapseClassifier
     else:
-        clf = sklearn_xlc.MultiHeadClassifier(**HEADS[head], **common)
-    clf.set_params(calibration=None)
+        kind = sklearn_xlc.MultiHeadClassifier
+    clf = kind(**common).set_params(**HEADS[head])
     n_samples = args.batch_size * (args.steps + 5)
     X, y = samples(n_samples, n_labels, head != "sampling", n_entries=args.words)
     if head == "sampling":  # every class occurs: the number of labels is that of the others

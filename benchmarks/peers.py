@@ -176,18 +176,16 @@ class MLP(Adapter):
 
 
 class MultiHead(Adapter):
-    """This package, with every parameter but ``algorithm`` and the seed at its default."""
+    """This package, with every parameter but ``head`` and the seed at its default."""
 
     distributions = ("sklearn-xlc", "torch", "skorch")
-    algorithm = "auto"
+    head = "auto"
 
     def __init__(self, threads, folder):
         super().__init__(threads, folder)
         from sklearn_xlc import MultiHeadClassifier
 
-        self.model = MultiHeadClassifier(
-            algorithm=self.algorithm, device=device(), random_state=seed()
-        )
+        self.model = MultiHeadClassifier(self.head, device=device(), random_state=seed())
 
     def fit(self, X, Y):
         self.model.fit(X, Y)
@@ -204,11 +202,11 @@ class MultiHead(Adapter):
 
 
 class MultiHeadFlat(MultiHead):
-    algorithm = "flat"
+    head = "flat"
 
 
 class MultiHeadCascade(MultiHead):
-    algorithm = "cascade"
+    head = "cascade"
 
 
 ADAPTERS = {

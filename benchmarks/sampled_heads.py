@@ -18,7 +18,8 @@ from sklearn.preprocessing import normalize
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import FlatHead, Sampling
 
 
 def parse_arguments():
@@ -34,13 +35,13 @@ def parse_arguments():
 
 
 def layers(n_classes, length):
-    """Parameters of the output layers by name."""
-    sampling = {"algorithm": "sampling", "head_lengths": (-(-n_classes // length), length)}
+    """Heads by name."""
+    lengths = -(-n_classes // length), length
     return {
-        "flat": {"head": FlatHead},  # as a head of one's own, which trains by the same defaults
-        "batch": sampling,
+        "flat": FlatHead,  # as a head of one's own, which trains by the same defaults
+        "batch": Sampling(lengths=lengths),
         **{
-            f"MHS-{s}": {**sampling, "n_sampled_heads": s - 1, "shared_heads": False}
+            f"MHS-{s}": Sampling(lengths=lengths, n_sampled_heads=s - 1, shared_heads=False)
             for s in (1, 2, 4)
         },
     }
@@ -53,8 +54,8 @@ def measure(layer, seed, arguments):
     )
     half = arguments.samples // 2
     classifier = MultiHeadClassifier(
-        **layer,
-        hidden_layer_sizes=(arguments.width,),
+        layer,
+        encoder=MLP((arguments.width,)),
         max_epochs=arguments.epochs,
         random_state=seed,
     )

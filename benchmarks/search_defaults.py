@@ -29,11 +29,11 @@ from sklearn_xlc.metrics import precision_at_k
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
 CHANGES = {
     "defaults": {},
-    "all negatives": {"n_negatives": None},
-    "500 negatives": {"n_negatives": 500},
-    "2000 negatives": {"n_negatives": 2000},
-    "width 256": {"hidden_layer_sizes": (256,)},
-    "width 1024": {"hidden_layer_sizes": (1024,)},
+    "all negatives": {"head": "flat", "head__n_negatives": None},
+    "500 negatives": {"head": "flat", "head__n_negatives": 500},
+    "2000 negatives": {"head": "flat", "head__n_negatives": 2000},
+    "width 256": {"encoder": "mlp", "encoder__hidden_layer_sizes": (256,)},
+    "width 1024": {"encoder": "mlp", "encoder__hidden_layer_sizes": (1024,)},
     "half the epochs": {"epochs": 0.5},
     "twice the epochs": {"epochs": 2.0},
     "dropout less 0.2": {"dropout": -0.2},
@@ -49,18 +49,18 @@ CHANGES = {
     "slope 0.3": {"slope": 0.3},
     "float32": {"precision": "float32"},
     "momentum of rows": {"momentum": True},
-    "cascade": {"algorithm": "cascade"},
-    "flat": {"algorithm": "flat"},
-    "product": {"algorithm": "product"},
-    "beam 5": {"beam_width": 5},
+    "cascade": {"head": "cascade"},
+    "flat": {"head": "flat"},
+    "product": {"head": "product"},
+    "beam 5": {"head": "cascade", "head__beam_width": 5},
     "values of other data": {"searched": False},
     "values of other data, dropout .8": {"searched": False, "dropout": 0.1},
-    "three members": {"n_members": 3},
+    "three members": {"head": "flat", "encoder": "mlp", "encoder__n_members": 3},
 }
 #: Classes and parameters.
 CLASSIFIERS = {
     "multihead": ("MultiHeadClassifier", {}),
-    "product": ("MultiHeadClassifier", {"algorithm": "product"}),
+    "product": ("MultiHeadClassifier", {"head": "product"}),
     "etf": ("ETFNeuralCollapseClassifier", {}),
     "miml": ("MIMLClassifier", {}),
 }
@@ -115,7 +115,7 @@ def classifier(kind, change, seed):
 
     ours = {"searched", "epochs", "dropout", "rates", "momentum", "slope"}
     params = params | {name: value for name, value in change.items() if name not in ours}
-    return Changed(random_state=seed, device=device(), **params)
+    return Changed(random_state=seed, device=device()).set_params(**params)
 
 
 def load(folder, is_classes, n_samples):

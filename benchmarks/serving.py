@@ -257,10 +257,11 @@ def save_large(path, n_labels):
     import scipy.sparse as sp
 
     from sklearn_xlc import MultiHeadClassifier, save
+    from sklearn_xlc.encoders import MLP
 
     rng = np.random.default_rng(0)
     X = sp.random(64, N_COLUMNS, 0.001, format="csr", dtype=np.float32, random_state=rng)
-    model = MultiHeadClassifier("flat", hidden_layer_sizes=(N_FEATURES,), random_state=0)
+    model = MultiHeadClassifier("flat", encoder=MLP((N_FEATURES,)), random_state=0)
     model.partial_fit(X, rng.integers(0, n_labels, 64), classes=np.arange(n_labels))
     save(model, path, storage="float32")
     return X, 4 * model.n_parameters_

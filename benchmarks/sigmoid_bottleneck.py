@@ -6,8 +6,8 @@ For every number of learnt columns d and every seed it trains four output layers
 encoder: "bottleneck" (the paper's baseline: d learnt columns, no biases), "bottleneck+bias" (a
 stronger one that the paper does not have: with biases that start at the label frequencies),
 "dft, paper" (2k + 1 fixed Fourier columns beside the d learnt ones, with the paper's start:
-``init="random"``) and "dft" (with ours, at the label frequencies). So the gain is split between
-the layer and its start.
+``heads.Fourier(init="random")``) and "dft" (with ours, at the label frequencies). So the gain is
+split between the layer and its start.
 Measured: precision and F1 at k on the test rows, trainable parameters of the output layer, the
 loss on validation rows after every epoch, and how many of the distinct test label sets are
 argmaxable, not argmaxable, or undecided (for bottlenecks of a seeded sample of them).
@@ -53,8 +53,11 @@ def is_dft(output):
 
 def make_classifier(output, width, seed, arguments):
     """A classifier whose rows held out tell the loss of every epoch, without stopping early."""
+    from skorch.callbacks import EarlyStopping
+
     from sklearn_xlc import DFTSigmoidClassifier
-    from sklearn_xlc.heads import FlatHead
+    from sklearn_xlc.encoders import MLP
+    from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier
 
     class WithBias(DFTSigmoidClassifier):
         def _build_head(self, n_features, code):
@@ -62,15 +65,14 @@ def make_classifier(output, width, seed, arguments):
             return FlatHead(n_features, code.n_labels, code.multilabel, width=self.n_slack)
 
     kind = WithBias if output == "bottleneck+bias" else DFTSigmoidClassifier
+    start = "random" if output == "dft, paper" else "frequencies"
     return kind(
-        output="dft" if is_dft(output) else "bottleneck",
-        init="random" if output == "dft, paper" else "frequencies",
+        output=Fourier(init=start) if is_dft(output) else Bottleneck(),
         n_slack=width,
-        hidden_layer_sizes=(arguments.hidden,),
-        dropout=arguments.dropout,
+        encoder=MLP((arguments.hidden,), dropout=arguments.dropout),
         max_epochs=arguments.epochs,
         early_stopping=True,
-        n_iter_no_change=arguments.epochs + 1,
+        callbacks=[EarlyStopping(patience=arguments.epochs + 1, load_best=True)],
         **TRAINING,
         device=device(),
         random_state=seed,

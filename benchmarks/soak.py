@@ -22,6 +22,8 @@ from _measure import add_device, device
 
 import sklearn_xlc
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
 
 #: Most bytes by which resident memory may grow after the first part of the run.
 BOUND = 16 * 2**20
@@ -35,8 +37,8 @@ def make_models(n_samples=300, n_labels=2000):
     """Samples and two models that answer them otherwise, of different heads and sizes."""
     X, Y = make_extreme_multilabel(n_samples, 500, n_labels, random_state=0)
     y = make_extreme_multiclass(n_samples, 500, n_labels, random_state=1)[1]
-    params = {"hidden_layer_sizes": (64,), "max_epochs": 2, "random_state": 0, "device": device()}
-    first = sklearn_xlc.MultiHeadClassifier("cascade", embedding_dim=32, **params).fit(X, Y)
+    params = {"encoder": MLP((64,)), "max_epochs": 2, "random_state": 0, "device": device()}
+    first = sklearn_xlc.MultiHeadClassifier(Cascade(embedding_dim=32), **params).fit(X, Y)
     return X, [first, sklearn_xlc.MultiHeadClassifier("flat", **params).fit(X, y)]
 
 

@@ -26,7 +26,7 @@ from torch import nn
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import make_label_set_images
-from sklearn_xlc.heads import PickAllLabels
+from sklearn_xlc.heads import ETF, Learned, PickAllLabels
 from sklearn_xlc.metrics import soft_label_mass
 from sklearn_xlc.training import CollapseMonitor
 
@@ -124,11 +124,10 @@ def fit(kind, decay, data, seed, arguments):
     if kind == "one-vs-all":
         return MultiHeadClassifier("flat", **common).fit(X, Y)
     monitor = CollapseMonitor(X[:N_WATCHED], Y[:N_WATCHED])
+    output = {"etf": ETF, "learned": Learned}[kind]
     classifier = ETFNeuralCollapseClassifier(
-        kind,
+        output(feature_decay=decay * BATCH, fit_intercept=False),
         loss=PickAllLabels(reduction=arguments.reduction),
-        feature_decay=decay * BATCH,
-        fit_intercept=False,
         callbacks=[monitor],
         **common,
     )

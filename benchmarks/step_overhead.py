@@ -22,6 +22,8 @@ from _measure import load_part
 from torch.nn import functional as F
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Flat
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.heap import memory_kept
 
@@ -130,9 +132,14 @@ def seconds_of_fit(X, Y, batch_size, n_passes):
         take_pass(net, iterator, *args, **kwargs)
 
     clf = MultiHeadClassifier(
-        "flat", hidden_layer_sizes=(WIDTH,), n_negatives=None, dropout=0.5, random_state=0,
-        batch_size=batch_size, max_epochs=n_passes + 2, decision="topk", calibration=None,
-    )  # fmt: skip
+        Flat(n_negatives=None),
+        encoder=MLP((WIDTH,), dropout=0.5),
+        ranker=None,
+        decision="topk",
+        batch_size=batch_size,
+        max_epochs=n_passes + 2,
+        random_state=0,
+    )
     with mock.patch.object(XLCNet, "run_single_epoch", timed):
         clf.fit(X, Y)
     return np.diff(begins[1:]), clf._bfloat16

@@ -25,6 +25,7 @@ from compare import CUTOFFS, _data_folder
 
 import sklearn_xlc
 from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.rounding import STORAGES
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
 
@@ -40,11 +41,11 @@ FITS = {
 #: Training of two heads as it was when the others were searched for.
 BEFORE = {"optimizer": "adam", "learning_rate": 2e-3}
 HEADS = {
-    "flat": (MultiHeadClassifier, {"algorithm": "flat"}),
-    "cascade": (MultiHeadClassifier, {"algorithm": "cascade"}),
+    "flat": (MultiHeadClassifier, {"head": "flat"}),
+    "cascade": (MultiHeadClassifier, {"head": "cascade"}),
     "Fourier": (DFTSigmoidClassifier, {}),
     "ETF": (ETFNeuralCollapseClassifier, BEFORE),
-    "product": (MultiHeadClassifier, {"algorithm": "product", **BEFORE}),
+    "product": (MultiHeadClassifier, {"head": "product", **BEFORE}),
 }
 #: Fits by the defaults of the package, in place of a head.
 DEFAULTS = "defaults"
@@ -85,10 +86,9 @@ def estimator(folder, head):
     kind, parameters = HEADS[head]
     return kind(
         **parameters,
-        hidden_layer_sizes=(512,),
+        encoder=MLP((512,), dropout=dropout),
         precision="bfloat16",
         max_epochs=epochs,
-        dropout=dropout,
         batch_size=batch_size,
     )
 

@@ -69,12 +69,12 @@ def run(folder, params, n_parts, n_more, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
-    parser.add_argument("--algorithm", default="flat")
+    parser.add_argument("--head", default="flat")
     parser.add_argument("--parts", type=int, default=10, help="parts of the labels, and passes")
     parser.add_argument("--more", type=int, default=0, help="further passes")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     arguments = parser.parse_args()
-    params = {"algorithm": arguments.algorithm}
+    params = {"head": arguments.head}
     print(
         f"| {arguments.folder.name}, labels known | P@1/3/5 | P@1, last part | later P@1 | CPU s |"
     )

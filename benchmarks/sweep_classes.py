@@ -2,7 +2,7 @@
 
     python benchmarks/sweep_classes.py --classes 1000 10000 100000 1000000
 
-The counterpart of Fig. 7 of the Multi-Head Encoding paper: for every algorithm and number of
+The counterpart of Fig. 7 of the Multi-Head Encoding paper: for every head and number of
 classes, in a fresh process, the time of one training step (forward, backward, optimiser), the time
 of ``predict_topk`` for one batch, and the peak memory of a short fit.
 """
@@ -27,7 +27,7 @@ from _measure import (
     yield_memory,
 )
 
-ALGORITHMS = ("flat", "product", "cascade", "sampling")
+HEADS = ("flat", "product", "cascade", "sampling")
 #: Output layers of other classifiers.
 OTHERS = ("dft", "etf")
 MEASURES = {"step": "step_s", "top-5": "topk_s", "peak memory": "peak_bytes"}
@@ -38,7 +38,7 @@ WARM_UP = 2
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", nargs="+", type=int, default=[10**e for e in (3, 4, 5, 6)])
-    parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS + OTHERS, default=ALGORITHMS)
+    parser.add_argument("--heads", nargs="+", choices=HEADS + OTHERS, default=HEADS)
     parser.add_argument("--optimizer", default="adam", help="optimizer of MultiHeadClassifier")
     parser.add_argument("--width", type=int, default=512, help="features that enter the head")
     parser.add_argument("--batch", type=int, default=256, help="rows a step")
@@ -50,20 +50,21 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def make_classifier(algorithm, width, **params):
+def make_classifier(head, width, **params):
     """Unfitted classifier with the output layer of that name."""
     import sklearn_xlc
+    from sklearn_xlc.encoders import MLP
 
-    params |= {"hidden_layer_sizes": (width,), "device": device(), "random_state": 0}
-    if algorithm == "dft":
+    params |= {"encoder": MLP((width,)), "device": device(), "random_state": 0}
+    if head == "dft":
         return sklearn_xlc.DFTSigmoidClassifier(**params)
-    if algorithm == "etf":
+    if head == "etf":
         return sklearn_xlc.ETFNeuralCollapseClassifier(feature_dim=width, **params)
-    return sklearn_xlc.MultiHeadClassifier(algorithm, **params)
+    return sklearn_xlc.MultiHeadClassifier(head, **params)
 
 
-def measure_cell(algorithm, n_classes, optimizer, width, batch, steps):
-    """Median step and prediction seconds, and peak bytes, of one algorithm; runs in the child."""
+def measure_cell(head, n_classes, optimizer, width, batch, steps):
+    """Median step and prediction seconds, and peak bytes, of one head; runs in the child."""
     import numpy as np
     from sklearn.base import clone
 
@@ -72,7 +73,7 @@ def measure_cell(algorithm, n_classes, optimizer, width, batch, steps):
     yield_memory()
     n_samples = batch * (WARM_UP + steps)
     X, y = make_extreme_multiclass(n_samples, N_FEATURES, n_classes, random_state=0)
-    classifier = make_classifier(algorithm, width, optimizer=optimizer, batch_size=batch)
+    classifier = make_classifier(head, width, optimizer=optimizer, batch_size=batch)
     # A first tiny fit loads what the libraries load lazily: that is no memory of the method.
     clone(classifier).partial_fit(X[:batch], y[:batch] % 100, classes=np.arange(100))
     level = memory("VmRSS")
@@ -85,7 +86,7 @@ def measure_cell(algorithm, n_classes, optimizer, width, batch, steps):
     classifier.predict_topk(X[parts[0]], k=5)
     return {
         "status": "ok",
-        "head_lengths": getattr(classifier, "head_lengths_", None),
+        "lengths": getattr(getattr(classifier, "head_", None), "lengths", None),
         "n_parameters": classifier.n_parameters_,
         "step_s": _median_seconds(_steps(classifier, X, y, parts)),
         "topk_s": _median_seconds(
@@ -124,19 +125,19 @@ def _median_seconds(calls):
     return statistics.median(seconds)
 
 
-def markdown(cells, classes, algorithms):
-    """One table a measure: a row for each number of classes, a column for each algorithm."""
+def markdown(cells, classes, heads):
+    """One table a measure: a row for each number of classes, a column for each head."""
     lines = []
     for title, key in MEASURES.items():
         unit, scale = ("MiB", 2**-20) if key.endswith("bytes") else ("ms", 1e3)
         lines += [f"**{title}, {unit}** (flat / this)", ""]
         lines += [
-            "| classes | " + " | ".join(algorithms) + " |",
-            "|---" * (1 + len(algorithms)) + "|",
+            "| classes | " + " | ".join(heads) + " |",
+            "|---" * (1 + len(heads)) + "|",
         ]
         for n_classes in classes:
-            row = {name: cells[n_classes, name] for name in algorithms}
-            shown = [_cell(row[name], row.get("flat"), key, scale) for name in algorithms]
+            row = {name: cells[n_classes, name] for name in heads}
+            shown = [_cell(row[name], row.get("flat"), key, scale) for name in heads]
             lines.append(f"| {n_classes:,} | " + " | ".join(shown) + " |")
         lines.append("")
     return "\n".join(lines)
@@ -157,26 +158,26 @@ def main():
     settings = [options.optimizer, options.width, options.batch, options.steps]
     cells = {}
     for n_classes in options.classes:
-        for algorithm in options.algorithms:
+        for head in options.heads:
             with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
                 result = fresh_process(
-                    [__file__, "--cell", scratch, algorithm, n_classes, *settings],
+                    [__file__, "--cell", scratch, head, n_classes, *settings],
                     scratch,
                     threads=options.threads,
                     limit=options.limit,
                 )
-            cells[n_classes, algorithm] = result
-            print(n_classes, algorithm, result, flush=True)
+            cells[n_classes, head] = result
+            print(n_classes, head, result, flush=True)
     report = {
         "environment": describe_machine(options.threads),
         "optimizer": options.optimizer,
         "width": options.width,
         "batch": options.batch,
-        "results": [{"n_classes": n, "algorithm": a, **cells[n, a]} for n, a in cells],
+        "results": [{"n_classes": n, "head": head, **cells[n, head]} for n, head in cells],
     }
     options.out.mkdir(parents=True, exist_ok=True)
     Path(options.out, "sweep_classes.json").write_text(json.dumps(report, indent=1) + "\n")
-    tables = markdown(cells, options.classes, options.algorithms)
+    tables = markdown(cells, options.classes, options.heads)
     Path(options.out, "sweep_classes.md").write_text(tables)
     print("\n" + tables)
 

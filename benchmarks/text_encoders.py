@@ -12,7 +12,6 @@ import gzip
 import json
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,16 +52,15 @@ def both(options):
 
 
 def words(**params):
-    from sklearn_xlc.encoders import TextEncoder
+    from sklearn_xlc.encoders import Text
 
-    return default().set_params(encoder=partial(TextEncoder, **params))
+    return default().set_params(encoder=Text(**params))
 
 
 def fine_tuned(options, model, tokenizer, **params):
-    from sklearn_xlc.encoders import TransformerEncoder
+    from sklearn_xlc.encoders import Transformer
 
-    encoder = partial(
-        TransformerEncoder,
+    encoder = Transformer(
         model,
         tokenizer,
         max_length=options.max_length,
@@ -119,13 +117,13 @@ def model_of(name, options, texts):
     return {
         "TF-IDF": lambda: on(tfidf()),
         "TF-IDF, words and pairs": lambda: on(tfidf((1, 2))),
-        "`TextEncoder`": lambda: words(),
-        "`TextEncoder`, words and pairs": lambda: words(ngram_range=(1, 2), n_buckets=2**20),
+        "`encoders.Text`": lambda: words(),
+        "`encoders.Text`, words and pairs": lambda: words(ngram_range=(1, 2), n_buckets=2**20),
         "`SentenceVectorizer()`": lambda: on(vectors(options)),
         "TF-IDF and `SentenceVectorizer()`": lambda: both(options),
         "`SentenceVectorizer(FOLDER)`": lambda: on(vectors(options, folder)),
-        "`TransformerEncoder`, small, from scratch": lambda: from_scratch(options, texts),
-        "`TransformerEncoder(FOLDER)`, fine-tuned": lambda: fine_tuned(
+        "`encoders.Transformer`, small, from scratch": lambda: from_scratch(options, texts),
+        "`encoders.Transformer(FOLDER)`, fine-tuned": lambda: fine_tuned(
             options, *upper_layers(options)
         ),
     }[name]()
@@ -134,13 +132,13 @@ def model_of(name, options, texts):
 NAMES = (
     "TF-IDF",
     "TF-IDF, words and pairs",
-    "`TextEncoder`",
-    "`TextEncoder`, words and pairs",
+    "`encoders.Text`",
+    "`encoders.Text`, words and pairs",
     "`SentenceVectorizer()`",
     "TF-IDF and `SentenceVectorizer()`",
-    "`TransformerEncoder`, small, from scratch",
+    "`encoders.Transformer`, small, from scratch",
     "`SentenceVectorizer(FOLDER)`",
-    "`TransformerEncoder(FOLDER)`, fine-tuned",
+    "`encoders.Transformer(FOLDER)`, fine-tuned",
 )
 
 

@@ -18,23 +18,24 @@ import torch
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.training import devices
 
-#: Algorithm, hidden units and labels.
+#: Head, hidden units and labels.
 STEPS = [("flat", 64, 100), ("flat", 256, 200), ("flat", 512, 500), ("flat", 512, 1000)]
 STEPS += [("flat", 512, 4000), ("flat", 1024, 8000), ("cascade", 1024, 4000)]
 ROWS = [("flat", 512, 1000), ("flat", 512, 4000), ("cascade", 1024, 4000)]
 
 
-def fitted(algorithm, width, n_labels):
+def fitted(head, width, n_labels):
     """A classifier after one epoch, its net and the samples."""
     rng, n = np.random.default_rng(0), 1536
     X = sp.random(n, 5000, 0.004, format="csr", dtype=np.float32, random_state=0)
     ids = rng.integers(n_labels, size=3 * n)
     Y = sp.csr_matrix((np.ones(3 * n, np.int8), (np.repeat(np.arange(n), 3), ids)), (n, n_labels))
     Y.data[:] = 1
-    params = {"hidden_layer_sizes": (width,), "batch_size": 256, "max_epochs": 1}
-    clf = MultiHeadClassifier(algorithm, warm_start=True, random_state=0, **params)
+    params = {"encoder": MLP((width,)), "batch_size": 256, "max_epochs": 1}
+    clf = MultiHeadClassifier(head, warm_start=True, random_state=0, **params)
     return clf.fit(X, Y), X, Y
 
 

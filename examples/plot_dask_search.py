@@ -40,10 +40,11 @@ import joblib
 from sklearn.model_selection import GridSearchCV
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import topk_scorer
 
 search = GridSearchCV(
-    MultiHeadClassifier("flat", hidden_layer_sizes=64, max_epochs=3, random_state=0),
+    MultiHeadClassifier("flat", encoder=MLP(64), max_epochs=3, random_state=0),
     {"learning_rate": [1e-3, 4e-3, 1.6e-2]},
     scoring=topk_scorer("precision", k=5),
     cv=2,

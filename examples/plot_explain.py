@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_xlc import MultiHeadClassifier, explain_topk
 from sklearn_xlc.datasets import load_wordnet_glosses
+from sklearn_xlc.encoders import MLP
 
 glosses = load_wordnet_glosses()
 train, test = glosses.train_indices[::3], glosses.test_indices
@@ -28,7 +29,7 @@ tags = [
 ]
 model = make_pipeline(
     TfidfVectorizer(sublinear_tf=True, dtype=np.float32),
-    MultiHeadClassifier(hidden_layer_sizes=(256,), random_state=0),
+    MultiHeadClassifier(encoder=MLP((256,)), random_state=0),
 ).fit(glosses.data[train], tags)
 
 # %%

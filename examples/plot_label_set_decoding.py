@@ -21,6 +21,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses, make_label_set_images
+from sklearn_xlc.encoders import MLP
 
 digits, y = load_digits(return_X_y=True)
 digits = digits.reshape(-1, 8, 8).astype(np.float32) / 16
@@ -40,7 +41,7 @@ print(
 # Three ways to decode label sets from the same kind of network, and for comparison a threshold on
 # one output per label.
 
-common = {"hidden_layer_sizes": (512,), "max_epochs": 30, "random_state": 0}
+common = {"encoder": MLP((512,)), "max_epochs": 30, "random_state": 0}
 models = {
     decision: ETFNeuralCollapseClassifier(decision=decision, **common)
     for decision in ("divergence", "nearest", "seen")
@@ -83,7 +84,7 @@ text_score = {}
 print(f"{'text':14} {'mean labels':>13} {'example-F1':>11} {'exact sets':>11}")
 print(f"{'truth':14} {Y_test.sum() / Y_test.shape[0]:13.2f}")
 for name in ("divergence", "nearest", "threshold 0.5"):
-    model = models[name].set_params(hidden_layer_sizes=(512,), max_epochs=8)
+    model = models[name].set_params(max_epochs=8)
     sets = model.fit(X_train, Y_train).predict(X_test)
     f1 = f1_score(Y_test, sets, average="samples", zero_division=0)
     text_score[name] = sets.sum() / sets.shape[0], f1, accuracy_score(Y_test, sets)

@@ -82,6 +82,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses, make_aggregated
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k
 
 glosses = load_wordnet_glosses()
@@ -91,7 +92,7 @@ vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2, dtype=np.float32)
 X_train = vectorizer.fit_transform(glosses.data[train])
 X_test = vectorizer.transform(glosses.data[test])
 Y_train, Y_test = glosses.target[train][:, frequent], glosses.target[test][:, frequent]
-classifier = MultiHeadClassifier("flat", hidden_layer_sizes=(64,), max_epochs=15, random_state=0)
+classifier = MultiHeadClassifier("flat", encoder=MLP((64,)), max_epochs=15, random_state=0)
 print(f"{len(train)} texts, {len(frequent)} labels, {Y_train.sum() / len(train):.1f} per text")
 
 # %%

@@ -41,14 +41,15 @@ print(f"{len(train):,} samples of {len(np.unique(y[train])):,} classes to learn 
 import time
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 
 classifier = MultiHeadClassifier(
-    "product", hidden_layer_sizes=256, dropout=0, batch_size=512, max_epochs=1, random_state=0
+    "product", encoder=MLP(256, dropout=0), batch_size=512, max_epochs=1, random_state=0
 )
 start = time.perf_counter()
 classifier.fit(X[train], y[train])
 print(
-    f"Fitted in {time.perf_counter() - start:.0f} s: heads of length {classifier.head_lengths_}, "
+    f"Fitted in {time.perf_counter() - start:.0f} s: heads of length {classifier.head_.lengths}, "
     f"{classifier.n_parameters_ / 1e6:.1f} million parameters"
 )
 
@@ -108,11 +109,11 @@ for name, (low, high) in groups.items():
 # What a plain output layer would need
 # ------------------------------------
 # Computed for the same 256 features and batches of 512 samples in single precision, with Adam,
-# which stores two more numbers per weight. A plain layer computes all logits at once;
-# ``algorithm="flat"`` computes them for one chunk of labels at a time, and needs as much memory for
-# weights and Adam.
+# which stores two more numbers per weight. A plain layer computes all logits at once. The head
+# "flat" computes them for one chunk of labels at a time, and needs as much memory for weights and
+# Adam.
 
-n_outputs = {"plain": len(classifier.classes_), "product": sum(classifier.head_lengths_)}
+n_outputs = {"plain": len(classifier.classes_), "product": sum(classifier.head_.lengths)}
 print(f"\n{'':32}{'plain':>12}{'product':>12}")
 for name, count in {
     "outputs per sample": n_outputs,

@@ -22,6 +22,7 @@ from torch import nn
 
 from sklearn_xlc import ETFNeuralCollapseClassifier
 from sklearn_xlc.datasets import make_label_set_images
+from sklearn_xlc.heads import ETF, Learned
 from sklearn_xlc.metrics import soft_label_mass
 from sklearn_xlc.training import CollapseMonitor
 
@@ -57,6 +58,7 @@ def encoder(n_features):
 # averaging it. The monitor measures the collapse of the training features after every epoch.
 
 BATCH_SIZE = 64
+decay = {"feature_decay": 5e-4 * BATCH_SIZE, "fit_intercept": False}
 
 
 def fit(output):
@@ -65,8 +67,6 @@ def fit(output):
         loss="pick_all_labels",
         encoder=encoder,
         decision="nearest",
-        feature_decay=5e-4 * BATCH_SIZE,
-        fit_intercept=False,
         batch_size=BATCH_SIZE,
         max_epochs=40,
         callbacks=[CollapseMonitor(X_train, Y_train)],
@@ -75,7 +75,7 @@ def fit(output):
     return classifier.fit(X_train, Y_train)
 
 
-classifiers = {"fixed": fit("etf"), "learnt": fit("learned")}
+classifiers = {"fixed": fit(ETF(**decay)), "learnt": fit(Learned(**decay))}
 print(f"{'last layer':12} {'parameters':>10} {'soft IoU':>9} {'F1':>6} {'subset':>7}")
 for name, classifier in classifiers.items():
     predicted = classifier.predict(X_test)

@@ -35,6 +35,7 @@ Y_train, Y_test = glosses.target[train][:, frequent], glosses.target[test][:, fr
 from skorch.callbacks import Callback
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 
 
 class Report(Callback):
@@ -50,13 +51,12 @@ class Report(Callback):
 def classifier(params, report):
     return MultiHeadClassifier(
         "flat",
-        hidden_layer_sizes=128,
+        encoder=MLP(128),
         max_epochs=8,
         early_stopping=True,
         callbacks=[Report(report)],
         random_state=0,
-        **params,
-    )
+    ).set_params(**params)
 
 
 # %%
@@ -85,7 +85,7 @@ def objective(trial):
 
     params = {
         "learning_rate": trial.suggest_float("learning_rate", 3e-4, 3e-2, log=True),
-        "dropout": trial.suggest_float("dropout", 0.0, 0.8),
+        "encoder__dropout": trial.suggest_float("encoder__dropout", 0.0, 0.8),
     }
     classifier(params, report).fit(X_train, Y_train)
     return min(curve)
@@ -114,9 +114,8 @@ if optuna is not None:
 from sklearn_xlc.metrics import precision_at_k
 
 if optuna is not None:
-    best = MultiHeadClassifier(
-        "flat", hidden_layer_sizes=128, max_epochs=8, random_state=0, **study.best_params
-    )
+    best = MultiHeadClassifier("flat", encoder=MLP(128), max_epochs=8, random_state=0)
+    best.set_params(**study.best_params)
     labels, _ = best.fit(X_train, Y_train).predict_topk(X_test, k=5)
     print(f"P@5 on the test part: {precision_at_k(Y_test, labels, k=5):.3f}")
 

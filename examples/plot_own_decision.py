@@ -91,13 +91,14 @@ class CalibratedF1(ExpectedF1):
 from sklearn.metrics import f1_score
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 
 scores = {}
 print(f"\n{'decision':14}{'labels':>8}{'F1 of samples':>15}{'micro-F1':>10}")
 for decision in ["auto", "topk", Threshold(criterion="example_f1"), ExpectedF1(), CalibratedF1()]:
     name = decision if isinstance(decision, str) else type(decision).__name__
     classifier = MultiHeadClassifier(
-        decision=decision, hidden_layer_sizes=(128,), max_epochs=25, random_state=0
+        decision=decision, encoder=MLP((128,)), max_epochs=25, random_state=0
     ).fit(X_train, Y_train)
     Y_pred = classifier.predict(X_test)
     kinds = ["samples", "micro"]

@@ -57,13 +57,13 @@ def convolutional(n_features):
 # %%
 # Compare
 # -------
-# Both networks train with the same settings. The parameters `hidden_layer_sizes` and `dropout`
-# describe the default encoder, and have no effect on one of your own.
+# Both networks train with the same settings. "auto", the default, is a multilayer perceptron;
+# `sklearn_xlc.encoders.MLP` has its widths and its dropout.
 
 from sklearn_xlc import MultiHeadClassifier
 
 print(f"\n{'encoder':24}{'parameters':>12}{'accuracy':>10}")
-for name, encoder in [("default (perceptron)", None), ("convolutional", convolutional)]:
+for name, encoder in [("default (perceptron)", "auto"), ("convolutional", convolutional)]:
     classifier = MultiHeadClassifier(
         encoder=encoder, batch_size=64, max_epochs=40, random_state=0
     ).fit(X_train, y_train)

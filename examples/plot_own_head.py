@@ -73,9 +73,10 @@ from functools import partial
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass
+from sklearn_xlc.encoders import MLP
 
 X, y = make_extreme_multiclass(6000, 1000, 200, random_state=0)
-settings = {"hidden_layer_sizes": 64, "learning_rate": 1e-2, "dropout": 0.2, "random_state": 0}
+settings = {"encoder": MLP(64, dropout=0.2), "learning_rate": 1e-2, "random_state": 0}
 accuracy = {}
 print(f"{'dimensions':>10}{'linear':>12}{'hyperbolic':>12}")
 for width in (2, 3, 10):

@@ -66,6 +66,7 @@ class GeneralisedCrossEntropy(RowwiseLoss):
 import matplotlib.pyplot as plt
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 
 shares = [0.0, 0.2, 0.4, 0.6]
 losses = {
@@ -78,7 +79,7 @@ for share in shares:
     y_noisy = with_wrong_labels(y_train, share)
     for name, loss in losses.items():
         classifier = MultiHeadClassifier(
-            "flat", loss=loss, hidden_layer_sizes=(256,), random_state=0
+            "flat", loss=loss, encoder=MLP((256,)), random_state=0
         ).fit(X_train, y_noisy)
         accuracy[name].append(classifier.score(X_test, y_test))
 for name, values in accuracy.items():

@@ -52,10 +52,11 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
 sklearn.set_config(enable_metadata_routing=True)
-classifier = MultiHeadClassifier("flat", hidden_layer_sizes=(128,), max_epochs=15, random_state=0)
+classifier = MultiHeadClassifier("flat", encoder=MLP((128,)), max_epochs=15, random_state=0)
 wrapped = AggregatedLabelClassifier(classifier, EAGLETransformer(random_state=0))
 pipeline = Pipeline(
     [

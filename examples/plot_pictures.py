@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses
+from sklearn_xlc.encoders import MLP
 
 glosses = load_wordnet_glosses()
 train, test = glosses.train_indices[::3], glosses.test_indices
@@ -25,7 +26,7 @@ texts_test, Y_train, Y_test = glosses.data[test], glosses.target[train], glosses
 models = {
     loss: make_pipeline(
         TfidfVectorizer(sublinear_tf=True, dtype=np.float32),
-        MultiHeadClassifier(loss=loss, hidden_layer_sizes=(256,), random_state=0),
+        MultiHeadClassifier(loss=loss, encoder=MLP((256,)), random_state=0),
     ).fit(glosses.data[train], Y_train)
     for loss in ("bce", "propensity_bce")
 }

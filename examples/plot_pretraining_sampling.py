@@ -3,8 +3,8 @@ Pretrain on many classes, use the features elsewhere
 ====================================================
 
 Recognising faces, voices or products is learnt from a great many people or articles, of which
-hardly any matters later: the encoder does. ``algorithm="sampling"`` trains it with one output a
-class, of which a step touches only the groups that hold a class of the batch. Afterwards
+hardly any matters later: the encoder does. The head "sampling" trains it with one output a class.
+A step touches only the groups of outputs that hold a class of the batch. Afterwards
 `transform` gives features for a small task with classes that the pretraining never saw.
 """
 
@@ -43,12 +43,13 @@ print(f"{len(X)} pictures of {y.max() + 1} people to pretrain on")
 import time
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Sampling
 
 start = time.perf_counter()
 pretrained = MultiHeadClassifier(
-    "sampling",
-    head_lengths=(2000, 10),
-    hidden_layer_sizes=(256, 64),
+    Sampling(lengths=(2000, 10)),
+    encoder=MLP((256, 64)),
     max_epochs=5,
     random_state=0,
 ).fit(X, y)

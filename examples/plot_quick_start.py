@@ -45,7 +45,7 @@ start = time.perf_counter()
 model.fit(texts_train, Y_train)
 classifier = model[-1]
 print(
-    f"Fitted in {time.perf_counter() - start:.0f} s: algorithm {classifier.algorithm_!r}, "
+    f"Fitted in {time.perf_counter() - start:.0f} s: head {classifier.settings_['head']!r}, "
     f"{classifier.n_features_in_} features, {classifier.n_parameters_ / 1e6:.0f} million parameters"
 )
 

@@ -2,7 +2,7 @@
 Model selection with GridSearchCV
 =================================
 
-Algorithm, head lengths and learning rate are ordinary parameters, so the tools of scikit-learn
+The head, its lengths and the learning rate are ordinary parameters, so the tools of scikit-learn
 choose them. Two things are special to large label spaces: the score should look at the first few
 labels only, and the labels are a sparse matrix.
 """
@@ -28,10 +28,10 @@ print(f"{len(train)} texts to learn from, {len(test)} to test on, {len(frequent)
 # Search
 # ------
 # `topk_scorer` makes a scorer that asks the classifier at the end of the pipeline for its best
-# labels, without a matrix of all scores. The keys of a grid are those of any pipeline. A list of
-# grids pairs `head_lengths` with the algorithm it belongs to: the first head of a cascade scores
-# groups of labels, the second the labels of the best groups, and the lengths say how many groups
-# there are and how large they are.
+# labels, without a matrix of all scores. The keys of a grid are those of any pipeline. The head is
+# a part of the classifier, and the parameters of a part are nested: ``head__lengths``. A list of
+# grids pairs a head with its parameters. The first level of a cascade scores groups of labels, the
+# second the labels of the best groups. The lengths are the number of groups and their size.
 #
 # With ``n_jobs=2`` two fits run at a time, each on one thread: `fit` never changes the number of
 # threads that joblib has given to it.
@@ -44,12 +44,13 @@ from sklearn.pipeline import Pipeline
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.codes import head_lengths
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import topk_scorer
 
 pipeline = Pipeline(
     [
         ("tfidf", TfidfVectorizer(sublinear_tf=True, dtype=np.float32)),
-        ("classifier", MultiHeadClassifier(hidden_layer_sizes=256, max_epochs=20, random_state=0)),
+        ("classifier", MultiHeadClassifier(encoder=MLP(256), max_epochs=20, random_state=0)),
     ]
 )
 n_labels = len(frequent)
@@ -58,12 +59,12 @@ descending = head_lengths(n_labels, 2, rule="descending")
 learning_rates = [2e-3, 8e-3, 3e-2]
 grid = [
     {
-        "classifier__algorithm": ["flat"],
+        "classifier__head": ["flat"],
         "classifier__learning_rate": learning_rates,
     },
     {
-        "classifier__algorithm": ["cascade"],
-        "classifier__head_lengths": [square, descending],
+        "classifier__head": ["cascade"],
+        "classifier__head__lengths": [square, descending],
         "classifier__learning_rate": learning_rates,
     },
 ]
@@ -78,13 +79,13 @@ print(f"{len(search.cv_results_['params'])} settings tried in {time.perf_counter
 # All settings, best first.
 
 results = search.cv_results_
-print(f"\n{'algorithm':12}{'head_lengths':16}{'learning_rate':>14}{'P@5':>8}{'fit s':>8}")
+print(f"\n{'head':12}{'head__lengths':16}{'learning_rate':>14}{'P@5':>8}{'fit s':>8}")
 for i in np.argsort(results["rank_test_score"], kind="stable"):
     setting = {
         key.removeprefix("classifier__"): value for key, value in results["params"][i].items()
     }
     print(
-        f"{setting['algorithm']:12}{setting.get('head_lengths', '')!s:16}"
+        f"{setting['head']:12}{setting.get('head__lengths', '')!s:16}"
         f"{setting['learning_rate']:14}{results['mean_test_score'][i]:8.3f}"
         f"{results['mean_fit_time'][i]:8.1f}"
     )

@@ -2,10 +2,10 @@
 Texts in, without a vectorizer
 ==============================
 
-An encoder may read other samples than vectors of numbers. `TextEncoder` reads strings: it hashes
-words to the rows of a table and learns the table with the rest of the network. So `fit` takes a
-list of texts, and the way to split a text into words is a parameter like any other. The user guide
-compares it with TF-IDF, with frozen sentence vectors and with a transformer.
+An encoder may read other samples than vectors of numbers. The encoder "text" reads strings: it
+hashes words to the rows of a table and learns the table with the rest of the network. So `fit`
+takes a list of texts, and the way to split a text into words is a parameter like any other. The
+user guide compares it with TF-IDF, with frozen sentence vectors and with a transformer.
 """
 
 # %%
@@ -29,16 +29,14 @@ print(texts_train[0])
 # %%
 # Fit and predict
 # ---------------
-# `encoder` is the class, or a `functools.partial` of it with parameters of its own. The network is
-# then made in `fit`, with weights drawn under `random_state`.
-
-from functools import partial
+# `encoder` is the name "text", or an object with parameters of its own. `fit` makes the network,
+# with weights drawn under `random_state`.
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import Text
 from sklearn_xlc.metrics import precision_at_k
 
-small = partial(TextEncoder, n_buckets=2**15)
+small = Text(n_buckets=2**15)
 classifier = MultiHeadClassifier(encoder=small, random_state=0).fit(texts_train, Y_train)
 names = glosses.target_names[frequent]
 sentence = "a large wild cat with black stripes that lives in Asia"
@@ -60,9 +58,10 @@ print(f"'smartphone' before: {names[before]}; after: {names[after]}")
 # %%
 # Search
 # ------
-# In a `Pipeline` and in `GridSearchCV` texts stay texts. The grid compares words, words with pairs
-# of neighbours, and a tokenizer of our own: the groups of four letters in each word, which sees
-# that "running" and "runner" have something in common.
+# In a `Pipeline` and in `GridSearchCV` texts stay texts. The parameters of the encoder are nested
+# parameters of the classifier. The grid compares words, words with pairs of neighbours, and a
+# tokenizer of our own: the groups of four letters in each word, which sees that "running" and
+# "runner" have something in common.
 
 import re
 
@@ -87,26 +86,22 @@ def four_letters(text):
 pipeline = Pipeline(
     [
         ("clean", FunctionTransformer(without_brackets)),
-        ("classifier", MultiHeadClassifier(random_state=0)),
+        ("classifier", MultiHeadClassifier(encoder=small, random_state=0)),
     ]
 )
-encoders = {
-    "words": small,
-    "words and pairs": partial(small, ngram_range=(1, 2)),
-    "groups of four letters": partial(small, tokenizer=four_letters),
-}
-search = GridSearchCV(
-    pipeline,
-    {"classifier__encoder": list(encoders.values())},
-    scoring=topk_scorer("precision", k=3),
-    cv=2,
-).fit(texts_train, Y_train)
-for name, score in zip(encoders, search.cv_results_["mean_test_score"]):
+grid = [
+    {"classifier__encoder__ngram_range": [(1, 1), (1, 2)]},
+    {"classifier__encoder__tokenizer": [four_letters]},
+]
+tokens = ["words", "words and pairs", "groups of four letters"]
+search = GridSearchCV(pipeline, grid, scoring=topk_scorer("precision", k=3), cv=2)
+search.fit(texts_train, Y_train)
+for name, score in zip(tokens, search.cv_results_["mean_test_score"]):
     print(f"{name:24}{score:.3f}")
 
 # %%
 # The best encoder was trained once more on all texts.
 
-best = list(encoders)[search.best_index_]
+best = tokens[search.best_index_]
 labels, _ = search.best_estimator_[-1].predict_topk(without_brackets(texts_test), k=3)
 print(f"P@3 on the test part, {best}: {precision_at_k(Y_test, labels, k=3):.3f}")

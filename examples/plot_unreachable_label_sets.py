@@ -22,6 +22,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.geometry import verify_argmaxable
 from sklearn_xlc.metrics import f1_at_k
 
@@ -86,7 +87,7 @@ rows, reports = [], {}
 for output in ("bottleneck", "dft"):
     for d in (5, 10, 20):
         classifier = DFTSigmoidClassifier(
-            output=output, n_slack=d, hidden_layer_sizes=(128,), max_epochs=15, random_state=0
+            output=output, n_slack=d, encoder=MLP((128,)), max_epochs=15, random_state=0
         ).fit(X_train, Y_train)
         verdict = classifier.verify(sets, X_test, time_limit=2.0)
         top, _ = classifier.predict_topk(X_test, k=3)

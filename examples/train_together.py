@@ -16,12 +16,13 @@ import sys
 import sklearn_xlc
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 
 
 def main(path):
     rank, n_processes = sklearn_xlc.distributed.init()
     X, Y = make_extreme_multilabel(2000, 300, 100, random_state=0)
-    classifier = MultiHeadClassifier("flat", hidden_layer_sizes=(64,), random_state=0)
+    classifier = MultiHeadClassifier("flat", encoder=MLP((64,)), random_state=0)
     classifier.fit(X[:1600], Y[:1600])
 
     # All processes predict together, and each has the whole result.

@@ -87,7 +87,8 @@ def measure(classifier, data, n_train=2000):
 def _right_group(classifier, Y, best):
     """Share of samples whose best label has the first digit of a true label."""
     group = np.full(Y.shape[1], -1)
-    group[classifier.classes_] = classifier.label_order_ // math.prod(classifier.head_lengths_[1:])
+    lengths = getattr(classifier.head_, "lengths", ())  # others score each label by itself
+    group[classifier.classes_] = classifier.label_order_ // math.prod(lengths[1:])
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
     right = group[Y.indices] == group[best[rows]]
     return float((np.bincount(rows, right, minlength=Y.shape[0]) > 0).mean())

@@ -5,12 +5,15 @@ from torch import nn
 
 from sklearn_xlc import ETFNeuralCollapseClassifier
 from sklearn_xlc.datasets import make_label_set_images
+from sklearn_xlc.heads import ETF, Learned
 
 #: Pixels of a side of the canvas: digits of MNIST at half of their size, on a doubled canvas.
 SIDE = 28
 BATCH = 128
 #: Feature decay of the paper: 5e-4 times the sum over a batch of 128.
 PAPER_DECAY = 5e-4 * BATCH
+#: Fixed and learnt last layer.
+OUTPUTS = {"etf": ETF, "learned": Learned}
 
 
 class Encoder(nn.Module):
@@ -46,15 +49,14 @@ def stack(images, y, **options):
     return stacked.reshape(len(stacked), -1), Y
 
 
-def classifier(output, n_features, epochs, seed, **options):
+def classifier(output, n_features, epochs, seed, feature_decay=PAPER_DECAY, **options):
     """The paper's loss and feature decay before a fixed or a learnt layer, without biases."""
     return ETFNeuralCollapseClassifier(
-        output,
+        OUTPUTS[output](feature_decay=feature_decay, fit_intercept=False),
         loss="pick_all_labels",
         encoder=lambda n_inputs: Encoder(n_features),
-        fit_intercept=False,
         batch_size=BATCH,
         max_epochs=epochs,
         random_state=seed,
-        **{"feature_decay": PAPER_DECAY, "learning_rate": 5e-3, "weight_decay": 0.5, **options},
+        **{"learning_rate": 5e-3, "weight_decay": 0.5, **options},
     )

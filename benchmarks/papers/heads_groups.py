@@ -2,10 +2,11 @@
 
     python benchmarks/papers/heads_groups.py DATA --figures docs/figures
 
-A product with 1, 2, 4, ... groups, as `n_groups` has it (a mixture of products of softmaxes) and as
-Equation 16 is printed (one softmax over a sum of products of raw outputs: a CP decomposition of the
-logits, here a head of the user's own), beside the flat head. "ms, layer" is CPU time of loss and
-gradients of the layer alone for a batch of 256, and "ms, step" that of the fit over its steps.
+A product with 1, 2, 4, ... groups, as `n_groups` of `heads.Product` has it (a mixture of products
+of softmaxes) and as Equation 16 is printed (one softmax over a sum of products of raw outputs: a CP
+decomposition of the logits, here a head of the user's own), beside the flat head. "ms, layer" is
+CPU time of loss and gradients of the layer alone for a batch of 256, and "ms, step" that of the fit
+over its steps.
 """
 
 import math
@@ -23,7 +24,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.codes import head_lengths
-from sklearn_xlc.heads import Head, row_weights, topk_by_position
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Head, Product, row_weights, topk_by_position
 
 MINUTES = 3
 DATA = True
@@ -34,7 +36,7 @@ PANELS = [
     ("debtags, rarest label", "debtags", 12000, rarest_labels),
     ("eurlex57k, most frequent label", "eurlex57k", 5000, most_frequent_labels),
 ]
-PARAMS = {"hidden_layer_sizes": (256,), "dropout": 0.2, "max_epochs": 8, "batch_size": 256}
+PARAMS = {"encoder": MLP((256,), dropout=0.2), "max_epochs": 8, "batch_size": 256}
 #: Training of "product", whatever the defaults are.
 PRODUCT = {"optimizer": "adam", "learning_rate": 2e-3, "precision": "float32"}
 COLOURS = {"n_groups": "tab:blue", "Eq. 16 as printed": "tab:orange", "flat": "black"}
@@ -90,8 +92,8 @@ def variants():
 def run(data, kind, n_groups, seed):
     """Quality, size and time of one layer."""
     layer = {
-        "flat": {"algorithm": "flat"},
-        "n_groups": {"algorithm": "product", "n_groups": max(n_groups, 1), **PRODUCT},
+        "flat": {"head": "flat"},
+        "n_groups": {"head": Product(n_groups=max(n_groups, 1)), **PRODUCT},
         "Eq. 16 as printed": {"head": partial(SumOfProducts, n_groups=n_groups)},
     }[kind]
     classifier = MultiHeadClassifier(**layer, **PARAMS, random_state=seed)

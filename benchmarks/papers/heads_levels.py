@@ -13,6 +13,7 @@ from _experiment import parser, print_table, save
 from _measure import load_part
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.heads import Cascade
 from sklearn_xlc.metrics import precision_at_k
 
 MINUTES = 3
@@ -47,7 +48,7 @@ def main():
 
 def precisions(train, test, parameters, seed):
     """P@1, P@3 and P@5 in percent."""
-    model = MultiHeadClassifier("cascade", random_state=seed, **parameters).fit(*train)
+    model = MultiHeadClassifier(Cascade(**parameters), random_state=seed).fit(*train)
     scores = model.predict_topk_sparse(test[0], k=5)
     return [100 * precision_at_k(test[1], scores, k=k) for k in (1, 3, 5)]
 

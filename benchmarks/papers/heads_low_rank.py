@@ -2,7 +2,7 @@
 
     python benchmarks/papers/heads_low_rank.py DATA --figures docs/figures
 
-`rank=` of the flat layer makes its weights a product of two matrices (Equation 17). First, as
+`rank` of `heads.Flat` makes its weights a product of two matrices (Equation 17). First, as
 in Figure 5a and b, on 100 random samples of 100 classes: accuracy and rank of the matrix of softmax
 outputs, epoch by epoch, at rank 1. Then training accuracy over ranks on the same samples, and, as
 in Figure 5c, test accuracy over ranks on real data, with an encoder before that layer.
@@ -19,7 +19,8 @@ from matplotlib.ticker import NullLocator
 from skorch.callbacks import Callback
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.heads import PointwiseLoss
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Flat, PointwiseLoss
 
 MINUTES = 3
 DATA = True
@@ -101,8 +102,7 @@ def random_samples(loss, rank, seed, n_epochs):
     """Curves of a two-layer linear network on random samples, each of a class of its own."""
     X = np.random.default_rng(seed).standard_normal((N, N)).astype(np.float32)
     classifier = MultiHeadClassifier(
-        "flat",
-        rank=rank,
+        Flat(rank=rank),
         loss=LOSSES[loss],
         encoder=Identity,
         callbacks=[Curve(X)],
@@ -125,11 +125,9 @@ def over_ranks(loss, rank, seed):
 def on_real_data(data, loss, rank):
     """Accuracy of a network whose output layer has this rank."""
     classifier = MultiHeadClassifier(
-        "flat",
-        rank=rank,
+        Flat(rank=rank),
         loss=LOSSES[loss],
-        hidden_layer_sizes=(256,),
-        dropout=0.2,
+        encoder=MLP((256,), dropout=0.2),
         max_epochs=8,
         batch_size=128,
         learning_rate=0.006,

@@ -17,6 +17,7 @@ from _heads import classes_of, digits, grouped, labels_of, mean_and_error, measu
 from matplotlib.lines import Line2D
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
 
 MINUTES = 3
 FULL_MINUTES = 8
@@ -25,8 +26,8 @@ DATA = True
 ORDERS = {"given": "gray", "random": "tab:orange", "clustered": "tab:blue"}
 #: Training of "product", whatever the defaults are.
 PRODUCT = {"optimizer": "adam", "learning_rate": 2e-3, "precision": "float32"}
-PRODUCT |= {"algorithm": "product"}
-CASCADE = {"embedding_dim": 64, "max_epochs": 8}
+PRODUCT |= {"head": "product"}
+CASCADE = {"head": "cascade", "head__embedding_dim": 64, "max_epochs": 8}
 #: Title, samples, parameters, widths of the two encoders, head lengths.
 PANELS = [
     (
@@ -46,21 +47,21 @@ PANELS = [
     (
         "debtags: cascade, 580 labels",
         lambda folder: labels_of(folder, "debtags", 4000),
-        {"algorithm": "cascade", **CASCADE},
+        CASCADE,
         {"small": 16, "large": 256},
         [(73, 8), (25, 24), (9, 9, 8)],
     ),
     (
         "wordnet: cascade, 17 152 labels",
         lambda folder: labels_of(folder, "wordnet_noun_closure", 4000),
-        {"algorithm": "cascade", **CASCADE},
+        CASCADE,
         {"small": 16, "large": 256},
         [(688, 25), (131, 131), (26, 26, 26)],
     ),
     (
         "eurlex57k: cascade, 4271 labels",
         lambda folder: labels_of(folder, "eurlex57k", 3000),
-        {"algorithm": "cascade", **CASCADE},
+        CASCADE,
         {"small": 16, "large": 256},
         [(268, 16), (66, 65), (17, 16, 16)],
     ),
@@ -81,14 +82,10 @@ def main():
 
 def run(data, params, widths, seed, encoder, lengths, order):
     """Measures of one fit."""
-    classifier = MultiHeadClassifier(
-        hidden_layer_sizes=(widths[encoder],),
-        head_lengths=lengths,
-        label_order=order,
-        dropout=0.0,
-        random_state=seed,
-        **params,
-    ).fit(data.X, data.y)
+    mlp = MLP((widths[encoder],), dropout=0.0)
+    classifier = MultiHeadClassifier(encoder=mlp, random_state=seed)
+    classifier.set_params(**params, head__lengths=lengths, head__label_order=order)
+    classifier.fit(data.X, data.y)
     about = {"seed": seed, "encoder": encoder, "order": order}
     about["lengths"] = "{" + "; ".join(map(str, lengths)) + "}"  # as the paper writes them
     return {**about, **measure(classifier, data)}

@@ -24,6 +24,8 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Product
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.plotting import HeadAccuracyDisplay
 
@@ -35,8 +37,7 @@ DATA = True
 PAPER = {20: 4, 80: 5}
 #: One network for all: only the last layer differs.
 NETWORK = {
-    "hidden_layer_sizes": (512,),
-    "dropout": 0.5,
+    "encoder": MLP((512,), dropout=0.5),
     "optimizer": "mixed",
     "learning_rate": 2e-3,
     "batch_size": 256,
@@ -45,8 +46,8 @@ NETWORK = {
 }
 #: Variants of the paper's heads.
 VARIANTS = {
-    "clustered": {"label_order": "clustered"},
-    "4 groups": {"n_groups": 4},
+    "clustered": {"head__label_order": "clustered"},
+    "4 groups": {"head__n_groups": 4},
     "Algorithm 2": {"loss": "bce"},
 }
 #: Labels of each head.
@@ -71,7 +72,7 @@ def classifiers(n_labels):
 def product(n_labels, size, **params):
     """Product of heads for `size` labels each."""
     lengths = [2**size] * -(-n_labels // size)
-    return MultiHeadClassifier("product", head_lengths=lengths, **params, **NETWORK)
+    return MultiHeadClassifier(Product(lengths=lengths), **NETWORK).set_params(**params)
 
 
 def name_of(n_labels, size):

@@ -15,6 +15,8 @@ from _experiment import WIDTH, parser, print_table, save
 from _heads import grouped, labels_of, mean_and_error, with_error
 
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
 
 MINUTES = 2
@@ -23,7 +25,7 @@ DATA = True
 #: Data set and training samples.
 PANELS = [("eurlex57k", 8000), ("wordnet_noun_closure", 5000)]
 SHARES = (0, 25, 50, 75, 90, 95)
-PARAMS = {"hidden_layer_sizes": (256,), "dropout": 0.2, "embedding_dim": 64, "max_epochs": 8}
+PARAMS = {"encoder": MLP((256,), dropout=0.2), "max_epochs": 8}
 MEASURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 
 
@@ -45,7 +47,7 @@ def run(data, share, seed):
     n_kept = round(n_seen * (1 - share / 100))
     kept = np.sort(np.argsort(-counts, kind="stable")[:n_kept])
     start = time.process_time()
-    classifier = MultiHeadClassifier("cascade", random_state=seed, **PARAMS)
+    classifier = MultiHeadClassifier(Cascade(embedding_dim=64), random_state=seed, **PARAMS)
     classifier.fit(data.X, data.y[:, kept])
     seconds = time.process_time() - start
     top = kept[classifier.predict_topk(data.X_test, k=5)[0]]
