@@ -24,7 +24,8 @@ from sklearn.base import clone
 
 import sklearn_xlc
 from sklearn_xlc.batches import processes
-from sklearn_xlc.training import XLCNet, checkpoints, sharing
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints, sharing
 
 _PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]
 _PROGRAMS = {}
@@ -177,10 +178,9 @@ def _small(name, **params):
     from _factories import quick
 
     small = {
-        "hidden_layer_sizes": (24,),
+        "encoder": MLP((24,), dropout=0.25),
         "max_epochs": 2,
         "batch_size": 49,  # the last one has a sample less than two processes need
-        "dropout": 0.25,
     }
     return quick(name, **small | params)
 
@@ -364,7 +364,7 @@ def everything_else(folder):
 
     checkpoints.PAUSE = 0
     kept = {"checkpoint": folder / "checkpoints", "callbacks": [Stop()]}
-    copies = {"flat": {"average_weights": "ema"}, "cascade": {"early_stopping": True}}
+    copies = {"flat": {"callbacks": [WeightAveraging("ema")]}, "cascade": {"early_stopping": True}}
     os.environ["STOP"] = ""
     for name, params in copies.items():  # callbacks hold copies of the weights
         params |= {"max_epochs": 5, "learning_rate": 0.1}

@@ -73,7 +73,7 @@ search.fit(train_texts, train_tags)
 model = search.best_estimator_
 # [end]
 assert 0.5 < search.best_score_ < 1
-assert model[-1].calibration_ is not None
+assert model[-1].ranker_ is not None
 
 # [rank]
 from sklearn_xlc import predict_topk

@@ -12,16 +12,18 @@ from sklearn_xlc import (
     MIMLClassifier,
     MultiHeadClassifier,
 )
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade, Product
 
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 8, "learning_rate": 0.06}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
 ESTIMATORS = [
     MultiHeadClassifier("auto", **QUICK),
     MultiHeadClassifier("flat", **QUICK),
-    MultiHeadClassifier("flat", n_members=2, **QUICK),
+    MultiHeadClassifier("flat", encoder=MLP(n_members=2), **QUICK),
     MultiHeadClassifier("product", **QUICK),
-    MultiHeadClassifier("product", n_groups=2, **QUICK),
-    MultiHeadClassifier("cascade", embedding_dim=16, **QUICK),
+    MultiHeadClassifier(Product(n_groups=2), **QUICK),
+    MultiHeadClassifier(Cascade(embedding_dim=16), **QUICK),
     MultiHeadClassifier("sampling", **QUICK),
     DFTSigmoidClassifier(n_slack=5, **QUICK),
     DFTSigmoidClassifier(n_slack=5, output="bottleneck", **QUICK),

@@ -356,7 +356,7 @@ def test_an_encoder_without_trainable_parameters(name, multilabel, encoder):
 
 def test_nothing_to_train():
     X, y = make_learnable(True)
-    clf = quick("etf", encoder=nn.Identity(), fit_intercept=False)
+    clf = quick("etf", encoder=nn.Identity(), output__fit_intercept=False)
     with pytest.raises(ValueError, match="no parameter to train: .* encoder .* head"):
         clf.fit(X.toarray(), y)
 
@@ -380,7 +380,7 @@ class Noisy(nn.Module):
 def trained(name, multilabel, **params):
     """Classifier after two epochs of small batches and one of `partial_fit`."""
     X, y = make_learnable(multilabel, n_rows=60, dtype=np.float32)
-    params = {"max_epochs": 2, "batch_size": 20, "dropout": 0.4, **params}
+    params = {"max_epochs": 2, "batch_size": 20, "encoder__dropout": 0.4, **params}
     if name.startswith("sampling"):
         params["n_sampled_heads"] = 2
     clf = quick(name, **params).fit(X, y).partial_fit(X, y)

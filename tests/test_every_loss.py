@@ -16,9 +16,11 @@ from sklearn_xlc import (
     MultiHeadClassifier,
 )
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import (
     AsymmetricLoss,
     ChunkedHead,
+    Flat,
     FlatHead,
     PickAllLabels,
     PointwiseLoss,
@@ -28,7 +30,7 @@ from sklearn_xlc.heads import (
 from sklearn_xlc.metrics import precision_at_k, propensities
 
 N_LABELS = 20
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 60, "learning_rate": 0.02, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 60, "learning_rate": 0.02, "random_state": 0}
 LABEL_LOSSES = ["bce", "asymmetric", "focal", "propensity_bce"]
 CASES = [
     *((MultiHeadClassifier("flat"), name, True) for name in [*LABEL_LOSSES, "pick_all_labels"]),
@@ -141,7 +143,7 @@ def test_a_name_is_an_object_with_its_defaults(loss, same):
 def test_propensities_are_those_of_the_training_labels():
     X, Y = make_data(True)
     given = PropensityBinaryCrossEntropy(a=0.6, b=2.6)
-    clf = MultiHeadClassifier("flat", loss=given, label_order="random", **QUICK).fit(X, Y)
+    clf = MultiHeadClassifier(Flat(label_order="random"), loss=given, **QUICK).fit(X, Y)
     positions = clf.label_order_
     inverse = clf.net_.module_.head.criterion.inverse.cpu().numpy()[positions]
     np.testing.assert_allclose(inverse, 1 / propensities(Y, a=0.6, b=2.6), rtol=1e-6)
@@ -175,7 +177,7 @@ def test_a_loss_without_a_link_has_no_probabilities():
 def test_a_head_of_ones_own(multilabel):
     X, y = make_data(multilabel)
     clf = MultiHeadClassifier(head=CosineHead, **QUICK).fit(X, y)
-    assert (clf.algorithm_, clf.head_lengths_) == ("custom", (N_LABELS,))
+    assert (clf.algorithm_, clf.head_.lengths) == ("custom", (N_LABELS,))
     labels = clf.predict_topk(X, k=1)[0][:, 0]
     hits = np.asarray(y[np.arange(300), labels]).ravel() if multilabel else labels == y
     assert hits.mean() > 0.8

@@ -28,6 +28,7 @@ from skorch.callbacks import Callback
 from _factories import QUICK
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import cross_val_topk, get_scorer
 
 
@@ -95,7 +96,7 @@ def test_sparse_y_in_a_search(algorithm, params):
 
 def test_out_of_fold_probabilities():
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
-    clf = MultiHeadClassifier(hidden_layer_sizes=(16,), max_epochs=5, random_state=0)
+    clf = MultiHeadClassifier(encoder=MLP((16,)), max_epochs=5, random_state=0)
     Y = sp.csr_matrix(Y).toarray()
     probabilities = cross_val_predict(clf, X, Y, cv=2, method="predict_proba")
     assert np.shape(probabilities) == Y.shape
@@ -103,7 +104,7 @@ def test_out_of_fold_probabilities():
 
 def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
     X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
-    params = {**QUICK, "max_epochs": 2, "batch_size": 50, "dropout": 0.4}
+    params = {**QUICK, "max_epochs": 2, "batch_size": 50, "encoder__dropout": 0.4}
 
     def search():
         grid = {"loss": ["bce", "focal"], "learning_rate": [0.01, 0.05]}
@@ -118,7 +119,7 @@ def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
 @pytest.mark.filterwarnings("ignore:beam_width=. has no effect with algorithm='flat'")
 def test_a_search_over_a_parameter_that_only_some_algorithms_read():
     X, Y = make_extreme_multilabel(60, 40, 15, random_state=0)
-    clf = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=1, random_state=0)
+    clf = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=1, random_state=0)
     grid = {"algorithm": ["flat", "cascade"], "beam_width": [2, 5]}
     search = GridSearchCV(clf, grid, cv=2, error_score="raise", refit=False).fit(X, Y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
@@ -127,7 +128,7 @@ def test_a_search_over_a_parameter_that_only_some_algorithms_read():
 def small_label_sets():
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
     Y = sp.csr_matrix(Y)
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=4, random_state=0)
+    clf = MultiHeadClassifier("flat", encoder=MLP(8), max_epochs=4, random_state=0)
     return clf, X, Y, [ids.tolist() for ids in np.split(Y.indices, Y.indptr[1:-1])]
 
 

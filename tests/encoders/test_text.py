@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.encoders.text import words
 from sklearn_xlc.training import CollapseMonitor
 
@@ -129,10 +129,10 @@ def test_rows_of_texts_train_like_rows_of_numbers(callbacks):
     texts, Y = TEXTS * 40, np.array([[kind == "water", 1] for kind in KINDS * 40], dtype=int)
     encoder = partial(SMALL, dropout=0.0)
     # A calibration would be that of another network, whose words are those of a part of the texts.
-    shared = {"max_epochs": 2, "decision": "topk", "calibration": None, "random_state": 0}
+    shared = {"max_epochs": 2, "decision": "topk", "ranker": None, "random_state": 0}
     clf = MultiHeadClassifier(encoder=encoder, callbacks=callbacks, **shared).fit(texts, Y)
     rows = clf.net_.module_.encoder.vectorize(texts)
-    plain = MultiHeadClassifier(hidden_layer_sizes=(8,), dropout=0.0, **shared).fit(rows, Y)
+    plain = MultiHeadClassifier(encoder=MLP((8,), dropout=0.0), **shared).fit(rows, Y)
     np.testing.assert_array_equal(clf.predict_proba(texts), plain.predict_proba(rows))
     assert clf.t_ == plain.t_ == 10
     assert clf.net_.optimizer_rule == "mixed"
@@ -188,7 +188,7 @@ def test_the_gradient_of_the_table_is_row_sparse():
 
 @pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
 def test_list_of_str_in(algorithm):
-    clf = quick(algorithm=algorithm, max_epochs=40).fit(TEXTS, KINDS)
+    clf = quick(head=algorithm, max_epochs=40).fit(TEXTS, KINDS)
     assert clf.predict(NEW).tolist() == ["water", "animal"]
     assert clf.score(TEXTS, KINDS) == 1
     assert not hasattr(clf, "n_features_in_")

@@ -29,25 +29,26 @@ from sklearn_xlc.decisions import (
     Threshold,
     TopK,
 )
-from sklearn_xlc.heads import Head, topk_by_position
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade, Flat, Head, Product, topk_by_position
 
 N_LABELS = 18
 QUICK = {
-    "hidden_layer_sizes": (16,),
+    "encoder": MLP((16,)),
     "max_epochs": 30,
     "learning_rate": 0.03,
     "random_state": 0,
 }
 CLASSIFIERS = {
     "flat": MultiHeadClassifier("flat", **QUICK),
-    "cascade": MultiHeadClassifier("cascade", embedding_dim=8, beam_width=20, **QUICK),
-    "permuted": MultiHeadClassifier("flat", label_order="random", **QUICK),
+    "cascade": MultiHeadClassifier(Cascade(embedding_dim=8, beam_width=20), **QUICK),
+    "permuted": MultiHeadClassifier(Flat(label_order="random"), **QUICK),
     "dft": DFTSigmoidClassifier(n_slack=5, **QUICK),
-    "rank": MultiHeadClassifier("flat", rank=12, **QUICK),
+    "rank": MultiHeadClassifier(Flat(rank=12), **QUICK),
     "bottleneck": DFTSigmoidClassifier(n_slack=12, output="bottleneck", **QUICK),
     "etf": ETFNeuralCollapseClassifier(**QUICK),
     "learned": ETFNeuralCollapseClassifier("learned", feature_dim=8, **QUICK),
-    "powerset": MultiHeadClassifier("product", label_order="random", **QUICK),
+    "powerset": MultiHeadClassifier(Product(label_order="random"), **QUICK),
     "bags": MIMLClassifier(**QUICK),
 }
 SCORED = {
@@ -326,7 +327,7 @@ class Layered(Head):
 
 def test_a_module_of_a_foreign_head_is_not_its_linear_layer(data):
     X, Y = data
-    clf = decided("flat", "seen", algorithm="auto", head=Layered, max_epochs=1)
+    clf = decided("flat", "seen", head=Layered, max_epochs=1)
     assert clf.fit(X, Y).decision_.means_.shape[1] == 16
     with pytest.raises(ValueError, match="rows of a linear last layer"):
         clf.set_params(decision="nearest").fit(X, Y)
@@ -454,7 +455,7 @@ class Above(Decision):
 def with_sizes(name, decision, data, sizes):
     """Classifier with one feature for each label: sample i has ``sizes[i]`` positive scores."""
     X, Y = data
-    clf = decided(name, decision, max_epochs=1, hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
+    clf = decided(name, decision, max_epochs=1, encoder__hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
     scores = np.where(np.arange(N_LABELS) < np.array(sizes)[:, None], 1.0, -1.0)
     head = clf.net_.module_.head
     with torch.no_grad():

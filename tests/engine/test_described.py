@@ -28,13 +28,13 @@ from sklearn_xlc import (
     load,
 )
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.engine import packing
 from sklearn_xlc.engine.described import Described
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 
-QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 2, "random_state": 0}
+QUICK = {"encoder": MLP((8,)), "max_epochs": 2, "random_state": 0}
 TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
 KINDS = np.array(["water", "animal", "water"] * 8)
 DESCRIBED = "sklearn_xlc.engine.described.Described"

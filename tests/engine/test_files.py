@@ -42,13 +42,13 @@ from sklearn_xlc import (
     save,
 )
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.engine import packing
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads import Cascade, FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 from sklearn_xlc.metrics import topk_scorer
 
-QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 2, "random_state": 0}
+QUICK = {"encoder": MLP((8,)), "max_epochs": 2, "random_state": 0}
 TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
 KINDS = np.array(["water", "animal", "water"] * 8)
 
@@ -156,7 +156,7 @@ def test_a_frozen_estimator_comes_back(again):
 
 def test_an_unfitted_estimator_comes_back(again):
     parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("auto"), "head": FlatHead}
-    for estimator in (MultiHeadClassifier("cascade", beam_width=3, **parts), MIMLClassifier()):
+    for estimator in (MultiHeadClassifier(Cascade(beam_width=3), **parts), MIMLClassifier()):
         loaded = again(estimator)
         assert repr(loaded) == repr(estimator)
         assert vars(loaded).keys() == vars(estimator).keys()
@@ -360,7 +360,7 @@ def test_networks_within_other_estimators_are_compressed(name, path):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_compressed_model_is_as_small_in_every_file(dtype, path):
     X = sp.random(500, 2000, 0.01, format="csr", dtype=dtype, random_state=0)
-    params = {"hidden_layer_sizes": (256,), "max_epochs": 1, "random_state": 0}
+    params = {"encoder": MLP((256,)), "max_epochs": 1, "random_state": 0}
     clf = MultiHeadClassifier("flat", **params).fit(X, np.arange(500))
     exact = np.dtype(dtype).itemsize * clf.n_parameters_
     for storage, n_bytes in {"float16": 2, "int8": 1, "int6": 0.75, "int4": 0.5}.items():
@@ -391,7 +391,7 @@ def test_a_mapped_compressed_model_predicts_and_goes_on(mode, path):
 def test_models_have_the_first_format_that_holds_them():
     """Earlier versions read what they can, and refuse the others by their formats."""
     X, y = make_learnable(False)
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
+    clf = MultiHeadClassifier("flat", encoder=MLP((256,)), max_epochs=1).fit(X, y)
     saved = clf._full_state()["_saved_module"]
     assert saved["version"] == 1
     assert all(type(weight) is np.ndarray for weight in saved["weights"].values())
@@ -401,7 +401,7 @@ def test_models_have_the_first_format_that_holds_them():
 
 def test_what_cannot_be_compressed_is_refused(path):
     X, y = make_learnable(False)
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
+    clf = MultiHeadClassifier("flat", encoder=MLP((256,)), max_epochs=1).fit(X, y)
     for thing in (3, MultiHeadClassifier, [clf]):
         with pytest.raises(TypeError, match="compress takes an estimator"):
             compress(thing)

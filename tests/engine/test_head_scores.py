@@ -10,8 +10,8 @@ from sklearn_xlc.codes import LabelBlocks, MixedRadix
 @pytest.mark.parametrize("name", ["product", "cascade-3-heads", "sampling", "flat"])
 def test_digits_of_classes(name):
     X, y = make_learnable(False)
-    clf = quick(name, max_epochs=3, label_order="random").fit(X, y)
-    code = MixedRadix(N_LABELS, clf.head_lengths_)
+    clf = quick(name, max_epochs=3, head__label_order="random").fit(X, y)
+    code = MixedRadix(N_LABELS, clf.head_.lengths)
     found, true = (
         code.encode(clf.label_order_[np.searchsorted(clf.classes_, labels)])
         for labels in (clf.predict(X), y)
@@ -29,7 +29,7 @@ def test_digits_of_label_sets(decision):
     X, Y = make_learnable(True)
     params = {"label_order": "random", "decision": decision, "head_lengths": (32, 8, 256, 256)}
     clf = quick("powerset", max_epochs=3, memory_limit=2**20, **params).fit(X, Y)
-    code, order = LabelBlocks(N_LABELS, clf.head_lengths_), np.argsort(clf.label_order_)
+    code, order = LabelBlocks(N_LABELS, clf.head_.lengths), np.argsort(clf.label_order_)
     best = clf.predict_topk_sets(X, k=1)[0][0]
     found, true = (code.encode(sets.toarray()[:, order]) for sets in (best, Y))
     accuracy, combined = clf.score_heads(X, Y, return_combined=True)

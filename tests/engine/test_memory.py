@@ -15,17 +15,20 @@ from sklearn_xlc import (
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    optimizers,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads import Cascade, Flat, FlatHead
+from sklearn_xlc.training import WeightAveraging
 
-QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 1, "random_state": 0}
+QUICK = {"encoder": MLP((8,)), "max_epochs": 1, "random_state": 0}
 MULTI_LABEL = {
     "flat": MultiHeadClassifier("flat", **QUICK),
-    "flat-rank": MultiHeadClassifier("flat", rank=3, **QUICK),
-    "cascade": MultiHeadClassifier("cascade", embedding_dim=4, **QUICK),
+    "flat-rank": MultiHeadClassifier(Flat(rank=3), **QUICK),
+    "cascade": MultiHeadClassifier(Cascade(embedding_dim=4), **QUICK),
     "dft": DFTSigmoidClassifier(n_slack=3, **QUICK),
     "bottleneck": DFTSigmoidClassifier(n_slack=3, output="bottleneck", **QUICK),
     "etf": ETFNeuralCollapseClassifier(**QUICK),
@@ -127,7 +130,7 @@ def test_a_module_without_weights_draws_nothing():
 )
 @pytest.mark.parametrize("name", EVERY)
 def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name, rule, momentum):
-    params = {"optimizer": rule, "momentum": momentum, "learning_rate": 1e-3}
+    params = {"optimizer": optimizers.SGD(momentum=momentum), "learning_rate": 1e-3}
     clf = fitted(name, data, warm_start=True, **params)  # which keeps the optimiser's state
     module = clf.net_.module_
     planned = without_weights(lambda: clf._build_head(clf._n_features_out, clf._code))
@@ -189,11 +192,11 @@ def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name,
     "params, remedy",
     [
         ({"early_stopping": True}, "early_stopping=False and average_weights=None"),
-        ({"average_weights": "ema"}, "early_stopping=False and average_weights=None"),
+        ({"callbacks": [WeightAveraging("ema")]}, "early_stopping=False and average_weights=None"),
         ({"encoder": torch.nn.Linear(30, 8)}, "a narrower encoder"),
         ({"optimizer": "sgd", "momentum": 0.5}, "momentum=0.0, which keeps no second copy"),
         ({}, "algorithm='cascade'"),
-        ({"algorithm": "cascade"}, "embedding_dim"),
+        ({"head": "cascade"}, "embedding_dim"),
     ],
 )
 def test_what_would_help_is_named(data, params, remedy, monkeypatch):
@@ -201,7 +204,7 @@ def test_what_would_help_is_named(data, params, remedy, monkeypatch):
     # The default encoder fits, the head does not.
     left = iter([10**9] if params.get("encoder") is None else [])
     monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: next(left, 999))
-    clf = MultiHeadClassifier(**{"algorithm": "flat", **QUICK, **params})
+    clf = MultiHeadClassifier(**{"head": "flat", **QUICK, **params})
     with pytest.raises(MemoryError, match=remedy):
         clf.fit(data[0].toarray(), data[1])
 

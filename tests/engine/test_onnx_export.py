@@ -17,11 +17,11 @@ from torch import nn
 from _factories import EVERY, N_LABELS, make_groups, make_learnable, quick
 from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier, to_onnx
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.engine import onnx_graph
 from sklearn_xlc.heads import FlatHead
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 5, "learning_rate": 0.02, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 5, "learning_rate": 0.02, "random_state": 0}
 #: Heads that are exported, of which the others are slow tests.
 SOME = [("flat", True), ("ensemble", False), ("product", False), ("product-groups", False)]
 SOME += [("cascade", True), ("cascade-narrow", False), ("dft", True), ("etf", True)]
@@ -79,7 +79,7 @@ def test_the_top_five_of_a_thousand_samples_are_those_of_the_classifier(name, mu
     X, y, others = thousand(multilabel)
     clf = quick(name, max_epochs=5)
     if "label_order" in clf.get_params():
-        clf.set_params(label_order="random")
+        clf.set_params(head__label_order="random")
     clf.fit(X, y)
     assert_same(clf, others.toarray())
     assert_same(clf, others)
@@ -137,11 +137,11 @@ def test_probabilities_near_one_and_zero_keep_their_digits(shift):
 def test_probabilities_are_calibrated_as_the_classifier_has_them():
     X, Y, others = thousand(True)
     clf = MultiHeadClassifier("flat", **QUICK).fit(X, Y)
-    clf.calibration_ = None
+    clf.ranker_ = None
     before = exported(clf, others)
     module = pytest.importorskip("sklearn_xlc.decisions.calibration")
-    clf.calibration_ = module.Calibration().fit(clf.decision_function(X), Y)
-    clf.calibration_.start_ = float(np.median(before["scores"]))  # both slopes are met
+    clf.ranker_ = module.Calibration().fit(clf.decision_function(X), Y)
+    clf.ranker_.start_ = float(np.median(before["scores"]))  # both slopes are met
     assert_same(clf, others)
     assert not np.allclose(exported(clf, others)["probabilities"], before["probabilities"])
 

@@ -14,6 +14,7 @@ from sklearn_xlc import (
     MultiHeadClassifier,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import searched
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.training.devices import multiplies_bfloat16
@@ -94,7 +95,7 @@ def test_samples_of_weight_zero_and_held_out_ones_do_not_count():
 
 @pytest.mark.parametrize(
     "other",
-    [{"sparse": False}, {"encoder": object}, {"multilabel": False, "algorithm": "sampling"}],
+    [{"sparse": False}, {"encoder": object}, {"multilabel": False, "head": "sampling"}],
 )
 def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     clf = classifier(**other)
@@ -135,9 +136,9 @@ def chosen(n_labels, labels_per_sample=5.0, **params):
         (45_000, 40.0, {}, "cascade"),  # so many labels a batch are dear to update
         (40_000, None, {}, "flat"),
         (46_000, None, {}, "cascade"),
-        (25_000, 5.0, {"hidden_layer_sizes": (64, 1024)}, "cascade"),
-        (100_000, 5.0, {"hidden_layer_sizes": 256}, "flat"),
-        (100_000, 5.0, {"encoder": object, "hidden_layer_sizes": (256,)}, "cascade"),
+        (25_000, 5.0, {"encoder": MLP((64, 1024))}, "cascade"),
+        (100_000, 5.0, {"encoder": MLP(256)}, "flat"),
+        (100_000, 5.0, {"encoder": object}, "cascade"),
         (60_000, 5.0, {"n_heads": 3}, "cascade"),
         (500_000, 5.0, {"rank": 32}, "flat"),
         (2, None, {"n_heads": 1}, "flat"),
@@ -155,7 +156,7 @@ def test_the_choice_is_that_of_the_samples_that_count():
 
 def test_what_is_given_is_taken_as_it_is():
     assert classifier(optimizer="sgd")._rule(10**6) == "sgd"
-    given = {"hidden_layer_sizes": (7,), "dropout": 0.1, "batch_size": 32, "max_epochs": 7}
+    given = {"encoder": MLP((7,), dropout=0.1), "batch_size": 32, "max_epochs": 7}
     clf = classifier(**given, learning_rate=0.5, n_negatives=3, precision="float32")
     assert clf._hidden_sizes(rows_of(2000, 10)) == (7,)
     assert clf._dropout(rows_of(2000, 10)) == 0.1

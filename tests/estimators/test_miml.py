@@ -17,6 +17,7 @@ from _factories import QUICK, SKLEARN
 from sklearn_xlc import EAGLETransformer, MIMLClassifier
 from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
+from sklearn_xlc.training import WeightAveraging
 
 N_LABELS, N_COLUMNS = 5, 12
 quick = partial(MIMLClassifier, **{**QUICK, "max_epochs": 40})
@@ -330,7 +331,10 @@ def test_early_stopping_holds_out_bags(bags):
 @pytest.mark.parametrize("average_weights", ["swa", "ema"])
 def test_averages_of_weights(bags, average_weights):
     X, Y, groups, _ = bags
-    assert quick(average_weights=average_weights).fit(X, Y, groups).score(X, Y, groups) > 0.8
+    assert (
+        quick(callbacks=[WeightAveraging(average_weights)]).fit(X, Y, groups).score(X, Y, groups)
+        > 0.8
+    )
 
 
 @pytest.mark.parametrize("sizes", [(4,) * 500, (1,) * 1000 + (200,) * 5], ids=["equal", "ragged"])

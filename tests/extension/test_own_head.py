@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import ChunkedHead
 
 
@@ -69,7 +70,7 @@ class BusemannHead(ChunkedHead):
         update(self.bias, chunk, gradient.sum(0))
 
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 

@@ -21,7 +21,8 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.heads import FlatHead, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade, FlatHead, PointwiseLoss, SoftmaxCrossEntropy
 
 
 class PolyBinaryCrossEntropy(PointwiseLoss):
@@ -47,12 +48,12 @@ class PolyCrossEntropy(SoftmaxCrossEntropy):
         return surprise + 1 - (-surprise).exp()
 
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 MULTI_LABEL = [
     MultiHeadClassifier("flat", loss=PolyBinaryCrossEntropy(), **QUICK),
-    MultiHeadClassifier("cascade", embedding_dim=16, loss=PolyBinaryCrossEntropy(), **QUICK),
+    MultiHeadClassifier(Cascade(embedding_dim=16), loss=PolyBinaryCrossEntropy(), **QUICK),
     DFTSigmoidClassifier(n_slack=5, loss=PolyBinaryCrossEntropy(), **QUICK),
     ETFNeuralCollapseClassifier(loss=PolyCrossEntropy(), **QUICK),
     MIMLClassifier(loss=PolyBinaryCrossEntropy(), **QUICK),

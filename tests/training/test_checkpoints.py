@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.model_selection import GridSearchCV
-from skorch.callbacks import Callback, LoadInitState, LRScheduler, TrainEndCheckpoint
+from skorch.callbacks import Callback, EarlyStopping, LoadInitState, LRScheduler, TrainEndCheckpoint
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from torch import nn
 
@@ -25,7 +25,9 @@ from _factories import EVERY, MULTI_CLASS, make_learnable, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc._files import read
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
+from sklearn_xlc.heads import Cascade
+from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.encoding import identity
 
 
@@ -130,7 +132,7 @@ ONCE = [
 @pytest.mark.parametrize("name, multilabel", ONCE)
 def test_every_classifier(name, multilabel, tmp_path):
     X, y = make_learnable(multilabel)
-    clf = quick(name, max_epochs=3, batch_size=75, dropout=0.3)
+    clf = quick(name, max_epochs=3, batch_size=75, encoder__dropout=0.3)
     whole, resumed = check_resume(tmp_path, clf, (X, y), ("on_batch_end", 5))
     assert whole.n_iter_ == 3
     np.testing.assert_array_equal(whole.decision_function(X), resumed.decision_function(X))
@@ -161,10 +163,9 @@ def test_every_moment(average, method, times, tmp_path):
         "flat",
         max_epochs=5,
         batch_size=70,
-        dropout=0.3,
-        average_weights=average,
+        encoder__dropout=0.3,
+        callbacks=[EarlyStopping(patience=4, load_best=True), WeightAveraging(average)],
         early_stopping=True,
-        n_iter_no_change=4,
         decision="threshold",
     )
     check_resume(tmp_path, clf, (X, y), (method, times))
@@ -172,7 +173,7 @@ def test_every_moment(average, method, times, tmp_path):
 
 def test_killed_again_and_again(tmp_path):
     X, y = make_learnable(False)
-    clf = quick("sampling-corrected", max_epochs=6, batch_size=40, dropout=0.3)
+    clf = quick("sampling-corrected", max_epochs=6, batch_size=40, encoder__dropout=0.3)
     moments = [("on_batch_end", 3), ("on_epoch_end", 2), ("on_epoch_end", 1), ("on_batch_end", 1)]
     check_resume(tmp_path, clf, (X, y), *moments, ("on_epoch_begin", 3), ("on_train_end", 1))
 
@@ -185,7 +186,11 @@ def normed(n_features):
     return nn.Sequential(first, nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 8), nn.Tanh())
 
 
-STOPS_EARLY = {"early_stopping": True, "n_iter_no_change": 1, "learning_rate": 0.5}
+STOPS_EARLY = {
+    "early_stopping": True,
+    "callbacks": [EarlyStopping(patience=1, load_best=True)],
+    "learning_rate": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -197,10 +202,10 @@ STOPS_EARLY = {"early_stopping": True, "n_iter_no_change": 1, "learning_rate": 0
         ("csr32", {"optimizer": "sgd", "momentum": 0.9, "nesterov": True, "n_negatives": 5}),
         ("dense64", {"optimizer": "adam"}),
         ("dense32", {"precision": "bfloat16"}),
-        ("dense32", {"average_weights": "ema", "encoder": normed}),
+        ("dense32", {"callbacks": [WeightAveraging("ema")], "encoder": normed}),
         ("dense64", {"encoder": normed, **STOPS_EARLY}),
         ("csr32", {"random_state": np.random.RandomState(3)}),
-        ("csr64", {"label_order": "clustered", "algorithm": "cascade", "n_heads": 3}),
+        ("csr64", {"head": Cascade(n_heads=3, label_order="clustered")}),
     ],
     ids=str,
 )
@@ -208,8 +213,8 @@ def test_parameters(form, params, tmp_path):
     X, y = make_learnable(True, dtype=np.dtype(f"f{int(form[-2:]) // 8}"))
     X = X if "csr" in form else X.toarray()
     weight = np.random.default_rng(0).random(150)
-    params = {"algorithm": "flat", "max_epochs": 4, "random_state": 0, **params}
-    params |= {"hidden_layer_sizes": (16,), "batch_size": 40, "dropout": 0.3, "callbacks": [Die()]}
+    params = {"head": "flat", "max_epochs": 4, "random_state": 0, **params}
+    params |= {"encoder": MLP((16,), dropout=0.3), "batch_size": 40, "callbacks": [Die()]}
 
     def fit(clf):
         if params["random_state"] != 0:  # a restarted process has the generator where it was
@@ -234,7 +239,7 @@ def test_bags(tmp_path):
     groups = np.arange(150) // 3
     Y = sp.csr_matrix((sp.csr_matrix((np.ones(150), (groups, np.arange(150)))) @ Y) > 0).astype(int)
     clf = MIMLClassifier(
-        hidden_layer_sizes=(8,), max_epochs=4, batch_size=12, random_state=0, callbacks=[Die()]
+        encoder=MLP((8,)), max_epochs=4, batch_size=12, random_state=0, callbacks=[Die()]
     )
     whole = clf.fit(X, Y, groups)
     again = MIMLClassifier(**clf.get_params(deep=False)).set_params(checkpoint=str(tmp_path))
@@ -260,7 +265,9 @@ def test_warm_start(tmp_path):
 
 def test_without_a_seed_the_killed_fit_gives_it(tmp_path):
     X, y = make_learnable(True)
-    clf = quick("cascade", max_epochs=4, batch_size=40, random_state=None, label_order="random")
+    clf = quick(
+        "cascade", max_epochs=4, batch_size=40, random_state=None, head__label_order="random"
+    )
     clf.set_params(checkpoint=tmp_path, callbacks=[Die()], early_stopping=True)
     Die.plan.moment = ("on_batch_end", 7)
     with pytest.raises(Killed):
@@ -628,11 +635,10 @@ def job(folder, out):
     X, Y = make_extreme_multilabel(2000, 300, 200, random_state=0)
     clf = MultiHeadClassifier(
         "cascade",
-        hidden_layer_sizes=(256,),
+        encoder=MLP((256,)),
         max_epochs=30,
-        average_weights="ema",
+        callbacks=[EarlyStopping(patience=1000, load_best=True), WeightAveraging("ema")],
         early_stopping=True,
-        n_iter_no_change=1000,
         random_state=0,
         checkpoint=folder,
     )

@@ -17,6 +17,7 @@ from torch import nn
 from _factories import EVERY, make_learnable, quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows, make_batch
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import net as net_module
 from sklearn_xlc.training import devices
 from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor, threads_for
@@ -64,7 +65,7 @@ def fitted(name, multilabel, device, **params):
     X, y = make_learnable(multilabel, dtype=np.float32)
     given = {"groups": np.arange(150) // 2} if name.startswith("bags") else {}
     y = y[::2] if given else y
-    small = {"max_epochs": 2, "batch_size": 40, "hidden_layer_sizes": (24,), "device": device}
+    small = {"max_epochs": 2, "batch_size": 40, "encoder": MLP((24,)), "device": device}
     clf = quick(name, **small | params).fit(X, y, **given)
     scores = clf.predict_topk(X, 3, **given)[1]
     clf.predict(X, **given)

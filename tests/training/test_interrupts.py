@@ -268,7 +268,7 @@ def test_callbacks_may_stop_a_fit_as_in_skorch():
 
 def test_with_checkpoints_the_same_fit_goes_on(tmp_path):
     X, y = make_learnable(False)
-    params = {"batch_size": 50, "max_epochs": 5, "dropout": 0.3}
+    params = {"batch_size": 50, "max_epochs": 5, "encoder__dropout": 0.3}
     whole = quick("flat", **params).fit(X, y)
     presses = [True]
 

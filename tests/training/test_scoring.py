@@ -35,7 +35,7 @@ def test_samples_have_the_labels_of_the_user(multilabel):
         else:
             np.testing.assert_array_equal(train.y, y)
 
-    quick("flat", max_epochs=1, label_order="random", callbacks=[Check(check)]).fit(X, y)
+    quick("flat", max_epochs=1, head__label_order="random", callbacks=[Check(check)]).fit(X, y)
 
 
 @pytest.mark.parametrize("name", ["flat", "cascade", "bags"])

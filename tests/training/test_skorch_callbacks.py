@@ -46,7 +46,9 @@ def in_training(clf, kind):
 
 
 def test_print_log(capsys):
-    clf = fitted(PrintLog(), early_stopping=True, n_iter_no_change=4)
+    clf = fitted(
+        PrintLog(), early_stopping=True, callbacks=[EarlyStopping(patience=4, load_best=True)]
+    )
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].split() == ["epoch", "train_loss", "valid_loss", "dur"]
     assert [int(row.split()[0]) for row in rows[2:]] == [1, 2, 3, 4]
@@ -60,7 +62,12 @@ def test_print_log(capsys):
 @pytest.mark.parametrize("multilabel", [False, True])
 def test_epoch_scoring_on_held_out_samples(multilabel, capsys):
     scoring = precision_at_1() if multilabel else EpochScoring("accuracy", False, name="p_at_1")
-    params = {"early_stopping": True, "max_epochs": 30, "n_iter_no_change": 30, "verbose": 1}
+    params = {
+        "early_stopping": True,
+        "max_epochs": 30,
+        "callbacks": [EarlyStopping(patience=30, load_best=True)],
+        "verbose": 1,
+    }
     clf = fitted(scoring, multilabel=multilabel, **params)
     scores = [row["p_at_1"] for row in clf.history_]
     assert scores == [row["valid_precision_at_1"] for row in clf.history_]
@@ -154,7 +161,11 @@ def test_lr_scheduler_by_batch_and_by_score():
     assert np.isfinite(fitted(LRScheduler(**one_cycle)).loss_curve_).all()
     on_score = LRScheduler("ReduceLROnPlateau", monitor="p_at_1", mode="max", patience=0)
     clf = fitted(
-        precision_at_1(), on_score, early_stopping=True, max_epochs=30, n_iter_no_change=30
+        precision_at_1(),
+        on_score,
+        early_stopping=True,
+        max_epochs=30,
+        callbacks=[EarlyStopping(patience=30, load_best=True)],
     )
     rates = [row["event_lr"] for row in clf.history_]
     assert rates == sorted(rates, reverse=True)
@@ -163,7 +174,11 @@ def test_lr_scheduler_by_batch_and_by_score():
 
 def test_checkpoint(tmp_path):
     saves = Checkpoint(dirname=str(tmp_path), load_best=True, f_pickle="net.pkl")
-    params = {"early_stopping": True, "n_iter_no_change": 99, "learning_rate": 0.05}
+    params = {
+        "early_stopping": True,
+        "callbacks": [EarlyStopping(patience=99, load_best=True)],
+        "learning_rate": 0.05,
+    }
     clf = fitted(saves, max_epochs=40, **params)
     files = {path.name for path in tmp_path.iterdir()}
     assert files == {"params.pt", "optimizer.pt", "criterion.pt", "history.json", "net.pkl"}
