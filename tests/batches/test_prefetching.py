@@ -20,7 +20,7 @@ from sklearn_xlc.batches import rows as rows_module
 from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.randomness import new_generators
 from sklearn_xlc.datasets import open_csr, save_csr
-from sklearn_xlc.encoders import MLP, MLPEncoder
+from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine import prediction
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead, XLCNet
@@ -213,7 +213,8 @@ def test_batches_for_a_gpu_are_pinned_and_copied_without_waiting(monkeypatch):
 
 
 def fitted(X, y, name="flat", **params):
-    small = {"encoder": MLP((8,), dropout=0.3), "max_epochs": 2, "batch_size": 40}
+    small = {"encoder__dropout": 0.3, "max_epochs": 2, "batch_size": 40}
+    small["encoder__hidden_layer_sizes"] = (8,)
     clf = quick(name, **small | params).fit(X, y)
     assert not threads()
     return clf

@@ -21,12 +21,14 @@ from skorch.callbacks import Callback, EarlyStopping, LoadInitState, LRScheduler
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from torch import nn
 
+import sklearn_xlc
 from _factories import EVERY, MULTI_CLASS, make_learnable, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc._files import read
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, TextEncoder
-from sklearn_xlc.heads import Cascade
+from sklearn_xlc.heads import Cascade, Flat
+from sklearn_xlc.optimizers import SGD
 from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.encoding import identity
 
@@ -164,8 +166,8 @@ def test_every_moment(average, method, times, tmp_path):
         max_epochs=5,
         batch_size=70,
         encoder__dropout=0.3,
-        callbacks=[EarlyStopping(patience=4, load_best=True), WeightAveraging(average)],
         early_stopping=True,
+        callbacks=[EarlyStopping(patience=4, load_best=True), WeightAveraging(average)],
         decision="threshold",
     )
     check_resume(tmp_path, clf, (X, y), (method, times))
@@ -199,7 +201,7 @@ STOPS_EARLY = {
         ("csr32", {"optimizer": "mixed"}),
         ("csr64", {"optimizer": "adagrad", "weight_decay": 0.01}),
         ("dense32", {"optimizer": "sgd"}),
-        ("csr32", {"optimizer": "sgd", "momentum": 0.9, "nesterov": True, "n_negatives": 5}),
+        ("csr32", {"optimizer": SGD(momentum=0.9, nesterov=True), "head": Flat(n_negatives=5)}),
         ("dense64", {"optimizer": "adam"}),
         ("dense32", {"precision": "bfloat16"}),
         ("dense32", {"callbacks": [WeightAveraging("ema")], "encoder": normed}),
@@ -213,8 +215,9 @@ def test_parameters(form, params, tmp_path):
     X, y = make_learnable(True, dtype=np.dtype(f"f{int(form[-2:]) // 8}"))
     X = X if "csr" in form else X.toarray()
     weight = np.random.default_rng(0).random(150)
-    params = {"head": "flat", "max_epochs": 4, "random_state": 0, **params}
-    params |= {"encoder": MLP((16,), dropout=0.3), "batch_size": 40, "callbacks": [Die()]}
+    shared = {"head": "flat", "encoder": MLP((16,), dropout=0.3), "max_epochs": 4}
+    params = {**shared, "batch_size": 40, "random_state": 0, **params}
+    params["callbacks"] = [*params.get("callbacks", []), Die()]
 
     def fit(clf):
         if params["random_state"] != 0:  # a restarted process has the generator where it was
@@ -554,8 +557,9 @@ def test_parameters_that_may_differ(tmp_path):
     X, y = make_learnable(False)
     kill(small(tmp_path), X, y)
     Die.plan.moment = ("on_batch_begin", 9)  # two epochs are left
-    changed = small(str(tmp_path), device="cpu", memory_limit=2**25, verbose=1, warm_start=True)
-    changed.fit(X, y)
+    changed = small(str(tmp_path), device="cpu", verbose=1, warm_start=True)
+    with sklearn_xlc.config_context(working_memory=32):
+        changed.fit(X, y)
     Die.plan.moment = None
     assert_same(changed, small(None, warm_start=True).fit(X, y))
 
@@ -603,8 +607,8 @@ def test_a_search_goes_on(tmp_path):
 
 def test_a_subclass_without_the_parameter():
     class Old(MultiHeadClassifier):
-        def __init__(self, hidden_layer_sizes=(4,)):
-            super().__init__(hidden_layer_sizes=hidden_layer_sizes, max_epochs=2)
+        def __init__(self, encoder="mlp"):
+            super().__init__(encoder=encoder, max_epochs=2)
 
             del self.checkpoint
 
@@ -637,8 +641,8 @@ def job(folder, out):
         "cascade",
         encoder=MLP((256,)),
         max_epochs=30,
-        callbacks=[EarlyStopping(patience=1000, load_best=True), WeightAveraging("ema")],
         early_stopping=True,
+        callbacks=[EarlyStopping(patience=1000, load_best=True), WeightAveraging("ema")],
         random_state=0,
         checkpoint=folder,
     )

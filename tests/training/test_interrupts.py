@@ -17,6 +17,7 @@ from skorch.callbacks import Callback
 import sklearn_xlc
 from _factories import make_learnable, quick
 from sklearn_xlc import AggregatedLabelClassifier
+from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.interrupts import Interrupts
 
 MESSAGE = "Training interrupted by user in epoch"
@@ -161,7 +162,7 @@ def test_a_fit_ends_after_the_step_with_its_weights(tmp_path):
 
 def test_averages_are_applied_and_decisions_fitted():
     seen = {}
-    clf = interrupted(average_weights="ema", callbacks=[Press(seen=seen)])
+    clf = interrupted(callbacks=[WeightAveraging("ema"), Press(seen=seen)])
     assert not all(value.equal(seen[name]) for name, value in weights(clf).items())
     X, Y = make_learnable(True)
     many = quick("flat", batch_size=50, max_epochs=5, callbacks=[Press()], decision="threshold")
