@@ -1,4 +1,4 @@
-"""scikit-learn's own checks: every algorithm passes all of them, with no expected failure."""
+"""scikit-learn's own checks: every classifier passes all of them, with no expected failure."""
 
 import pytest
 from sklearn.base import clone
@@ -20,7 +20,7 @@ QUICK = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
 ESTIMATORS = [
     MultiHeadClassifier("auto", **QUICK),
     MultiHeadClassifier("flat", **QUICK),
-    MultiHeadClassifier("flat", encoder=MLP(n_members=2), **QUICK),
+    MultiHeadClassifier("flat", **{**QUICK, "encoder": MLP((16,), n_members=2)}),
     MultiHeadClassifier("product", **QUICK),
     MultiHeadClassifier(Product(n_groups=2), **QUICK),
     MultiHeadClassifier(Cascade(embedding_dim=16), **QUICK),
@@ -68,6 +68,6 @@ def test_tags(estimator):
     tags = get_tags(estimator)
     assert tags.input_tags.sparse
     assert tags.classifier_tags.multi_class
-    one_label_a_row = getattr(estimator, "algorithm", None) == "sampling"
+    one_label_a_row = getattr(estimator, "head", None) == "sampling"
     assert tags.classifier_tags.multi_label is not one_label_a_row
     assert set(tags.transformer_tags.preserves_dtype) == {"float32", "float64"}

@@ -31,9 +31,9 @@ def load(folder):
     return [sp.load_npz(folder / f"{name}.npz") for name in ("X_trn", "Y_trn", "X_tst", "Y_tst")]
 
 
-def precisions(algorithm, data):
+def precisions(head, data):
     X, Y, X_test, Y_test = data
-    clf = MultiHeadClassifier(algorithm, random_state=0).fit(X, Y)
+    clf = MultiHeadClassifier(head, random_state=0).fit(X, Y)
     ids, _ = clf.predict_topk(X_test, 5)
     return np.array([100 * precision_at_k(Y_test, ids, k) for k in (1, 3, 5)])
 
@@ -88,9 +88,9 @@ def test_multi_class_heads_keep_up_with_flat_on_mnist(data_dir):
         nn.Dropout(0.25),
     )
     accuracy = {}
-    for algorithm in ("flat", "product", "cascade", "sampling"):
-        clf = MultiHeadClassifier(algorithm, encoder=encoder, random_state=0)
-        accuracy[algorithm] = clf.fit(X, images["y_train"]).score(X_test, images["y_test"])
+    for head in ("flat", "product", "cascade", "sampling"):
+        clf = MultiHeadClassifier(head, encoder=encoder, random_state=0)
+        accuracy[head] = clf.fit(X, images["y_train"]).score(X_test, images["y_test"])
     assert accuracy["flat"] > 0.99
     assert min(accuracy.values()) >= accuracy["flat"] - 0.003
 

@@ -93,9 +93,9 @@ def test_labels_that_weigh_more_are_more_probable(name):
     assert shares[1] > 1.2 * shares[0]
 
 
-def test_weights_follow_the_order_of_labels_and_go_into_files(tmp_path):
+def test_weights_are_those_of_labels_and_go_into_files(tmp_path):
     given = {int(label): 1.0 + label for label in range(N_LABELS)}
-    clf = quick("flat", class_weight=given, head__label_order="random", **SHORT).fit(X, Y)
+    clf = quick("flat", class_weight=given, **SHORT).fit(X, Y)
     weight = clf.net_.module_.head.criterion.label_weight.numpy()
     np.testing.assert_array_equal(weight[clf.label_order_], 1.0 + np.arange(N_LABELS))
     sklearn_xlc.save(clf, tmp_path / "model", storage="float32")

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from _factories import QUICK, make_learnable
+from _factories import QUICK, built, make_learnable
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
@@ -27,7 +27,7 @@ from sklearn_xlc.heads import Fourier
 
 N_LABELS = 30
 QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
-quick = partial(DFTSigmoidClassifier, n_slack=4, **QUICK)
+quick = partial(built, DFTSigmoidClassifier(n_slack=4, **QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +132,8 @@ def test_an_encoder_too_narrow_for_the_guarantee_is_warned_of(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quick(encoder__hidden_layer_sizes=(columns,), max_epochs=1).fit(X, Y)
-        quick(encoder__hidden_layer_sizes=(N_LABELS,), n_slack=50, max_epochs=1).fit(
-            X, Y
-        )  # full rank
+        # full rank
+        quick(encoder__hidden_layer_sizes=(N_LABELS,), n_slack=50, max_epochs=1).fit(X, Y)
 
 
 @pytest.mark.parametrize("largest, width", [(2, 512), (300, 651), (600, 1024)])
@@ -277,7 +276,7 @@ def test_partial_fit_does_not_tune_the_threshold(data):
         ({"max_active": "all"}, "'max_active' parameter of DFTSigmoidClassifier must be"),
         ({"max_active": 15}, r"max_active=15 needs .* = 31 columns.*30 labels.*at most 14"),
         ({"n_slack": -1}, "'n_slack' parameter of DFTSigmoidClassifier must be"),
-        ({"init": "zeros"}, "'init' parameter of DFTSigmoidClassifier must be"),
+        ({"output": Fourier(init="zeros")}, "'init' parameter of Fourier must be"),
         ({"output": "fft"}, "'output' parameter of DFTSigmoidClassifier must be"),
         ({"output": "bottleneck", "n_slack": 0}, "'bottleneck' .* n_slack must be at least 1"),
         ({"decision": Threshold(0.0)}, "threshold=0.0 must be between 0 and 1"),

@@ -16,20 +16,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from torch import nn
 
-from _factories import QUICK
+from _factories import QUICK, built
 from sklearn_xlc import ETFNeuralCollapseClassifier, config_context
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
 from sklearn_xlc.decisions import Divergence, Nearest, Threshold
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads import PickAllLabels
+from sklearn_xlc.heads import ETF, Learned, PickAllLabels
 from sklearn_xlc.training import CollapseMonitor
 
 N_LABELS = 20
 DECISIONS = ["divergence", "nearest", "seen", "threshold", "topk"]
 QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
-quick = partial(ETFNeuralCollapseClassifier, **QUICK)
+quick = partial(built, ETFNeuralCollapseClassifier(**QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -242,21 +242,16 @@ def test_feature_dim(data):
     assert clf.n_parameters_ == 81 * 24 + N_LABELS
     learned = quick(max_epochs=1, encoder=lambda n: nn.Linear(n, 24), output="learned").fit(X, Y)
     assert learned.n_parameters_ == clf.n_parameters_ + 24 * N_LABELS
-    bare = quick(max_epochs=1, encoder=lambda n: nn.Linear(n, 24), output__fit_intercept=False).fit(
-        X, Y
-    )
+    bare = quick(max_epochs=1, encoder=lambda n: nn.Linear(n, 24), output__fit_intercept=False)
+    bare.fit(X, Y)
     assert bare.n_parameters_ == 81 * 24
 
 
 def test_collapse_of_stacked_digits(images):
     pictures, Y = images
     X = pictures.reshape(len(pictures), -1).astype(np.float32) / 16
-    clf = quick(
-        encoder__hidden_layer_sizes=(128,),
-        encoder__dropout=0.0,
-        max_epochs=2,
-        output__feature_decay=1e-3,
-    )
+    encoder = MLP((128,), dropout=0.0)
+    clf = quick(encoder=encoder, max_epochs=2, output__feature_decay=1e-3)
     early = clf.fit(X, Y).collapse_report(X, Y)
     late = clf.set_params(max_epochs=120, learning_rate=0.005).fit(X, Y).collapse_report(X, Y)
     assert late["nc1"] < early["nc1"] / 10
@@ -351,8 +346,8 @@ def test_partial_fit_decodes(data):
         ({"decision": Threshold(1.0)}, "threshold=1.0 must be between 0 and 1"),
         ({"loss": "hinge"}, "'loss' parameter of ETFNeuralCollapseClassifier must be"),
         ({"loss": "ce"}, "loss='ce' is not defined for ETFNeural.*'pick_all_labels'"),
-        ({"feature_decay": -1}, "'feature_decay' parameter of ETFNeuralCollapseClassifier must"),
-        ({"fit_intercept": 2}, "'fit_intercept' parameter of ETFNeuralCollapseClassifier must"),
+        ({"output": ETF(feature_decay=-1)}, "'feature_decay' parameter of ETF must"),
+        ({"output": Learned(fit_intercept=2)}, "'fit_intercept' parameter of Learned must"),
     ],
 )
 def test_bad_parameters(data, params, message):
@@ -423,7 +418,8 @@ def test_nearest_where_nothing_can_be_fitted():
 def test_few_rows_are_enough_for_scales(data):
     X, Y = data
     whole = quick(decision="nearest").fit(X, Y)
-    part = quick(decision="nearest", memory_limit=2**20).fit(X, Y)
+    with config_context(working_memory=1):
+        part = quick(decision="nearest").fit(X, Y)
     np.testing.assert_allclose(part.label_set_scales_, whole.label_set_scales_)
 
 

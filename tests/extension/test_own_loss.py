@@ -59,8 +59,8 @@ MULTI_LABEL = [
     MIMLClassifier(loss=PolyBinaryCrossEntropy(), **QUICK),
 ]
 MULTI_CLASS = [
-    *(MultiHeadClassifier(a, loss=PolyCrossEntropy(), **QUICK) for a in ("flat", "cascade")),
-    *(MultiHeadClassifier(a, loss=PolyCrossEntropy(), **QUICK) for a in ("product", "sampling")),
+    MultiHeadClassifier(head, loss=PolyCrossEntropy(), **QUICK)
+    for head in ("flat", "cascade", "product", "sampling")
 ]
 
 
@@ -87,7 +87,7 @@ def test_every_classifier_trains_with_it(clf):
     assert np.mean(np.asarray(Y[np.arange(300), best])) > 0.8
 
 
-@pytest.mark.parametrize("clf", MULTI_CLASS, ids=lambda clf: clf.algorithm)
+@pytest.mark.parametrize("clf", MULTI_CLASS, ids=lambda clf: clf.head)
 def test_every_head_of_one_class_a_sample_trains_with_it(clf, tmp_path):
     X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
     clf = clone(clf).fit(X, y)

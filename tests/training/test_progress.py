@@ -58,10 +58,8 @@ def test_nothing_is_shown_or_measured_without_it(capsys):
 
 def test_samples_held_out_for_the_decision_are_measured(capsys):
     X, Y = make_learnable(True)
-    clf = quick(
-        "cascade", verbose=1, max_epochs=60, decision="threshold", head__label_order="random"
-    )
-    clf.fit(X, Y)
+    clf = quick("cascade", head__label_order="random", decision="threshold", max_epochs=60)
+    clf.set_params(verbose=1).fit(X, Y)
     lines, _ = lines_of(capsys)
     assert {(line["valid"], line["one"] is None) for line in lines} == {(None, False)}
     # A loss takes a pass over them, and may draw random numbers; it is left to early stopping.
