@@ -1,4 +1,4 @@
-"""Algorithms by name: which one a fit uses, the lengths of its heads, what each refuses."""
+"""Heads by name: which one a fit uses, their lengths, what each refuses."""
 
 from functools import partial
 
@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from _factories import N_LABELS, make_learnable, quick
-from sklearn_xlc.heads import FlatHead, PowersetHead, SamplingHead
+from _factories import make_learnable, quick
+from sklearn_xlc.heads import Cascade, Flat, FlatHead, PowersetHead, SamplingHead
 
 
 def test_auto_takes_the_head_that_suits_the_labels(monkeypatch):
     X, y = make_learnable(False)
     _, Y = make_learnable(True)
-    assert quick("flat", head="auto").fit(X, y).algorithm_ == "flat"
+    assert type(quick("flat", head="auto").fit(X, y).head_) is Flat
     monkeypatch.setattr("sklearn_xlc.engine.searched.WORTH", -(10**9))
-    assert quick("flat", head="auto").fit(X, y).algorithm_ == "cascade"
-    assert quick("flat", head="auto").fit(X, Y).algorithm_ == "cascade"
+    assert type(quick("flat", head="auto").fit(X, y).head_) is Cascade
+    assert type(quick("flat", head="auto").fit(X, Y).head_) is Cascade
 
 
 def test_head_lengths_are_used():
@@ -26,37 +26,26 @@ def test_head_lengths_are_used():
     assert clf.net_.module_.head.linear.out_features == 10
     assert quick("cascade", head__lengths=(3, 2, 4)).fit(X, y).head_.lengths == (3, 2, 4)
     assert quick("sampling", head__lengths=(5, 5)).fit(X, y).head_.lengths == (5, 5)
-    assert quick("flat").fit(X, y).head_.lengths == (N_LABELS,)
+    assert not hasattr(quick("flat").fit(X, y).head_, "lengths")
 
 
 def test_sub_heads_of_samples_are_those_of_the_head():
     """MHS-S by parameters is the head that is tested against the paper's formula."""
     X, y = make_learnable(False)
     own = partial(SamplingHead, length=5, n_sampled_heads=2, shared_heads=False)
-    named = quick("sampling-own", head__lengths=(5, 5), head__n_sampled_heads=2, max_epochs=3).fit(
-        X, y
-    )
+    params = {"head__lengths": (5, 5), "head__n_sampled_heads": 2, "max_epochs": 3}
+    named = quick("sampling-own", **params).fit(X, y)
     given = quick("flat", head=own, max_epochs=3).fit(X, y)
-    shared = quick("sampling", head__lengths=(5, 5), head__n_sampled_heads=2, max_epochs=3).fit(
-        X, y
-    )
+    shared = quick("sampling", **params).fit(X, y)
     assert torch.equal(named.net_.module_.head.weight, given.net_.module_.head.weight)
     assert not torch.equal(named.net_.module_.head.weight, shared.net_.module_.head.weight)
 
 
-@pytest.mark.parametrize(
-    "name, params",
-    [
-        ("cascade", {}),
-        ("product", {}),
-        ("flat", {"encoder": torch.nn.Identity()}),
-        ("flat", {"head": FlatHead}),
-    ],
-)
-def test_ensembles_are_of_plain_networks(name, params):
+@pytest.mark.parametrize("head", ["cascade", "product", FlatHead])
+def test_ensembles_are_of_plain_networks(head):
     X, y = make_learnable(False)
-    with pytest.raises(ValueError, match=r"n_members=2 needs algorithm='flat'"):
-        quick(name, encoder__n_members=2, **params).fit(X, y)
+    with pytest.raises(ValueError, match="n_members=2 needs .*(?i:flat)"):
+        quick("ensemble", head=head).fit(X, y)
 
 
 def test_product_of_an_indicator_has_heads_of_blocks_of_labels():

@@ -12,10 +12,11 @@ from skorch.callbacks import EpochTimer
 from _factories import quick
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.decisions import Calibration, Threshold
+from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine.deciding import DecisionMixin
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.ranking import Calibration
 
 N_LABELS = 18
 #: Classifiers whose labels have log odds of their own.
@@ -45,7 +46,7 @@ def held_out(monkeypatch):
 def test_auto_is_tuned_on_few_held_out_samples(many, name, monkeypatch):
     X, Y = many
     found = held_out(monkeypatch)
-    order = {} if name in ("dft", "bags") else {"label_order": "random"}
+    order = {"head__label_order": "random"} if name == "cascade" else {}
     clf = quick(name, max_epochs=3, **order).fit(X, Y)
     train, held = found[0]
     assert (len(train), len(held)) == (2300 - 115, 115)
@@ -107,10 +108,10 @@ def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
     found = held_out(monkeypatch)
     clf = quick("flat", max_epochs=2).set_params(**params).fit(X, Y)
     assert (0 if found[0][1] is None else len(found[0][1])) == n_held
-    is_calibrated = n_held and params.get("calibration", "auto")
+    is_calibrated = n_held and params.get("ranker", "auto")
     assert (clf.ranker_ is not None) == bool(is_calibrated)
     if not {"decision", "loss"} & set(params):
-        assert (clf.decision_.threshold == "auto") == bool(n_held)
+        assert (clf.decision_.threshold == "tuned") == bool(n_held)
 
 
 def test_at_most_a_thousand_samples_are_held_out(many):
@@ -150,8 +151,8 @@ def test_calibration_corrects_probabilities_that_are_far_off(many):
     X, Y = many
     X, X_test, Y, Y_test = X[:2000], X[2000:], Y[:2000], Y[2000:]
     errors = []
-    for calibration in ("auto", None):
-        clf = quick("flat", ranker=calibration, loss="asymmetric", max_epochs=5)
+    for ranker in ("auto", None):
+        clf = quick("flat", ranker=ranker, loss="asymmetric", max_epochs=5)
         labels, p = clf.fit(X, Y).predict_topk(X_test, 3, proba=True)
         errors.append(expected_calibration_error(Y_test, labels, p).mean())
     assert errors[0] < 0.5 * errors[1]
@@ -173,7 +174,7 @@ def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
     assert (len(train), len(held), len(all_rows), none) == (900, 600, 1500, None)
     same = quick(name, decision="topk", max_epochs=3, ranker=None).fit(X, Y)
     np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
-    assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("auto", 1)
+    assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("tuned", 1)
     assert clf.decision_.ranker_ is clf.ranker_
     assert (clf.predict(X).sum(axis=1) >= 1).all()
     again = quick(name, max_epochs=3).fit(X, Y)

@@ -65,14 +65,18 @@ def test_sgd_with_momentum_is_a_loop_of_torch(multilabel, nesterov):
     X = np.random.default_rng(0).normal(size=(12, 4))
     y = np.eye(3, dtype=int)[np.arange(12) % 3] if multilabel else np.arange(12) % 3
     clf = MultiHeadClassifier(
-        "flat", encoder=nn.Linear(4, 5), optimizer="sgd", learning_rate=1e-300, random_state=0
+        "flat",
+        encoder=nn.Linear(4, 5),
+        optimizer=optimizers.SGD(),
+        learning_rate=1e-300,
+        random_state=0,
     )
     start = clone(clf).partial_fit(X, y, np.arange(3))
     module = copy.deepcopy(start.net_.module_)
     body, weight, bias = module.encoder, module.head.weight, module.head.bias
     options = {"momentum": 0.8, "nesterov": nesterov}
     optimizer = torch.optim.SGD([*body.parameters(), weight, bias], 0.1, **options)
-    clf.set_params(learning_rate=0.1, **options)
+    clf.set_params(learning_rate=0.1, optimizer=optimizers.SGD(**options))
     for _ in range(4):
         clf.partial_fit(X, y, np.arange(3))
         optimizer.zero_grad()

@@ -107,7 +107,7 @@ def test_partial_functions_come_back():
     assert (made.func, made.args, made.keywords) == (
         TextEncoder,
         (64,),
-        {"encoder": MLP((3,))},
+        {"hidden_layer_sizes": (3,)},
     )
 
 
@@ -342,7 +342,7 @@ def test_parameters_that_a_file_is_older_than_have_their_defaults():
         MultiHeadClassifier("flat", decision=TopK(k=3), encoder=MLP(dropout=0.5))
     )
     state = document["root"]["state"]
-    del state["n_heads"], state["callbacks"], state["decision"]["state"]["k"]
+    del state["ranker"], state["callbacks"], state["decision"]["state"]["k"]
     made = rebuild(json.loads(json.dumps(document)), arrays)
     assert repr(made) == repr(
         MultiHeadClassifier("flat", decision=TopK(), encoder=MLP(dropout=0.5))

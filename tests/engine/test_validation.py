@@ -55,7 +55,7 @@ class TextOrNumbers(TextEncoder):
         return super().collate(samples) if isinstance(samples, list) else torch.tensor(samples)
 
 
-def quick(encoder=None, **params):
+def quick(encoder="auto", **params):
     return MultiHeadClassifier(encoder=encoder, max_epochs=3, random_state=0, **params)
 
 

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import linprog
 from scipy.special import logit
 
-from _factories import QUICK
+from _factories import QUICK, built
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
@@ -17,7 +17,7 @@ from sklearn_xlc.encoders import MLP
 
 N_LABELS = 30
 QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
-quick = partial(DFTSigmoidClassifier, n_slack=4, **QUICK)
+quick = partial(built, DFTSigmoidClassifier(n_slack=4, **QUICK))
 
 
 @pytest.fixture(scope="module")
