@@ -132,7 +132,7 @@ VALUES = {
     "margin": [0, 0.1, 1.5, 3.1],
     "scale": [1e-3, 1.0, 64.0],
     "decision": ["auto", "threshold", "topk", "divergence", "nearest", "seen"]
-    + [TopK(2), TopK(99), Threshold(0.3), Divergence("auto"), Nearest(), Seen(), JointMode()],
+    + [TopK(2), TopK(99), Threshold(0.3), Divergence("tuned"), Nearest(), Seen(), JointMode()],
     "ranker": ["auto", None, "calibration", Calibration()],
     "hidden_layer_sizes": [(), (1,), (3, 2), 4, [5]],
     "dropout": [0, 0.5, 0.99, "auto"],

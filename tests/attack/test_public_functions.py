@@ -411,7 +411,7 @@ VALID = {
     "Threshold": lambda name, rng: decision_of(
         name,
         rng,
-        threshold=["auto", 0.3, rng.random(L) / 2 + 0.1][rng.integers(3)],
+        threshold=["tuned", 0.3, rng.random(L) / 2 + 0.1][rng.integers(3)],
         criterion=["micro_f1", "macro_f1"][rng.integers(2)],
         per_label=False,
         k=3,
@@ -420,7 +420,7 @@ VALID = {
     ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
     "Divergence": lambda name, rng: decision_of(
-        name, rng, temperature=["auto", 0.5][rng.integers(2)], max_labels=[None, 2][rng.integers(2)]
+        name, rng, temperature=["tuned", 0.5][rng.integers(2)], max_labels=[None, 2][rng.integers(2)]
     ),
     "Nearest": lambda name, rng: decision_of(name, rng, max_labels=[None, 2][rng.integers(2)]),
     "Seen": lambda name, rng: decision_of(name, rng),

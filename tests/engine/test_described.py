@@ -155,7 +155,7 @@ def test_a_mapped_classifier_comes_back(tmp_path):
 
 
 def test_an_unfitted_classifier_comes_back():
-    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("auto"), "head": FlatHead}
+    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned"), "head": FlatHead}
     clf = MultiHeadClassifier("cascade", device=torch.device("cpu"), **parts)
     assert repr(through_skops(clf)) == repr(clf)
 

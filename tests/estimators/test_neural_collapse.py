@@ -149,7 +149,7 @@ def test_only_decisions_that_compare_sets_have_set_scores(small):
 def test_temperature_is_fitted_on_held_rows(data):
     X, Y = data
     params = {"validation_fraction": 0.3, "max_epochs": 15, "encoder__dropout": 0.3}
-    clf = quick(decision=Divergence("auto"), **params).fit(X, Y)
+    clf = quick(decision=Divergence("tuned"), **params).fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     held = held.take(slice(None))
     scores = {}
@@ -159,7 +159,7 @@ def test_temperature_is_fitted_on_held_rows(data):
         scores[temperature] = f1_score(held.Y, predicted, average="samples", zero_division=0)
     assert max(scores, key=scores.get) == list(scores)[0]
     assert quick(decision=Divergence(0.5), max_epochs=1).fit(X, Y).decision_.temperature_ == 0.5
-    first = quick(decision=Divergence("auto"), max_epochs=1).partial_fit(X, Y)
+    first = quick(decision=Divergence("tuned"), max_epochs=1).partial_fit(X, Y)
     assert first.decision_.temperature_ == 1.0
 
 
@@ -400,7 +400,7 @@ def test_partial_fit_forgets_nothing_that_was_chosen(data):
     clf = quick(decision="seen").fit(X, Y)
     n_sets = clf.decision_.sets_.shape[0]
     assert clf.partial_fit(X[one], Y[one]).decision_.sets_.shape[0] == n_sets
-    clf = quick(decision=Divergence("auto")).fit(X, Y)
+    clf = quick(decision=Divergence("tuned")).fit(X, Y)
     tuned = clf.decision_.temperature_
     assert clf.partial_fit(X[one], Y[one]).decision_.temperature_ == tuned
 
