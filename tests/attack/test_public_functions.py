@@ -420,7 +420,10 @@ VALID = {
     ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
     "Divergence": lambda name, rng: decision_of(
-        name, rng, temperature=["tuned", 0.5][rng.integers(2)], max_labels=[None, 2][rng.integers(2)]
+        name,
+        rng,
+        temperature=["tuned", 0.5][rng.integers(2)],
+        max_labels=[None, 2][rng.integers(2)],
     ),
     "Nearest": lambda name, rng: decision_of(name, rng, max_labels=[None, 2][rng.integers(2)]),
     "Seen": lambda name, rng: decision_of(name, rng),
