@@ -107,6 +107,7 @@ PARTS = {
             "hidden_layer_sizes": [0, -1, 1.5, "big", None],
             "dropout": [-0.1, 1.0, "none"],
             "n_members": [0, 1.5, "auto"],
+            "negative_slope": ["leaky", None],
         },
     ),
 }
