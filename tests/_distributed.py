@@ -24,7 +24,7 @@ from sklearn.base import clone
 
 import sklearn_xlc
 from sklearn_xlc.batches import processes
-from sklearn_xlc.training import XLCNet, checkpoints, sharing
+from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints, sharing
 
 _PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]
 _PROGRAMS = {}
@@ -177,12 +177,17 @@ def _small(name, **params):
     from _factories import quick
 
     small = {
-        "hidden_layer_sizes": (24,),
         "max_epochs": 2,
         "batch_size": 49,  # the last one has a sample less than two processes need
-        "dropout": 0.25,
     }
+    if "encoder" not in params:
+        small |= {"encoder__hidden_layer_sizes": (24,), "encoder__dropout": 0.25}
     return quick(name, **small | params)
+
+
+def _alone():
+    """Fits within it are those of this process alone."""
+    return sklearn_xlc.config_context(distributed=False)
 
 
 def _data(multilabel):
@@ -242,7 +247,8 @@ def fits(folder, kinds, ways):
             X = sp.csr_matrix(X * (np.abs(X) > np.quantile(np.abs(X), 0.92)))
         given = {"groups": np.arange(99) // 2} if name.startswith("bags") else {}
         y = y[::2] if given else y
-        alone = _small(name, distributed=False).fit(X, y, **given)
+        with _alone():
+            alone = _small(name).fit(X, y, **given)
         with pytest.MonkeyPatch.context() as monkeypatch:
             if form == "apart":
                 monkeypatch.setattr(sharing, "_PER_BYTE", 0)
@@ -308,18 +314,18 @@ def _is_parted(clf):
 
 def _gone_on(way, alone, path, distributed, X, y, given):
     """A classifier that was fitted alone, trained further in one of four ways."""
-    params = alone.get_params() | {"distributed": distributed}
     if way == "steps":  # the optimiser has moments
-        clf = clone(alone).partial_fit(X, y, classes=alone.classes_, **given)
+        with _alone():
+            clf = clone(alone).partial_fit(X, y, classes=alone.classes_, **given)
     else:
         sklearn_xlc.save(alone, path, storage="float32")
         clf = sklearn_xlc.load(path, mmap=way == "mapped")
-    clf.set_params(**params)
-    if way == "grown":
-        return _with_other_labels(clf, X, y, given)
-    if way == "warm":
-        return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given)
-    return clf.partial_fit(X, y, **given).partial_fit(X, y, **given)
+    with sklearn_xlc.config_context(distributed=distributed):
+        if way == "grown":
+            return _with_other_labels(clf, X, y, given)
+        if way == "warm":
+            return clf.set_params(warm_start=True).fit(X, y, **given).fit(X, y, **given)
+        return clf.partial_fit(X, y, **given).partial_fit(X, y, **given)
 
 
 def _n_weights(clf):
@@ -338,7 +344,8 @@ def everything_else(folder):
     X, Y = _data(True)
     found = {"joined": [rank, n_processes]}
 
-    alone = _small("flat", early_stopping=True, max_epochs=4, distributed=False).fit(X, Y)
+    with _alone():
+        alone = _small("flat", early_stopping=True, max_epochs=4).fit(X, Y)
     clf = _small("flat", early_stopping=True, max_epochs=4, random_state=0).fit(X, Y)
     valid = [[row["valid_loss"] for row in each.history_] for each in (clf, alone)]
     found["valid"] = _far(*valid)
@@ -349,7 +356,6 @@ def everything_else(folder):
     sklearn_xlc.save(clf, path, storage="float32")
     loaded = sklearn_xlc.load(path)
     found["file"] = _far(loaded.decision_function(X), alone.decision_function(X))
-    alone.set_params(distributed="auto")
     sklearn_xlc.save(alone, folder / f"alone-{rank}.xlc", storage="float32")
     sizes = [file.stat().st_size for file in (path, folder / f"alone-{rank}.xlc")]
     found["bytes"] = sizes[0] - sizes[1]
@@ -363,18 +369,23 @@ def everything_else(folder):
             self.n_begun = getattr(self, "n_begun", 0) + 1
 
     checkpoints.PAUSE = 0
-    kept = {"checkpoint": folder / "checkpoints", "callbacks": [Stop()]}
-    copies = {"flat": {"average_weights": "ema"}, "cascade": {"early_stopping": True}}
+    kept = {"checkpoint": folder / "checkpoints"}
+    copies = {
+        "flat": {"callbacks": [WeightAveraging("ema")]},
+        "cascade": {"callbacks": [], "early_stopping": True},
+    }
     os.environ["STOP"] = ""
     for name, params in copies.items():  # callbacks hold copies of the weights
         params |= {"max_epochs": 5, "learning_rate": 0.1}
-        stopped = _small(name, **kept, **params)
+        stopped = _small(name, **{**kept, **params, "callbacks": [*params["callbacks"], Stop()]})
         found[f"stop-{name}"] = _refusal(lambda clf=stopped: clf.fit(X, Y))
     found["checkpoints"] = sorted(p.name for p in kept["checkpoint"].iterdir())
     del os.environ["STOP"]
     for name, params in copies.items():
-        expected = _small(name, distributed=False, **params).fit(X, Y)
-        resumed = _small(name, **kept, **params).fit(X, Y)
+        with _alone():
+            expected = _small(name, **params).fit(X, Y)
+        resumed = _small(name, **{**kept, **params, "callbacks": [*params["callbacks"], Stop()]})
+        resumed.fit(X, Y)
         n_begun = [c.n_begun for _, c in resumed.net_.callbacks_ if isinstance(c, Stop)]
         found[f"begun-{name}"] = n_begun
         found[f"resumed-{name}"] = [
@@ -388,20 +399,20 @@ def everything_else(folder):
     names = sorted(path.name for path in (folder / "twice").iterdir())
     copy = folder / f"twice-{rank}"
     shutil.copytree(folder / "twice", copy)
-    again = _small("flat", checkpoint=copy, distributed=False, **twice).fit(X, Y).fit(X, Y)
+    with _alone():
+        again = _small("flat", checkpoint=copy, **twice).fit(X, Y).fit(X, Y)
     found["twice"] = _far(again.loss_curve_, together_.loss_curve_)
     found["twice: files"] = [len(names), names == sorted(path.name for path in copy.iterdir())]
 
-    first, second = (
-        each.partial_fit(X, Y).partial_fit(X, Y)
-        for each in (_small("flat"), _small("flat", distributed=False))
-    )
+    first = _small("flat").partial_fit(X, Y).partial_fit(X, Y)
+    with _alone():
+        second = _small("flat").partial_fit(X, Y).partial_fit(X, Y)
     found["partial"] = _far(first.predict_topk(X, 3)[1], second.predict_topk(X, 3)[1])
 
     def encoder(n):
         return torch.nn.Sequential(torch.nn.Linear(n, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5))
 
-    drawing = _small("flat", encoder=encoder, n_negatives=3, random_state=None).fit(X, Y)
+    drawing = _small("flat", encoder=encoder, head__n_negatives=3, random_state=None).fit(X, Y)
     weights = drawing.net_.module_.encoder[0].weight.sum().item()
     found["drawing"] = weights  # equal in all processes
     found["other data"] = _refusal(lambda: _small("flat").fit(X[: 90 - rank], Y[: 90 - rank]))
@@ -418,14 +429,17 @@ def everything_else(folder):
     ]
     for name in ("flat", "dft", "etf-frame"):
         params = {"decision": "nearest", "max_epochs": 1}
-        pair = [_small(name, distributed=d, **params).fit(X, Y) for d in ("auto", False)]
-        differs = pair[0].predict(X) != pair[1].predict(X)
+        together_ = _small(name, **params).fit(X, Y)
+        with _alone():
+            expected = _small(name, **params).fit(X, Y)
+        differs = together_.predict(X) != expected.predict(X)
         found[f"nearest-{name}"] = int(differs.sum())
-    part = _small("flat").fit(X, Y).set_params(distributed=False, warm_start=True)
-    found["alone after"] = [
-        _refusal(lambda: part.partial_fit(X, Y)),
-        _refusal(lambda: part.fit(X, Y)),
-    ]
+    part = _small("flat").fit(X, Y).set_params(warm_start=True)
+    with _alone():
+        found["alone after"] = [
+            _refusal(lambda: part.partial_fit(X, Y)),
+            _refusal(lambda: part.fit(X, Y)),
+        ]
     writing = _small("flat", callbacks=[Checkpoint(dirname=folder / "skorch")])
     found["writing"] = _refusal(lambda: writing.fit(X, Y))
     clipped = _small("flat", callbacks=[GradientNormClipping()])
@@ -489,7 +503,8 @@ def resumed(folder, kind):
 
     kept = {"checkpoint": folder / "checkpoints", "max_epochs": 6}
     clf = _small(kind, callbacks=[End()], **kept).fit(X, Y)
-    alone = _small(kind, max_epochs=6, distributed=False).fit(X, Y)
+    with _alone():
+        alone = _small(kind, max_epochs=6).fit(X, Y)
     # Of the epochs in the file the times are there, too: nothing was trained again.
     return {
         "losses": _far(clf.loss_curve_, alone.loss_curve_),

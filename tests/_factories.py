@@ -17,6 +17,8 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import ArcFace, Cascade, Flat, Product, Sampling
 
 #: Version of scikit-learn, for what its older versions do not offer.
 SKLEARN = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
@@ -24,29 +26,29 @@ SKLEARN = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
 # --- classifiers ------------------------------------------------------------------------------
 
 #: A small network that learns fast: `MultiHeadClassifier(**QUICK)`.
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 80, "learning_rate": 0.02, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 80, "learning_rate": 0.02, "random_state": 0}
 
 #: Every output layer of the package, by a name for the test report.
 CLASSIFIERS = {
     "flat": MultiHeadClassifier("flat"),
-    "ensemble": MultiHeadClassifier("flat", n_members=2),
-    "flat-rank": MultiHeadClassifier("flat", rank=10),
+    "ensemble": MultiHeadClassifier("flat", encoder=MLP(n_members=2)),
+    "flat-rank": MultiHeadClassifier(Flat(rank=10)),
     "product": MultiHeadClassifier("product"),
-    "product-3-heads": MultiHeadClassifier("product", n_heads=3),
-    "product-groups": MultiHeadClassifier("product", n_groups=3),
+    "product-3-heads": MultiHeadClassifier(Product(n_heads=3)),
+    "product-groups": MultiHeadClassifier(Product(n_groups=3)),
     "product-bce": MultiHeadClassifier("product", loss="bce"),
     "product-joint": MultiHeadClassifier("product", loss="joint_ce"),
     "powerset": MultiHeadClassifier("product"),
-    "powerset-blocks": MultiHeadClassifier("product", head_lengths=(256, 4, 32, 256)),
-    "powerset-groups": MultiHeadClassifier("product", n_groups=2, head_lengths=(64,) * 4),
+    "powerset-blocks": MultiHeadClassifier(Product(lengths=(256, 4, 32, 256))),
+    "powerset-groups": MultiHeadClassifier(Product(lengths=(64,) * 4, n_groups=2)),
     "powerset-bce": MultiHeadClassifier("product", loss="bce"),
-    "cascade": MultiHeadClassifier("cascade", beam_width=30, embedding_dim=8),
-    "cascade-narrow": MultiHeadClassifier("cascade", beam_width=2, embedding_dim=8),
-    "cascade-3-heads": MultiHeadClassifier("cascade", n_heads=3, beam_width=30, embedding_dim=8),
+    "cascade": MultiHeadClassifier(Cascade(embedding_dim=8, beam_width=30)),
+    "cascade-narrow": MultiHeadClassifier(Cascade(embedding_dim=8, beam_width=2)),
+    "cascade-3-heads": MultiHeadClassifier(Cascade(n_heads=3, embedding_dim=8, beam_width=30)),
     "sampling": MultiHeadClassifier("sampling"),
-    "sampling-arcface": MultiHeadClassifier("sampling", loss="arcface", margin=0.1, scale=8.0),
-    "sampling-corrected": MultiHeadClassifier("sampling", n_sampled_heads=2, correction=True),
-    "sampling-own": MultiHeadClassifier("sampling", n_sampled_heads=3, shared_heads=False),
+    "sampling-arcface": MultiHeadClassifier("sampling", loss=ArcFace(margin=0.1, scale=8.0)),
+    "sampling-corrected": MultiHeadClassifier(Sampling(n_sampled_heads=2, correction=True)),
+    "sampling-own": MultiHeadClassifier(Sampling(n_sampled_heads=3, shared_heads=False)),
     "dft": DFTSigmoidClassifier(n_slack=8),
     "dft-no-slack": DFTSigmoidClassifier(n_slack=0),
     "bottleneck": DFTSigmoidClassifier(n_slack=32, output="bottleneck"),
@@ -69,8 +71,19 @@ EVERY = [(name, False) for name in MULTI_CLASS] + [(name, True) for name in MULT
 
 
 def quick(name, **params):
-    """Unfitted classifier of that name, with `QUICK` and the given parameters."""
-    return clone(CLASSIFIERS[name]).set_params(**{**QUICK, **params})
+    """Unfitted classifier of that name, with `QUICK` and the given parameters, nested ones too.
+
+    What `CLASSIFIERS` says of the perceptron stays, unless `encoder` is given.
+    """
+    clf = clone(CLASSIFIERS[name])
+    encoder = clf.encoder if isinstance(clf.encoder, MLP) else MLP()
+    encoder.set_params(hidden_layer_sizes=QUICK["encoder"].hidden_layer_sizes)
+    return clf.set_params(**{**QUICK, "encoder": encoder, **params})
+
+
+def built(default, **params):
+    """A copy of the classifier `default` with the given parameters, nested ones too."""
+    return clone(default).set_params(**params)
 
 
 # --- checks -----------------------------------------------------------------------------------

@@ -25,10 +25,21 @@ from sklearn_xlc import (
 from sklearn_xlc.aggregation import aggregation
 from sklearn_xlc.codes import label_order
 from sklearn_xlc.decisions import JointMode
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.geometry import verify_argmaxable
 from sklearn_xlc.groups import check_groups
-from sklearn_xlc.heads import FlatHead, FocalLoss
+from sklearn_xlc.heads import (
+    ETF,
+    ArcFace,
+    Cascade,
+    Flat,
+    FlatHead,
+    FocalLoss,
+    Product,
+    Sampling,
+)
 from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.optimizers import SGD, Adagrad, Adam, Mixed
 from sklearn_xlc.training.devices import numpy_dtype
 
 rng = np.random.default_rng(0)
@@ -37,60 +48,79 @@ y = np.arange(30) % 10
 Y = (rng.random((30, 10)) < 0.3).astype(int)
 
 
-quick = partial(MultiHeadClassifier, hidden_layer_sizes=(4,), max_epochs=1, random_state=0)
+quick = partial(MultiHeadClassifier, encoder=MLP((4,)), max_epochs=1, random_state=0)
 
 
 PARAMETERS = {
-    "algorithm": ["tree", None],
-    "n_heads": [0, 2.0, "two", 65, 2**63],
-    "head_lengths": [3, "equal"],
-    "label_order": ["sorted", None],
+    "head": ["tree", 3, None],
+    "encoder": ["tree", 3],
     "loss": ["mse", None],
-    "head": [3, "flat"],
-    "n_groups": [0, 1.5],
-    "embedding_dim": [0, 1.5],
-    "beam_width": [0, 1.5],
-    "path_exponent": [-0.1, "half"],
-    "level_weighting": ["median", None],
-    "n_sampled_heads": [-1, 1.5],
-    "shared_heads": ["yes", 2],
-    "n_negatives": [0, 1.5, "all"],
-    "rank": [0, 1.5, "full"],
-    "n_members": [0, 1.5, "auto"],
-    "margin": [-0.1, 3.2],
-    "scale": [0, -1.0],
-    "correction": ["yes", 2],
-    "class_weight": ["even", 2.0],
+    "ranker": ["isotonic", True],
     "decision": ["best", None, 0.5],
-    "calibration": ["isotonic", True],
-    "hidden_layer_sizes": [0, -1, 1.5, "big", None],
-    "dropout": [-0.1, 1.0, "none"],
-    "encoder": [3, "mlp"],
     "optimizer": ["rmsprop", None],
-    "momentum": [-0.1, 1.0, None],
-    "nesterov": ["yes", 2],
     "learning_rate": [0, -0.1, "fast"],
     "weight_decay": [-1e-3, None],
     "batch_size": [0, 1.5, "all"],
     "max_epochs": [0, 1.5, "many", 10**12],
     "early_stopping": ["yes", 2],
     "validation_fraction": [0.0, 1.0],
-    "n_iter_no_change": [0, 1.5],
-    "average_weights": ["mean", True],
+    "class_weight": ["even", 2.0],
     "precision": ["float16", None],
     "callbacks": ["bar", 3],
     "checkpoint": [3, True],
     "device": [3, None],
-    "distributed": ["yes", None],
-    "memory_limit": [1000, 1e9],
-    "random_state": [-1, "seed"],
     "warm_start": ["yes", 2],
+    "random_state": [-1, "seed"],
     "verbose": [-1, "loud"],
 }
+DIGITS = {
+    "n_heads": [0, 2.0, "two", 65, 2**63],
+    "lengths": [3, "equal"],
+    "label_order": ["sorted", None],
+}
+#: Parts, the parameter of the classifier that takes them, and bad values of their own parameters.
+PARTS = {
+    Flat: ("head", {"n_negatives": [0, 1.5, "all"], "rank": [0, 1.5, "full"]}),
+    Product: ("head", {**DIGITS, "n_groups": [0, 1.5]}),
+    Cascade: (
+        "head",
+        {
+            **DIGITS,
+            "embedding_dim": [0, 1.5],
+            "beam_width": [0, 1.5],
+            "path_exponent": [-0.1, "half"],
+            "level_weighting": ["median", None],
+        },
+    ),
+    Sampling: (
+        "head",
+        {
+            **DIGITS,
+            "n_sampled_heads": [-1, 1.5],
+            "shared_heads": ["yes", 2],
+            "correction": ["yes", 2],
+        },
+    ),
+    MLP: (
+        "encoder",
+        {
+            "hidden_layer_sizes": [0, -1, 1.5, "big", None],
+            "dropout": [-0.1, 1.0, "none"],
+            "n_members": [0, 1.5, "auto"],
+            "negative_slope": ["leaky", None],
+        },
+    ),
+}
+RATES = {"learning_rate": [0, -0.1, "fast"], "weight_decay": [-1e-3, "some"]}
+PARTS |= dict.fromkeys((Adam, Mixed, Adagrad), ("optimizer", RATES))
+PARTS[SGD] = ("optimizer", {**RATES, "momentum": [-0.1, 1.0, None], "nesterov": ["yes", 2]})
 
 
 def test_every_parameter_is_here():
     assert set(PARAMETERS) == set(MultiHeadClassifier().get_params())
+    for part, (room, bad) in PARTS.items():
+        others = {"head_learning_rate", "row_momentum"} if room == "optimizer" else set()
+        assert set(bad) == set(part().get_params()) - others
 
 
 @pytest.mark.parametrize(
@@ -104,63 +134,78 @@ def test_parameters(method, name, value):
         getattr(clf, method)(X, y)
 
 
+@pytest.mark.parametrize(
+    "part, room, name, value",
+    [
+        (part, room, name, value)
+        for part, (room, bad) in PARTS.items()
+        for name, values in bad.items()
+        for value in values
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_parameters_of_parts(method, part, room, name, value):
+    clf = quick(**{room: part(**{name: value})})
+    message = rf"The '{name}' parameter of {part.__name__} must be .* Got {value!r} instead"
+    with pytest.raises(ValueError, match=message):
+        getattr(clf, method)(X, y)
+    assert not hasattr(clf, "classes_")
+
+
 TOGETHER = [
     # parameters, y, what the message says
+    ({"head": "sampling"}, Y, "(?i:sampling).* needs exactly one label per sample.*'flat'"),
+    ({"head": FlatHead, "loss": "ce"}, y, "head.*FlatHead.*loss='ce'"),
+    ({"head": "flat", "loss": FocalLoss()}, y, r"loss=FocalLoss\(gamma=2.0.*'ce', 'pick_all"),
+    ({"head": "cascade", "loss": "propensity_bce"}, Y, "loss='propensity_bce' is not defined"),
+    ({"head": "flat", "loss": "bce"}, y, "loss='bce' is not defined.*multi-class.*'ce'"),
+    ({"head": "flat", "loss": "ce"}, Y, "loss='ce' is not defined.*multi-label.*'bce'"),
+    ({"head": "cascade", "loss": "arcface"}, y, "loss='arcface'.*(?i:cascade)"),
+    ({"head": "cascade", "loss": ArcFace()}, y, "loss=ArcFace.*(?i:cascade)"),
+    ({"head": "product", "loss": "arcface"}, y, "loss='arcface'.*'bce', 'ce', 'focal', 'joint_ce'"),
+    ({"head": "sampling", "loss": "joint_ce"}, y, "loss='joint_ce'.*'arcface', 'auto', 'ce'"),
+    ({"head": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*(?i:flat)"),
+    ({"head": Product(n_groups=2), "loss": "bce"}, y, "n_groups=2 needs.*loss='ce'"),
+    ({"head": Product(n_groups=2), "loss": "bce"}, Y, "n_groups=2 needs.*loss='ce'"),
+    ({"head": Product(lengths=[8, 100])}, Y, r"lengths=\(8, 100\).*of two"),
+    ({"head": Product(lengths=[16, 16])}, Y, "lengths=.* hold 8 labels.*=10"),
+    ({"head": Product(lengths=[1024.0])}, Y, "lengths=.*an instance of int"),
+    ({"head": "product", "loss": "pick_all_labels"}, Y, "loss='pick.*'bce', 'ce'.*'joint_ce'"),
+    ({"head": "flat", "decision": JointMode()}, Y, "JointMode.*FlatHead does not.*'product'"),
     (
-        {"algorithm": "sampling"},
-        Y,
-        "algorithm='sampling' needs exactly one label per sample.*'flat'",
-    ),
-    ({"head": FlatHead, "algorithm": "flat"}, y, "head=.*FlatHead.*replaces.*'flat'"),
-    (
-        {"head": FlatHead, "loss": "ce"},
+        {"head": Flat(rank=3), "encoder": MLP((4,), n_members=2)},
         y,
-        "leave both at 'auto', got algorithm='auto' and loss='ce",
+        "n_members=2 needs rank=None, .* rank=3",
     ),
-    ({"algorithm": "flat", "loss": FocalLoss()}, y, r"loss=FocalLoss\(gamma=2.0.*'ce', 'pick_all"),
-    ({"algorithm": "cascade", "loss": "propensity_bce"}, Y, "loss='propensity_bce' is not defined"),
-    ({"algorithm": "flat", "loss": "bce"}, y, "loss='bce' is not defined.*multi-class.*'ce'"),
-    ({"algorithm": "flat", "loss": "ce"}, Y, "loss='ce' is not defined.*multi-label.*'bce'"),
-    ({"algorithm": "cascade", "loss": "arcface"}, y, "loss='arcface'.*algorithm='cascade'"),
-    (
-        {"algorithm": "product", "loss": "arcface"},
-        y,
-        "loss='arcface'.*'bce', 'ce', 'focal', 'joint_ce'",
+    *(
+        ({"head": head, "encoder": MLP((4,), n_members=2)}, y, "n_members=2 needs .*(?i:flat)")
+        for head in ("product", "cascade", "sampling", FlatHead)
     ),
-    ({"algorithm": "sampling", "loss": "joint_ce"}, y, "loss='joint_ce'.*'arcface', 'auto', 'ce'"),
-    ({"algorithm": "auto", "loss": "joint_ce"}, y, "loss='joint_ce'.*algorithm='flat'"),
-    ({"algorithm": "product", "loss": "bce", "n_groups": 2}, y, "n_groups=2 needs.*loss='ce'"),
-    ({"algorithm": "cascade", "n_groups": 2}, y, "n_groups=2 needs algorithm='product'"),
-    ({"algorithm": "product", "n_groups": 2, "loss": "bce"}, Y, "n_groups=2 needs.*loss='ce'"),
-    ({"algorithm": "product", "head_lengths": [8, 100]}, Y, r"head_lengths=\(8, 100\).*of two"),
-    ({"algorithm": "product", "head_lengths": [16, 16]}, Y, "head_lengths=.* hold 8 labels.*=10"),
-    ({"algorithm": "product", "head_lengths": [1024.0]}, Y, "head_lengths=.*an instance of int"),
-    ({"algorithm": "product", "loss": "pick_all_labels"}, Y, "loss='pick.*'bce', 'ce'.*'joint_ce'"),
-    ({"algorithm": "flat", "decision": JointMode()}, Y, "JointMode.*FlatHead does not.*'product'"),
-    ({"algorithm": "flat", "n_members": 2, "rank": 3}, y, "n_members=2 needs rank=None, .* rank=3"),
-    ({"algorithm": "cascade", "n_heads": 1}, y, "n_heads or head_lengths of at least two.*'flat'"),
-    ({"algorithm": "cascade", "head_lengths": [10]}, y, r"at least two heads.*\(10,\)"),
-    ({"algorithm": "sampling", "n_heads": 3}, y, "n_heads=2 or head_lengths=.number of sub-heads"),
-    ({"algorithm": "product", "head_lengths": [3, 3]}, y, r"head_lengths=\(3, 3\).* is 9.*=10"),
-    ({"algorithm": "product", "head_lengths": []}, y, "head_lengths.*at least one head"),
-    ({"algorithm": "product", "head_lengths": [-5, -2]}, y, "head_lengths.*must be >= 1"),
-    ({"algorithm": "product", "head_lengths": [3.5, 3]}, y, "head_lengths.*an instance of int"),
-    ({"algorithm": "cascade", "head_lengths": [2**40] * 2}, y, "head_lengths.*less than 2.*62"),
-    ({"label_order": [0] * 10}, y, "label_order.*permutation.*position 0.*more than once, 1 never"),
-    ({"label_order": [0, 1]}, y, r"label_order.*shape \(10,\), got shape \(2,\)"),
-    ({"label_order": np.arange(10) + 1}, y, "label_order.*position 10 for label 9"),
-    ({"label_order": np.arange(10) / 2}, y, "label_order.*integers, got dtype float64"),
+    ({"head": Cascade(n_heads=1)}, y, "n_heads or lengths of at least two.*'flat'"),
+    ({"head": Cascade(lengths=[10])}, y, r"at least two heads.*\(10,\)"),
+    ({"head": Sampling(n_heads=3)}, y, "n_heads=2 or lengths=.number of sub-heads"),
+    ({"head": Product(lengths=[3, 3])}, y, r"lengths=\(3, 3\).* is 9.*=10"),
+    ({"head": Product(lengths=[])}, y, "lengths.*at least one head"),
+    ({"head": Product(lengths=[-5, -2])}, y, "lengths.*must be >= 1"),
+    ({"head": Product(lengths=[3.5, 3])}, y, "lengths.*an instance of int"),
+    ({"head": Cascade(lengths=[2**40] * 2)}, y, "lengths.*less than 2.*62"),
+    *(
+        ({"head": Product(label_order=order)}, y, f"label_order.*{message}")
+        for order, message in [
+            ([0] * 10, "permutation.*position 0.*more than once, 1 never"),
+            ([0, 1], r"shape \(10,\), got shape \(2,\)"),
+            (np.arange(10) + 1, "position 10 for label 9"),
+            (np.arange(10) / 2, "integers, got dtype float64"),
+        ]
+    ),
     ({"class_weight": {2: -1.0}}, y, "class_weight must map labels to.*-1.0 for the label 2"),
     ({"class_weight": {2: np.inf}}, Y, "class_weight must map labels to finite.*got inf"),
     ({"class_weight": {2: "two"}}, Y, "class_weight must map labels to finite.*got 'two'"),
-    ({"class_weight": "balanced", "algorithm": "cascade"}, Y, "CascadeHead.*no labels.*'flat'"),
-    ({"hidden_layer_sizes": ()}, y, "hidden_layer_sizes is empty; give at least one"),
-    ({"hidden_layer_sizes": (4, 0)}, y, "hidden_layer_sizes must be an integer >= 1, got 0"),
-    (
-        {"hidden_layer_sizes": (4, 0.5)},
-        y,
-        "hidden_layer_sizes must be an integer >= 1, got 0.5",
-    ),
+    ({"class_weight": "balanced", "head": "cascade"}, Y, "CascadeHead.*no labels.*'flat'"),
+    ({"encoder": MLP(())}, y, "hidden_layer_sizes is empty; give at least one"),
+    ({"encoder": MLP((4, 0))}, y, "hidden_layer_sizes must be an integer >= 1, got 0"),
+    ({"encoder": MLP((4, 0.5))}, y, "hidden_layer_sizes must be an integer >= 1, got 0.5"),
+    ({"optimizer": SGD(nesterov=True)}, y, "nesterov=True needs momentum above"),
     ({"device": "gpu"}, y, "device='gpu' is neither 'auto' nor a torch device of this"),
     ({"device": "meta"}, y, "device='meta' is neither 'auto' nor a torch device of this machine"),
     ({"callbacks": [3]}, y, "callbacks must hold skorch callbacks.*got 3"),
@@ -184,69 +229,36 @@ def test_parameters_that_do_not_suit_each_other_or_the_data(params, target, mess
         quick(**params).fit(X, target)
 
 
-SET = [
-    # estimator, y, what the warning says
-    (quick(head_lengths=(2, 2)), y, r"head_lengths=\(2, 2\) .*'flat', which 'auto' picks for 10 "),
-    (quick(n_groups=2), y, "n_groups=2 has no effect with algorithm='flat', which 'auto' picks"),
-    (quick(beam_width=20), Y, "beam_width=20 has .*: name another algorithm; leave .* default, 10"),
-    (quick(algorithm="flat", n_heads=3), y, "n_heads=3 has no effect with algorithm='flat'; leave"),
-    (quick(algorithm="product", head_lengths=(4, 3), n_heads=3), y, "n_heads.*head_lengths is gi"),
-    (quick(algorithm="product", n_heads=3), Y, "n_heads=3 has no effect.*: give head_lengths"),
-    (quick(algorithm="product", embedding_dim=8), y, "embedding_dim=8 .*'product'"),
-    (quick(algorithm="product", correction=True), y, "correction=True .*'product'"),
-    (quick(algorithm="product", n_sampled_heads=2), y, "n_sampled_heads=2 .*'product'"),
-    (
-        quick(algorithm="flat", shared_heads=False),
-        y,
-        "shared_heads=False has no effect with .*'flat",
-    ),
-    (quick(algorithm="product", rank=2), y, "rank=2 has no effect with algorithm='product'; leave"),
-    (quick(algorithm="cascade", path_exponent=1.0), y, "path_exponent=1.0 .* one class per sample"),
-    (quick(algorithm="cascade", level_weighting="mean"), y, "level_w.*'mean' .* one class per sa"),
-    (quick(algorithm="flat", level_weighting="mean"), Y, "level_weighting='mean' has no .*'flat'"),
-    (quick(algorithm="sampling", margin=0.1), y, "margin=0.1 has no effect without loss='arcface'"),
-    (quick(algorithm="sampling", scale=8), y, "scale=8 has no effect without loss='arcface'"),
-    (quick(head=FlatHead, beam_width=3), y, "beam_width=3 has no effect with a head of your own"),
-    (quick(n_iter_no_change=7), y, "n_iter_no_change=7 has no effect without early_stopping=True"),
-    (quick(validation_fraction=0.2), y, "validation_fraction=0.2 has no effect without early_stop"),
-    (quick(momentum=0.9), y, "momentum=0.9 has no effect without optimizer='sgd'; .* default, 0.0"),
-    (quick(optimizer="mixed", nesterov=True), y, "nesterov=True .* without optimizer='sgd'; leave"),
-    (quick(optimizer="sgd", nesterov=True), y, "nesterov=True has no effect with momentum=0.0;"),
-    (MIMLClassifier(None, temperature=2.0, max_epochs=1), Y, "temperature=2.0 .* attention=None"),
-    (
-        DFTSigmoidClassifier(max_active=2, output="bottleneck", max_epochs=1),
-        Y,
-        "max_active=2 has no effect with output='bottleneck'",
-    ),
-    (
-        DFTSigmoidClassifier(init="random", output="bottleneck", max_epochs=1),
-        Y,
-        "init='random' has no effect with output='bottleneck'",
-    ),
-    (EAGLETransformer(contrast=None, shrinkage=0.1), Y, "shrinkage=0.1 .* contrast=None"),
-    (EAGLETransformer(n_iter=0, temperature=1.0), Y, "temperature=1.0 has no effect with n_iter=0"),
-    (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5 has no effect with n_iter=0"),
-    (EAGLETransformer(multiplicity="top", sharing=0.5), Y, "sharing=0.5 .* multiplicity='top'"),
-    (
-        AggregatedLabelClassifier(quick(), n_rounds=1, n_folds=3),
-        Y,
-        "n_folds=3 has no effect with n_rounds=1; leave it at its default, 2",
-    ),
+USELESS = [
+    # estimator, y, the value that cannot be used
+    (quick(Product(lengths=(4, 3), n_heads=3)), y, "n_heads=3"),
+    (quick(Product(n_heads=3)), Y, "n_heads=3"),
+    (quick(Cascade(path_exponent=1.0)), y, "path_exponent=1.0"),
+    (quick(Cascade(level_weighting="mean")), y, "level_weighting='mean'"),
+    (quick(validation_fraction=0.2), y, "validation_fraction=0.2"),
+    (MIMLClassifier(None, temperature=2.0, max_epochs=1), Y, "temperature=2.0"),
+    (DFTSigmoidClassifier(max_active=2, output="bottleneck", max_epochs=1), Y, "max_active=2"),
+    (EAGLETransformer(contrast=None, shrinkage=0.1), Y, "shrinkage=0.1"),
+    (EAGLETransformer(n_iter=0, temperature=1.0), Y, "temperature=1.0"),
+    (EAGLETransformer(n_iter=0, step_size=0.5), Y, "step_size=0.5"),
+    (EAGLETransformer(multiplicity="top", sharing=0.5), Y, "sharing=0.5"),
+    (AggregatedLabelClassifier(quick(), n_rounds=1, n_folds=3), Y, "n_folds=3"),
 ]
 
 
-@pytest.mark.parametrize("estimator, target, message", SET, ids=[case[2][:20] for case in SET])
-def test_a_parameter_without_effect_is_warned_of_once(estimator, target, message):
-    with pytest.warns(UserWarning, match=message) as caught:
-        clone(estimator).fit(X, target)
-    assert len([each for each in caught if "has no effect" in str(each.message)]) == 1
+@pytest.mark.parametrize("estimator, target, value", USELESS, ids=[case[2] for case in USELESS])
+def test_a_value_that_cannot_be_used_is_refused(estimator, target, value):
+    estimator = clone(estimator)
+    with pytest.raises(ValueError, match=f"{value} cannot be used .*; leave it at its default, "):
+        estimator.fit(X, target)
+    assert not hasattr(estimator, "classes_")
 
 
-def test_parameters_of_the_algorithm_in_use_are_not_warned_of():
-    quick(algorithm="cascade", n_heads=3, beam_width=4, path_exponent=1.0).fit(X, Y)
-    quick(early_stopping=True, n_iter_no_change=7, validation_fraction=0.2).fit(X, y)
+def test_values_that_can_be_used_are_not_refused():
+    quick(Cascade(n_heads=3, beam_width=4, path_exponent=1.0)).fit(X, Y)
+    quick(early_stopping=True, validation_fraction=0.2).fit(X, y)
     quick(decision="threshold", validation_fraction=0.2).fit(X, Y)
-    quick(algorithm="sampling", loss="arcface", margin=0.1, head_lengths=np.array([4, 3])).fit(X, y)
+    quick(Sampling(lengths=np.array([4, 3])), loss=ArcFace(margin=0.1)).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -254,12 +266,19 @@ def test_parameters_of_the_algorithm_in_use_are_not_warned_of():
     [
         (
             MultiHeadClassifier,
-            "n_heads n_groups embedding_dim beam_width path_exponent n_sampled_heads margin scale "
-            "dropout momentum learning_rate weight_decay batch_size max_epochs validation_fraction "
-            "n_iter_no_change memory_limit random_state",
+            "learning_rate weight_decay batch_size max_epochs validation_fraction random_state",
         ),
+        (lambda **params: MultiHeadClassifier(Product(**params)), "n_heads n_groups"),
+        (
+            lambda **params: MultiHeadClassifier(Cascade(**params)),
+            "n_heads embedding_dim beam_width path_exponent",
+        ),
+        (lambda **params: MultiHeadClassifier(Sampling(**params)), "n_heads n_sampled_heads"),
+        (lambda **params: MultiHeadClassifier(encoder=MLP(**params)), "dropout"),
+        (lambda **params: MultiHeadClassifier(optimizer=SGD(**params)), "momentum"),
         (DFTSigmoidClassifier, "max_active n_slack"),
-        (ETFNeuralCollapseClassifier, "feature_dim feature_decay"),
+        (ETFNeuralCollapseClassifier, "feature_dim"),
+        (lambda **params: ETFNeuralCollapseClassifier(ETF(**params)), "feature_decay"),
         (MIMLClassifier, "temperature n_concepts"),
         (SentenceVectorizer, "max_length"),
         (
@@ -280,12 +299,18 @@ def test_what_is_no_number_of_64_bits(estimator, names, value):
             estimator(**{name: value}).fit(X, Y)
 
 
-@pytest.mark.parametrize("name", ["hidden_layer_sizes", "head_lengths"])
-def test_sequences_that_hold_booleans(name):
+@pytest.mark.parametrize(
+    "name, params",
+    [
+        ("hidden_layer_sizes", {"encoder": MLP([True, 10])}),
+        ("lengths", {"head": Product(lengths=[True, 10])}),
+    ],
+)
+def test_sequences_that_hold_booleans(name, params):
     with pytest.raises(
         TypeError, match=rf"{name}.* must be an? (number|integer >= 1), got True of type bool"
     ):
-        quick(algorithm="product", **{name: [True, 10]}).fit(X, y)
+        quick(**params).fit(X, y)
 
 
 def test_early_stopping_with_one_row_of_positive_weight():
@@ -486,7 +511,7 @@ def test_partial_fit(first, then, message):
     ],
 )
 def test_remove_labels(labels, message):
-    clf = quick(algorithm="flat").fit(X, y)
+    clf = quick("flat").fit(X, y)
     with pytest.raises(ValueError, match=message):
         clf.remove_labels(labels)
     assert clf.remove_labels([]).predict_topk(X, 10)[0].shape == (30, 10)
@@ -521,7 +546,7 @@ LARGE = [
 def test_numbers_whose_squares_overflow(estimator, make, value, dtype):
     estimator = clone(estimator)
     if hasattr(estimator, "max_epochs"):
-        estimator.set_params(hidden_layer_sizes=(10,), max_epochs=1)
+        estimator.set_params(encoder=MLP((10,)), max_epochs=1)
     bad = with_value(X.astype(dtype), value)
     message = f"in row 7, column 1: numbers above .* overflow in {dtype.__name__}; scale X"
     if bad.dtype == dtype:
@@ -635,7 +660,7 @@ def test_dense_limit(method):
 
 
 def test_probabilities_that_are_not_defined():
-    clf = quick(algorithm="product", loss="bce").fit(X, y)
+    clf = quick("product", loss="bce").fit(X, y)
     with pytest.raises(AttributeError, match="predict_proba"):
         clf.predict_proba(X)
 

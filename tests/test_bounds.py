@@ -10,6 +10,7 @@ import sklearn_xlc
 from sklearn_xlc._bounds import check_dense_size, check_integer, check_real, check_scalar
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.heads import (
+    ArcFace,
     AsymmetricLoss,
     CascadeHead,
     ETFHead,
@@ -93,8 +94,9 @@ PARTS = [
     (lambda **kw: ProductHead(**SIZE, lengths=(3, 3), **kw), {"n_groups": 2}),
     (
         lambda **kw: SamplingHead(**SIZE, **{"length": 3, **kw}),
-        {"length": 3, "n_sampled_heads": 1, "margin": 0.5, "scale": 4.0},
+        {"length": 3, "n_sampled_heads": 1},
     ),
+    (ArcFace, {"margin": 0.5, "scale": 4.0}),
     (
         lambda **kw: MIMLHead(**SIZE, **kw),
         {"n_concepts": 2, "temperature": 0.5, "memory_limit": 9},

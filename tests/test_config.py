@@ -34,6 +34,23 @@ def test_settings_of_sklearn_are_passed_on():
     assert sklearn.get_config()["assume_finite"]
 
 
+@pytest.mark.parametrize("value", [True, False, "auto"])
+def test_processes_may_train_together(value):
+    assert get_config()["distributed"] == "auto"
+    with config_context(distributed=value):
+        assert get_config()["distributed"] == value
+    assert get_config()["distributed"] == "auto"
+
+
+@pytest.mark.parametrize("value", ["yes", 2])
+def test_other_values_of_distributed_are_refused(value):
+    with pytest.raises(
+        ValueError, match=f"distributed must be 'auto', True or False, got {value!r}"
+    ):
+        set_config(distributed=value)
+    assert get_config()["distributed"] == "auto"
+
+
 def test_an_unknown_setting_changes_nothing():
     before = get_config()
     with pytest.raises(TypeError, match="unexpected keyword argument 'dense_limits'"):

@@ -23,6 +23,7 @@ from sklearn_xlc import (
     save,
 )
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import partitions
 from sklearn_xlc.metrics import topk_scorer
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 #: Bytes of heartbeats, and of what tasks have beside their data.
 SMALL = 10**5
-CLASSIFIER = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=2, random_state=0)
+CLASSIFIER = MultiHeadClassifier("flat", encoder=MLP(8), max_epochs=2, random_state=0)
 EAGLE = EAGLETransformer(random_state=0, n_components=20, memory_limit=2**20)
 
 

@@ -143,8 +143,11 @@ def test_what_cannot_be_done_in_parts_says_so(everything_else):
 def test_one_process_is_alone(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert sklearn_xlc.distributed.init() == (0, 1)
-    with pytest.raises(ValueError, match="start the program with torchrun"):
-        quick("flat", distributed=True).fit([[0.0], [1.0]], [0, 1])
+    with (
+        sklearn_xlc.config_context(distributed=True),
+        pytest.raises(ValueError, match="start the program with torchrun"),
+    ):
+        quick("flat").fit([[0.0], [1.0]], [0, 1])
 
 
 @pytest.mark.slow

@@ -126,7 +126,6 @@ OWN_TEXT = {
     "Parameters": {
         "output": "each names the output layers that it has",
         "loss": "each names the losses that its head has of its own",
-        "hidden_layer_sizes": "at least the columns of one layer",
         "learning_rate": "each names its heads that are slower",
         "decision": "one ranks whole label sets",
         "batch_size": "bags, not samples",

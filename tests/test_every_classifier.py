@@ -242,7 +242,7 @@ class Start(Callback):
 
 def first_pass(name, X, y, weight=None):
     """Loss of one pass in mini-batches, and the mean step of the parameters, by a tiny rate."""
-    own = {"sampling": {"n_sampled_heads": 99}, "bags": {"attention": None}}
+    own = {"sampling": {"head__n_sampled_heads": 99}, "bags": {"attention": None}}
     params = own.get(name.split("-")[0], {})
     clf = quick(name, optimizer="sgd", learning_rate=1e-9, batch_size=15, **params)
     clf.set_params(callbacks=[("start", Start())])
@@ -356,7 +356,7 @@ def test_an_encoder_without_trainable_parameters(name, multilabel, encoder):
 
 def test_nothing_to_train():
     X, y = make_learnable(True)
-    clf = quick("etf", encoder=nn.Identity(), fit_intercept=False)
+    clf = quick("etf", encoder=nn.Identity(), output__fit_intercept=False)
     with pytest.raises(ValueError, match="no parameter to train: .* encoder .* head"):
         clf.fit(X.toarray(), y)
 
@@ -380,9 +380,11 @@ class Noisy(nn.Module):
 def trained(name, multilabel, **params):
     """Classifier after two epochs of small batches and one of `partial_fit`."""
     X, y = make_learnable(multilabel, n_rows=60, dtype=np.float32)
-    params = {"max_epochs": 2, "batch_size": 20, "dropout": 0.4, **params}
+    params = {"max_epochs": 2, "batch_size": 20, **params}
+    if "encoder" not in params:
+        params["encoder__dropout"] = 0.4
     if name.startswith("sampling"):
-        params["n_sampled_heads"] = 2
+        params["head__n_sampled_heads"] = 2
     clf = quick(name, **params).fit(X, y).partial_fit(X, y)
     answers = [clf.transform(X), clf.decision_function(X), *clf.predict_topk(X, k=3)]
     assert not any(parameter.is_inference() for parameter in clf.net_.module_.parameters())

@@ -16,6 +16,7 @@ from sklearn_xlc import (
     MultiHeadClassifier,
 )
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import (
     AsymmetricLoss,
     ChunkedHead,
@@ -28,7 +29,7 @@ from sklearn_xlc.heads import (
 from sklearn_xlc.metrics import precision_at_k, propensities
 
 N_LABELS = 20
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 60, "learning_rate": 0.02, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 60, "learning_rate": 0.02, "random_state": 0}
 LABEL_LOSSES = ["bce", "asymmetric", "focal", "propensity_bce"]
 CASES = [
     *((MultiHeadClassifier("flat"), name, True) for name in [*LABEL_LOSSES, "pick_all_labels"]),
@@ -98,7 +99,7 @@ def make_data(multilabel):
 @pytest.mark.parametrize(
     "estimator, loss, multilabel",
     CASES,
-    ids=[f"{type(e).__name__}-{getattr(e, 'algorithm', '')}-{n}-{m}" for e, n, m in CASES],
+    ids=[f"{type(e).__name__}-{getattr(e, 'head', '')}-{n}-{m}" for e, n, m in CASES],
 )
 def test_every_loss_learns_is_saved_and_goes_on(estimator, loss, multilabel):
     X, y = make_data(multilabel)
@@ -141,9 +142,8 @@ def test_a_name_is_an_object_with_its_defaults(loss, same):
 def test_propensities_are_those_of_the_training_labels():
     X, Y = make_data(True)
     given = PropensityBinaryCrossEntropy(a=0.6, b=2.6)
-    clf = MultiHeadClassifier("flat", loss=given, label_order="random", **QUICK).fit(X, Y)
-    positions = clf.label_order_
-    inverse = clf.net_.module_.head.criterion.inverse.cpu().numpy()[positions]
+    clf = MultiHeadClassifier("flat", loss=given, **QUICK).fit(X, Y)
+    inverse = clf.net_.module_.head.criterion.inverse.cpu().numpy()
     np.testing.assert_allclose(inverse, 1 / propensities(Y, a=0.6, b=2.6), rtol=1e-6)
     assert not len(given.inverse)
     twice = MultiHeadClassifier("flat", loss=given, **QUICK)
@@ -175,7 +175,7 @@ def test_a_loss_without_a_link_has_no_probabilities():
 def test_a_head_of_ones_own(multilabel):
     X, y = make_data(multilabel)
     clf = MultiHeadClassifier(head=CosineHead, **QUICK).fit(X, y)
-    assert (clf.algorithm_, clf.head_lengths_) == ("custom", (N_LABELS,))
+    assert isinstance(clf.net_.module_.head, CosineHead)
     labels = clf.predict_topk(X, k=1)[0][:, 0]
     hits = np.asarray(y[np.arange(300), labels]).ravel() if multilabel else labels == y
     assert hits.mean() > 0.8
@@ -214,7 +214,7 @@ def test_a_loss_of_ones_own_in_multi_class():
             return surprise.square()
 
     X, y = make_data(False)
-    for algorithm in ("flat", "product", "sampling", "cascade"):
-        clf = MultiHeadClassifier(algorithm, loss=Confident(), **QUICK).fit(X, y)
+    for head in ("flat", "product", "sampling", "cascade"):
+        clf = MultiHeadClassifier(head, loss=Confident(), **QUICK).fit(X, y)
         assert clf.score(X, y) > 0.8
         assert hasattr(clf, "predict_proba")

@@ -51,8 +51,10 @@ report("estimators")
 X = np.random.default_rng(0).random((110, 6))
 y = np.arange(110) % 11
 Y = ((y[:, None] + np.arange(11)) % 5 == 0).astype(int)
-quick = {"max_epochs": 1, "batch_size": 60, "hidden_layer_sizes": (4,)}
-kept = {"early_stopping": True, "average_weights": "ema", "precision": "bfloat16"}
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.training import WeightAveraging
+quick = {"max_epochs": 1, "batch_size": 60, "encoder": MLP((4,))}
+kept = {"early_stopping": True, "callbacks": [WeightAveraging("ema")], "precision": "bfloat16"}
 for clf, target in [
     (xlc.MultiHeadClassifier("flat", **quick, **kept), Y),
     (xlc.MultiHeadClassifier("cascade", optimizer="mixed", **quick), Y),

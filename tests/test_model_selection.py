@@ -28,6 +28,8 @@ from skorch.callbacks import Callback
 from _factories import QUICK
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import load_wordnet_glosses, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
 from sklearn_xlc.metrics import cross_val_topk, get_scorer
 
 
@@ -68,7 +70,7 @@ def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
     clf = MultiHeadClassifier(**{**QUICK, "max_epochs": 40, "learning_rate": 0.01})
     clf.set_params(callbacks=[Modest()])
     model = Pipeline([("tfidf", TfidfVectorizer(dtype=np.float32)), ("clf", clf)])
-    grid = {"clf__algorithm": ["product", "cascade"]}
+    grid = {"clf__head": ["product", "cascade"]}
     search = GridSearchCV(model, grid, n_jobs=2, cv=2, refit=False, error_score="raise")
     search.fit(texts, kinds)
     assert search.best_score_ > 0.6 > 1.5 * np.mean(kinds == kinds[0])
@@ -82,20 +84,21 @@ def test_grid_search_in_parallel_over_text(fresh_workers, tmp_path):
     np.testing.assert_array_equal(probabilities, model.predict_proba(texts))
 
 
-@pytest.mark.parametrize("algorithm, params", [("flat", {}), ("cascade", {"embedding_dim": 8})])
-def test_sparse_y_in_a_search(algorithm, params):
+@pytest.mark.parametrize("head", ["flat", Cascade(embedding_dim=8)], ids=["flat", "cascade"])
+def test_sparse_y_in_a_search(head):
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
     Y = sp.csr_matrix(Y)
-    clf = MultiHeadClassifier(algorithm, **params, **{**QUICK, "max_epochs": 60})
+    clf = MultiHeadClassifier(head, **{**QUICK, "max_epochs": 60})
     scorer = make_scorer(f1_score, average="micro", zero_division=0.0)
-    search = GridSearchCV(clf, {"dropout": [0.0, 0.1]}, scoring=scorer, cv=2, error_score="raise")
+    grid = {"encoder__dropout": [0.0, 0.1]}
+    search = GridSearchCV(clf, grid, scoring=scorer, cv=2, error_score="raise")
     assert search.fit(X, Y).best_score_ > 0.2
     assert sp.issparse(search.predict(X))
 
 
 def test_out_of_fold_probabilities():
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
-    clf = MultiHeadClassifier(hidden_layer_sizes=(16,), max_epochs=5, random_state=0)
+    clf = MultiHeadClassifier(encoder=MLP((16,)), max_epochs=5, random_state=0)
     Y = sp.csr_matrix(Y).toarray()
     probabilities = cross_val_predict(clf, X, Y, cv=2, method="predict_proba")
     assert np.shape(probabilities) == Y.shape
@@ -103,7 +106,7 @@ def test_out_of_fold_probabilities():
 
 def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
     X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
-    params = {**QUICK, "max_epochs": 2, "batch_size": 50, "dropout": 0.4}
+    params = {**QUICK, "encoder": MLP((16,), dropout=0.4), "max_epochs": 2, "batch_size": 50}
 
     def search():
         grid = {"loss": ["bce", "focal"], "learning_rate": [0.01, 0.05]}
@@ -115,11 +118,10 @@ def test_threads_of_joblib_give_the_scores_of_one_after_the_other():
         np.testing.assert_array_equal(search().cv_results_["mean_test_score"], expected)
 
 
-@pytest.mark.filterwarnings("ignore:beam_width=. has no effect with algorithm='flat'")
-def test_a_search_over_a_parameter_that_only_some_algorithms_read():
+def test_a_search_over_a_parameter_that_only_some_heads_have():
     X, Y = make_extreme_multilabel(60, 40, 15, random_state=0)
-    clf = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=1, random_state=0)
-    grid = {"algorithm": ["flat", "cascade"], "beam_width": [2, 5]}
+    clf = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=1, random_state=0)
+    grid = [{"head": ["flat"]}, {"head": ["cascade"], "head__beam_width": [2, 5]}]
     search = GridSearchCV(clf, grid, cv=2, error_score="raise", refit=False).fit(X, Y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
@@ -127,7 +129,7 @@ def test_a_search_over_a_parameter_that_only_some_algorithms_read():
 def small_label_sets():
     X, Y = make_extreme_multilabel(120, 40, 15, random_state=0)
     Y = sp.csr_matrix(Y)
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=4, random_state=0)
+    clf = MultiHeadClassifier("flat", encoder=MLP(8), max_epochs=4, random_state=0)
     return clf, X, Y, [ids.tolist() for ids in np.split(Y.indices, Y.indptr[1:-1])]
 
 
@@ -166,7 +168,7 @@ def test_displays_of_curves_name_the_score():
 
 def test_tags_as_sets_need_no_splitter():
     clf, X, _, tags = small_label_sets()
-    grid = {"dropout": [0.0, 0.5]}
+    grid = {"encoder__dropout": [0.0, 0.5]}
     of_lists = GridSearchCV(clf, grid, **CURVE | {"cv": KFold(2)}).fit(X, tags)
     of_sets = GridSearchCV(clf, grid, **CURVE).fit(X, list(map(set, tags)))
     scores = [each.cv_results_["mean_test_score"] for each in (of_lists, of_sets)]
@@ -179,7 +181,7 @@ def test_halving_over_epochs():
     clf, X, Y, _ = small_label_sets()
     search = HalvingRandomSearchCV(
         clf,
-        {"dropout": [0.0, 0.2, 0.4, 0.6]},
+        {"encoder__dropout": [0.0, 0.2, 0.4, 0.6]},
         resource="max_epochs",
         n_candidates=4,
         factor=2,

@@ -18,6 +18,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.datasets import load_wordnet_glosses, make_aggregated
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.geometry import fourier_matrix, verify_argmaxable
 from sklearn_xlc.metrics import expected_calibration_error, f1_at_k, precision_at_k
 
@@ -30,9 +31,9 @@ def load(folder):
     return [sp.load_npz(folder / f"{name}.npz") for name in ("X_trn", "Y_trn", "X_tst", "Y_tst")]
 
 
-def precisions(algorithm, data):
+def precisions(head, data):
     X, Y, X_test, Y_test = data
-    clf = MultiHeadClassifier(algorithm, random_state=0).fit(X, Y)
+    clf = MultiHeadClassifier(head, random_state=0).fit(X, Y)
     ids, _ = clf.predict_topk(X_test, 5)
     return np.array([100 * precision_at_k(Y_test, ids, k) for k in (1, 3, 5)])
 
@@ -87,9 +88,9 @@ def test_multi_class_heads_keep_up_with_flat_on_mnist(data_dir):
         nn.Dropout(0.25),
     )
     accuracy = {}
-    for algorithm in ("flat", "product", "cascade", "sampling"):
-        clf = MultiHeadClassifier(algorithm, encoder=encoder, random_state=0)
-        accuracy[algorithm] = clf.fit(X, images["y_train"]).score(X_test, images["y_test"])
+    for head in ("flat", "product", "cascade", "sampling"):
+        clf = MultiHeadClassifier(head, encoder=encoder, random_state=0)
+        accuracy[head] = clf.fit(X, images["y_train"]).score(X_test, images["y_test"])
     assert accuracy["flat"] > 0.99
     assert min(accuracy.values()) >= accuracy["flat"] - 0.003
 
@@ -113,7 +114,9 @@ def test_fourier_layer_takes_half_of_the_parameters_of_a_bottleneck(data_dir):
     X, Y, X_test, Y_test = load(data_dir / "delicious")
     f1, size = {}, {}
     for output, width in (("bottleneck", 200), ("dft", 25)):
-        clf = DFTSigmoidClassifier(output=output, n_slack=width, dropout=0.4, random_state=0)
+        clf = DFTSigmoidClassifier(
+            output=output, n_slack=width, encoder=MLP(dropout=0.4), random_state=0
+        )
         top, _ = clf.fit(X, Y).predict_topk(X_test, 10)
         f1[output] = f1_at_k(Y_test, top, 10)
         size[output] = sum(p.numel() for p in clf.net_.module_.head.parameters())
@@ -183,9 +186,9 @@ def test_attention_finds_digits_in_bags_of_fifty(data_dir):
     np.add.at(counts, (bags, images["y_train"]), 1)
     accuracy = {}
     for attention in (None, "eagle"):
-        clf = MIMLClassifier(
-            attention, hidden_layer_sizes=(256,), max_epochs=5, random_state=0
-        ).fit(X.astype(np.float32), counts, bags)
+        clf = MIMLClassifier(attention, encoder=MLP((256,)), max_epochs=5, random_state=0).fit(
+            X.astype(np.float32), counts, bags
+        )
         labels, _ = clf.predict_topk(X_test.astype(np.float32), k=1)
         accuracy[attention] = np.mean(labels[:, 0] == images["y_test"])
     assert accuracy["eagle"] > max(0.85, accuracy[None] + 0.05)

@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from _factories import make_learnable, quick
 from sklearn_xlc import MultiHeadClassifier, load, predict_topk, save
+from sklearn_xlc.encoders import MLP
 
 FOLDER = Path(__file__).parents[1] / "examples" / "serving"
 TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
@@ -95,7 +96,7 @@ def running(app):
 
 @pytest.fixture(scope="module")
 def text_model():
-    network = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=2, random_state=0)
+    network = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=2, random_state=0)
     return make_pipeline(TfidfVectorizer(), network).fit(TEXTS, TAGS)
 
 

@@ -4,17 +4,14 @@ import hashlib
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 
-from _factories import CLASSIFIERS, EVERY, make_learnable
+from _factories import CLASSIFIERS, EVERY, make_learnable, quick
 
 #: Every random part switched on: order of the batches, dropout, sampled heads.
 RANDOM = {
-    "hidden_layer_sizes": (16,),
-    "dropout": 0.3,
+    "encoder__dropout": 0.3,
     "batch_size": 32,
     "max_epochs": 3,
-    "learning_rate": 0.02,
 }
 #: Names of all classifiers.
 NAMES = list(CLASSIFIERS)
@@ -27,7 +24,7 @@ def data_of(name, n_rows=150):
 
 def model_of(name, seed=0, **params):
     """Unfitted classifier of that name which draws wherever it can."""
-    return clone(CLASSIFIERS[name]).set_params(**{**RANDOM, "random_state": seed, **params})
+    return quick(name, **{**RANDOM, "random_state": seed, **params})
 
 
 def fitted(name, seed=0, **params):

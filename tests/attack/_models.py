@@ -6,15 +6,14 @@ from functools import cache
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 
-from _factories import CLASSIFIERS, EVERY
-from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
+from _factories import EVERY, quick
+from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer
 
 #: Shape of the training data.
 N_SAMPLES, N_FEATURES, N_LABELS = 12, 6, 4
 #: A network that takes milliseconds.
-TINY = {"hidden_layer_sizes": (4,), "max_epochs": 1, "random_state": 0}
+TINY = {"encoder__hidden_layer_sizes": (4,), "max_epochs": 1, "learning_rate": "auto"}
 #: Every estimator with class labels and with an indicator, as far as it takes them.
 ESTIMATORS = [
     *EVERY,
@@ -39,12 +38,12 @@ def build(name, **params):
     if name == "eagle":
         return EAGLETransformer(random_state=0).set_params(**params)
     if name == "aggregated":
-        inner = MultiHeadClassifier("flat", **TINY)
+        inner = quick("flat", **TINY)
         eagle = EAGLETransformer(random_state=0)
         return AggregatedLabelClassifier(inner, eagle).set_params(**params)
-    estimator = clone(CLASSIFIERS[name]).set_params(**TINY)
-    if "embedding_dim" in estimator.get_params():
-        estimator.set_params(embedding_dim=3)
+    estimator = quick(name, **TINY)
+    if "head__embedding_dim" in estimator.get_params():
+        estimator.set_params(head__embedding_dim=3)
     return estimator.set_params(**params)
 
 

@@ -14,15 +14,18 @@ from attack._fits import answers_of, digest_of
 from attack._processes import counted, forked
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multiclass
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
+from sklearn_xlc.training import WeightAveraging
 
 #: Wide enough for torch to use both threads.
-WIDE = {"hidden_layer_sizes": (256,), "max_epochs": 2, "batch_size": 500, "dropout": 0.2}
+WIDE = {"encoder": MLP((256,), dropout=0.2), "max_epochs": 2, "batch_size": 500}
 #: How a model is trained, by a name for the report.
 KINDS = {
-    "flat": {"algorithm": "flat"},
-    "product": {"algorithm": "product"},
-    "cascade": {"algorithm": "cascade", "embedding_dim": 64},
-    "averaged": {"algorithm": "flat", "average_weights": "ema", "optimizer": "mixed"},
+    "flat": {"head": "flat"},
+    "product": {"head": "product"},
+    "cascade": {"head": Cascade(embedding_dim=64)},
+    "averaged": {"head": "flat", "callbacks": [WeightAveraging("ema")], "optimizer": "mixed"},
 }
 #: Seconds until a child counts as hanging; each has work for less than one.
 LIMIT = 40.0

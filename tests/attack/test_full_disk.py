@@ -9,10 +9,10 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted, forked
-from sklearn_xlc.training import checkpoints
+from sklearn_xlc.training import WeightAveraging, checkpoints
 
 SOME = ["flat", "cascade", "bags"]
-FIT = {"max_epochs": 6, "average_weights": "ema"}
+FIT = {"max_epochs": 6, "callbacks": [WeightAveraging("ema")]}
 
 
 def _limit(size):

@@ -13,10 +13,11 @@ import numpy as np
 
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted
+from sklearn_xlc.training import WeightAveraging
 
 SOME = ["flat", "product", "cascade", "sampling", "dft", "etf", "pick-all", "bags"]
 #: Long enough to be interrupted: tenths of a second.
-LONG = {"max_epochs": 6, "average_weights": "ema"}
+LONG = {"max_epochs": 6, "callbacks": [WeightAveraging("ema")]}
 
 
 class Interrupts:

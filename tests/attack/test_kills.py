@@ -16,18 +16,18 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, digest_of, fitted, model_of
 from attack._processes import counted, forked
-from sklearn_xlc.training import checkpoints
+from sklearn_xlc.training import WeightAveraging, checkpoints
 
 #: Fits that differ in what a checkpoint must hold.
 FITS = [
-    ("flat", {"average_weights": "ema"}),
+    ("flat", {"callbacks": [WeightAveraging("ema")]}),
     ("cascade", {"optimizer": "mixed"}),
     ("sampling-corrected", {"optimizer": "adagrad"}),
-    ("dft", {"average_weights": "swa", "optimizer": "sgd"}),
+    ("dft", {"callbacks": [WeightAveraging("swa")], "optimizer": "sgd"}),
     ("etf", {"early_stopping": True}),
-    ("bags", {"early_stopping": True, "average_weights": "ema"}),
-    ("product", {"average_weights": "swa"}),
-    ("pick-all", {"optimizer": "mixed", "average_weights": "ema"}),
+    ("bags", {"early_stopping": True, "callbacks": [WeightAveraging("ema")]}),
+    ("product", {"callbacks": [WeightAveraging("swa")]}),
+    ("pick-all", {"optimizer": "mixed", "callbacks": [WeightAveraging("ema")]}),
     ("cascade-3-heads", {"early_stopping": True, "optimizer": "sgd"}),
     ("sampling-arcface", {"random_state": np.random.RandomState(3)}),
 ]

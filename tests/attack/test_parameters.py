@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from skorch.callbacks import EarlyStopping
 from torch import nn
 
 from attack._models import (
@@ -22,7 +23,26 @@ from attack._models import (
 from attack._trials import REFUSALS, Trial, attack
 from sklearn_xlc import EAGLETransformer
 from sklearn_xlc.decisions import Divergence, JointMode, Nearest, Seen, Threshold, TopK
-from sklearn_xlc.heads import AsymmetricLoss, BinaryCrossEntropy, FlatHead, FocalLoss, PickAllLabels
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import (
+    ETF,
+    ArcFace,
+    AsymmetricLoss,
+    BinaryCrossEntropy,
+    Bottleneck,
+    Cascade,
+    Flat,
+    FlatHead,
+    FocalLoss,
+    Fourier,
+    Learned,
+    PickAllLabels,
+    Product,
+    Sampling,
+)
+from sklearn_xlc.optimizers import SGD
+from sklearn_xlc.ranking import Calibration
+from sklearn_xlc.training import WeightAveraging
 
 #: What nobody means, and what somebody may. A size of 2**45 is never allocated.
 ODD = [
@@ -86,16 +106,21 @@ ODD = [
     nn.Linear,
     nn.Identity(),
 ]
+#: Parts with parameters of their own.
+HEADS = [Flat(rank=2), Product(n_groups=2), Cascade(n_heads=3, embedding_dim=3)]
+HEADS += [Sampling(n_sampled_heads=1, shared_heads=False)]
+OUTPUTS = [Fourier(init="random"), Bottleneck(), ETF(feature_decay=0.1), Learned()]
+#: Parameters whose own parameters are changed, too, where they are parts.
+PARTS = {"head", "encoder", "loss", "output"}
 #: Values that are likely to matter for the parameter of that name.
 VALUES = {
-    "algorithm": ["auto", "flat", "product", "cascade", "sampling"],
     "n_heads": [1, 2, 3, 5, 60],
-    "head_lengths": [(2, 2), (4,), (1, 4), (4, 1), (3, 3), (2, 1), (2**40, 2**40)]
-    + [(16,), (4, 8)],
+    "lengths": [(2, 2), (4,), (1, 4), (4, 1), (3, 3), (2, 1), (2**40, 2**40)] + [(16,), (4, 8)],
     "label_order": ["given", "random", "clustered", [3, 2, 1, 0], [0, 0, 1, 2], [0, 1], "name"],
     "loss": ["auto", "bce", "ce", "focal", "asymmetric", "propensity_bce", "pick_all_labels"]
-    + ["joint_ce", "arcface", FocalLoss(), AsymmetricLoss(), PickAllLabels(), BinaryCrossEntropy()],
-    "head": [None, FlatHead],
+    + ["joint_ce", "arcface", FocalLoss(), AsymmetricLoss(), PickAllLabels(), BinaryCrossEntropy()]
+    + [ArcFace(margin=0.1, scale=8.0)],
+    "head": ["auto", "flat", "product", "cascade", "sampling", FlatHead, *HEADS],
     "n_groups": [1, 2, 5],
     "embedding_dim": [1, 3],
     "beam_width": [1, 2, 100],
@@ -107,12 +132,13 @@ VALUES = {
     "margin": [0, 0.1, 1.5, 3.1],
     "scale": [1e-3, 1.0, 64.0],
     "decision": ["auto", "threshold", "topk", "divergence", "nearest", "seen"]
-    + [TopK(2), TopK(99), Threshold(0.3), Divergence("auto"), Nearest(), Seen(), JointMode()],
-    "calibration": ["auto", None],
+    + [TopK(2), TopK(99), Threshold(0.3), Divergence("tuned"), Nearest(), Seen(), JointMode()],
+    "ranker": ["auto", None, "calibration", Calibration()],
     "hidden_layer_sizes": [(), (1,), (3, 2), 4, [5]],
     "dropout": [0, 0.5, 0.99, "auto"],
-    "encoder": [None, nn.Identity(), nn.Linear(6, 3), nn.Linear(5, 3), nn.Identity],
-    "optimizer": ["adam", "mixed", "adagrad", "sgd"],
+    "encoder": ["auto", "mlp", MLP((3,), n_members=2), nn.Identity(), nn.Linear(6, 3)]
+    + [nn.Linear(5, 3), nn.Identity],
+    "optimizer": ["auto", "adam", "mixed", "adagrad", "sgd", SGD(momentum=0.9, nesterov=True)],
     "momentum": [0, 0.5, 0.999],
     "nesterov": [False, True],
     "learning_rate": [1e-12, 1e-3, 0.1, 10.0, 1e4, 1e12, 1e38],
@@ -120,16 +146,17 @@ VALUES = {
     "batch_size": ["auto", 1, 5, 11, 12, 100],
     "max_epochs": [1, 2],
     "validation_fraction": [0.01, 0.5, 0.99],
-    "n_iter_no_change": [1, 5],
-    "average_weights": [None, "swa", "ema"],
     "precision": ["float32", "bfloat16"],
-    "callbacks": [None, [], ()],
+    "callbacks": [None, [], (), [WeightAveraging("swa")], [WeightAveraging("ema")]]
+    + [[EarlyStopping(patience=1, load_best=True)]],
     "device": ["auto", "cpu", "cuda:7", "meta", torch.device("cpu")],
     "memory_limit": [2**20, 2**30, 2**62],
     "random_state": [None, 0, 2**32 - 1, np.random.RandomState(0)],
     "max_active": ["auto", 0, 1, 2],
     "n_slack": [0, 1, 50],
-    "output": ["dft", "bottleneck", "etf", "learned"],
+    "output": ["dft", "bottleneck", "etf", "learned", *OUTPUTS],
+    "init": ["frequencies", "random"],
+    "feature_decay": [0, 0.1, 10.0],
     "feature_dim": [None, 1, 3, 4, 9],
     "attention": ["eagle", "mean", None, EAGLETransformer(n_iter=1, random_state=0)],
     "temperature": ["auto", 0, 0.1, 1.0, 1e3],
@@ -229,10 +256,14 @@ def shown(value):
 def test_parameters(rng, index):
     """One to three parameters of random values, the others tiny."""
     name, multilabel = ESTIMATORS[index % len(ESTIMATORS)]
-    defaults = build(name).get_params(deep=False)
+    defaults = {
+        key: value
+        for key, value in build(name).get_params().items()
+        if key.count("__") < 2 and ("__" not in key or key.split("__")[0] in PARTS)
+    }
     n_changed = int(rng.choice([1, 1, 2, 3]))
     chosen = rng.permutation(sorted(defaults))[:n_changed].tolist()
-    params = {key: value_of(rng, key, defaults[key]) for key in chosen}
+    params = {key: value_of(rng, key.split("__")[-1], defaults[key]) for key in chosen}
     if params.get("random_state", 0) is None:
         params["random_state"] = 1
     if params.get("assigner", 0) is None:  # one of no seed

@@ -25,6 +25,7 @@ from sklearn_xlc import (
     to_onnx,
 )
 from sklearn_xlc.aggregation import aggregation
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.groups import check_groups
 
 N, L, F = 8, 5, 4
@@ -130,7 +131,7 @@ def groups_of(given, n_samples, allow_empty=True):
 def fitted():
     rng = np.random.default_rng(0)
     X, Y = features(rng), indicator(rng)
-    return MultiHeadClassifier(hidden_layer_sizes=(4,), max_epochs=3, random_state=0).fit(X, Y)
+    return MultiHeadClassifier(encoder=MLP((4,)), max_epochs=3, random_state=0).fit(X, Y)
 
 
 def explained(X, k, labels, n_columns, n_steps):
@@ -410,7 +411,7 @@ VALID = {
     "Threshold": lambda name, rng: decision_of(
         name,
         rng,
-        threshold=["auto", 0.3, rng.random(L) / 2 + 0.1][rng.integers(3)],
+        threshold=["tuned", 0.3, rng.random(L) / 2 + 0.1][rng.integers(3)],
         criterion=["micro_f1", "macro_f1"][rng.integers(2)],
         per_label=False,
         k=3,
@@ -419,7 +420,10 @@ VALID = {
     ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
     "Divergence": lambda name, rng: decision_of(
-        name, rng, temperature=["auto", 0.5][rng.integers(2)], max_labels=[None, 2][rng.integers(2)]
+        name,
+        rng,
+        temperature=["tuned", 0.5][rng.integers(2)],
+        max_labels=[None, 2][rng.integers(2)],
     ),
     "Nearest": lambda name, rng: decision_of(name, rng, max_labels=[None, 2][rng.integers(2)]),
     "Seen": lambda name, rng: decision_of(name, rng),
@@ -437,7 +441,7 @@ ELSEWHERE = {
     "metrics": {"cross_val_topk"},
     "datasets": {"iter_parquet", "load_wordnet_glosses", "load_xmc_file", "open_csr"},
     "groups": {"Groups"},
-    "decisions": {"Calibration", "Decision", "JointMode", "LinearLayer"},
+    "decisions": {"Decision", "JointMode", "LinearLayer"},
 }
 
 

@@ -213,7 +213,8 @@ def test_batches_for_a_gpu_are_pinned_and_copied_without_waiting(monkeypatch):
 
 
 def fitted(X, y, name="flat", **params):
-    small = {"hidden_layer_sizes": (8,), "max_epochs": 2, "batch_size": 40, "dropout": 0.3}
+    small = {"encoder__dropout": 0.3, "max_epochs": 2, "batch_size": 40}
+    small["encoder__hidden_layer_sizes"] = (8,)
     clf = quick(name, **small | params).fit(X, y)
     assert not threads()
     return clf

@@ -8,6 +8,7 @@ import torch
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.batches.sparse_rows import stable_sort
+from sklearn_xlc.encoders import MLP
 
 
 def make_csr(n_rows=6, n_columns=30, density=0.1, dtype=np.float64):
@@ -60,7 +61,7 @@ def test_prediction_and_validation_never_build_the_transpose(monkeypatch):
 
     monkeypatch.setattr(SparseRows, "transpose", property(counted))
     clf = MultiHeadClassifier(
-        hidden_layer_sizes=(4,), batch_size=15, max_epochs=2, early_stopping=True, random_state=0
+        encoder=MLP((4,)), batch_size=15, max_epochs=2, early_stopping=True, random_state=0
     ).fit(X, y)
     assert sum(built) == 2 * 54  # once a step; never for held-out samples
     built.clear()

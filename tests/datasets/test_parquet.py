@@ -8,6 +8,7 @@ import pytest
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import iter_parquet
+from sklearn_xlc.encoders import MLP
 
 pl = pytest.importorskip("polars")
 
@@ -68,7 +69,7 @@ def test_lists_without_numbers_and_labels(tmp_path):
 
 
 def test_a_classifier_goes_on_block_by_block(path):
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(4,), random_state=0)
+    clf = MultiHeadClassifier("flat", encoder=MLP((4,)), random_state=0)
     for X, y in iter_parquet(path, "array", "tags", block_rows=5):
         clf.partial_fit(X, y, classes=["even", "five", "odd"])
     assert clf.predict_topk(X, k=1)[0].shape == (4, 1)

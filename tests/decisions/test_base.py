@@ -26,7 +26,7 @@ SCORED = [
     TopK(),
     TopK(2),
     Divergence(),
-    Divergence("auto", max_labels=4),
+    Divergence("tuned", max_labels=4),
 ]
 FEATURED = [Nearest(), Nearest(3), Seen()]
 

@@ -58,7 +58,7 @@ def noisy():
 
 def test_auto_temperature_is_the_best_of_those_tried(noisy):
     scores, Y = noisy
-    decision = Divergence("auto", max_labels=6)
+    decision = Divergence("tuned", max_labels=6)
     assert decision.fitted_on == "held"
     decision.fit(scores, Y, link="exp")
 
@@ -70,7 +70,7 @@ def test_auto_temperature_is_the_best_of_those_tried(noisy):
     assert quality(decision.temperature_) >= max(map(quality, tried)) - 1e-12
     assert decision.temperature_ != 1.0
     best, labels = rank_rows(scores, 7)
-    few = Divergence("auto", max_labels=6).fit(best, Y, labels=labels, link="exp")
+    few = Divergence("tuned", max_labels=6).fit(best, Y, labels=labels, link="exp")
     assert few.temperature_ == decision.temperature_
 
 
@@ -84,7 +84,7 @@ def test_most_labels_are_those_of_nearly_all_training_samples():
 
 def test_partial_fit_keeps_what_was_chosen(noisy):
     scores, Y = noisy
-    decision = Divergence("auto").fit(scores, Y, link="exp")
+    decision = Divergence("tuned").fit(scores, Y, link="exp")
     tuned, most = decision.temperature_, decision.max_labels_
     decision.partial_fit(None, Y[:3], sizes=np.array([1, 1, 1]), link="exp")
     assert (decision.temperature_, decision.max_labels_) == (tuned, most)
@@ -93,7 +93,7 @@ def test_partial_fit_keeps_what_was_chosen(noisy):
 
 
 def test_nothing_held_out_is_no_temperature(noisy):
-    assert Divergence("auto").fit(None, noisy[1]).temperature_ == 1.0
+    assert Divergence("tuned").fit(None, noisy[1]).temperature_ == 1.0
     assert Divergence().fitted_on is None
 
 

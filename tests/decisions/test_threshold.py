@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, f1_score
 
-from sklearn_xlc.decisions import Calibration, Threshold
+from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.ranking import Calibration
 
 CRITERIA = ["micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"]
 
@@ -202,10 +203,10 @@ def test_a_given_threshold_is_a_calibrated_probability():
     scores, Y = make_data(0, digits=8)
     calibration = Calibration().fit(scores, Y)
     for threshold in (0.3, np.linspace(0.1, 0.9, 6)):
-        decision = Threshold(threshold).fit(None, Y, calibration=calibration)
+        decision = Threshold(threshold).fit(None, Y, ranker=calibration)
         expected = expit(calibration(scores)) > threshold
         np.testing.assert_array_equal(decision.decode(scores).toarray(), expected)
         np.testing.assert_allclose(decision.threshold_, threshold)
-    as_score = Threshold(-0.3, scale="score").fit(None, Y, calibration=calibration)
+    as_score = Threshold(-0.3, scale="score").fit(None, Y, ranker=calibration)
     assert as_score.cut_ == -0.3
     assert as_score.threshold_ == pytest.approx(expit(calibration(-0.3)))

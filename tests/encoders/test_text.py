@@ -18,8 +18,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 
+from _factories import built
 from sklearn_xlc import ETFNeuralCollapseClassifier, MIMLClassifier, MultiHeadClassifier
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, Text, TextEncoder
 from sklearn_xlc.encoders.text import words
 from sklearn_xlc.training import CollapseMonitor
 
@@ -33,7 +34,7 @@ TEXTS = [
 ] * 5
 KINDS = ["water", "water", "water", "animal", "animal", "animal"] * 5
 NEW = ["a stream of salt water", "an animal with fur"]
-SMALL = partial(TextEncoder, n_buckets=2**12, hidden_layer_sizes=(8,))
+SMALL = Text(n_buckets=2**12, hidden_layer_sizes=(8,))
 
 
 def letters(text):
@@ -100,7 +101,7 @@ def test_texts_are_tokenized_once_a_fit():
         calls.append(text)
         return text.split()
 
-    clf = quick(partial(SMALL, tokenizer=tokenizer), max_epochs=7).fit(TEXTS, KINDS)
+    clf = quick(built(SMALL, tokenizer=tokenizer), max_epochs=7).fit(TEXTS, KINDS)
     assert sorted(calls) == sorted(TEXTS)
     clf.set_params(warm_start=True, early_stopping=True).fit(TEXTS, KINDS)
     assert len(calls) == 2 * len(TEXTS)
@@ -127,12 +128,12 @@ def test_rows_of_texts_are_never_dense(monkeypatch):
 def test_rows_of_texts_train_like_rows_of_numbers(callbacks):
     """The values of "auto" are those of sparse rows, with the step without autograd and without."""
     texts, Y = TEXTS * 40, np.array([[kind == "water", 1] for kind in KINDS * 40], dtype=int)
-    encoder = partial(SMALL, dropout=0.0)
+    encoder = built(SMALL, dropout=0.0)
     # A calibration would be that of another network, whose words are those of a part of the texts.
-    shared = {"max_epochs": 2, "decision": "topk", "calibration": None, "random_state": 0}
+    shared = {"max_epochs": 2, "decision": "topk", "ranker": None, "random_state": 0}
     clf = MultiHeadClassifier(encoder=encoder, callbacks=callbacks, **shared).fit(texts, Y)
     rows = clf.net_.module_.encoder.vectorize(texts)
-    plain = MultiHeadClassifier(hidden_layer_sizes=(8,), dropout=0.0, **shared).fit(rows, Y)
+    plain = MultiHeadClassifier(encoder=MLP((8,), dropout=0.0), **shared).fit(rows, Y)
     np.testing.assert_array_equal(clf.predict_proba(texts), plain.predict_proba(rows))
     assert clf.t_ == plain.t_ == 10
     assert clf.net_.optimizer_rule == "mixed"
@@ -186,9 +187,9 @@ def test_the_gradient_of_the_table_is_row_sparse():
 # --- scikit-learn -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
-def test_list_of_str_in(algorithm):
-    clf = quick(algorithm=algorithm, max_epochs=40).fit(TEXTS, KINDS)
+@pytest.mark.parametrize("head", ["flat", "product", "cascade", "sampling"])
+def test_list_of_str_in(head):
+    clf = quick(head=head, max_epochs=40).fit(TEXTS, KINDS)
     assert clf.predict(NEW).tolist() == ["water", "animal"]
     assert clf.score(TEXTS, KINDS) == 1
     assert not hasattr(clf, "n_features_in_")
@@ -208,7 +209,16 @@ def test_every_sequence_of_strings():
         np.testing.assert_array_equal(again.decision_function(TEXTS), expected)
 
 
-@pytest.mark.parametrize("encoder", [SMALL, partial(SMALL, tokenizer=letters), TextEncoder])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        SMALL,
+        built(SMALL, tokenizer=letters),
+        "text",
+        TextEncoder,
+        partial(TextEncoder, n_buckets=2**12, hidden_layer_sizes=(8,)),
+    ],
+)
 def test_saved_and_cloned(encoder, tmp_path):
     clf = clone(quick(encoder)).fit(TEXTS, KINDS)
     expected = clf.decision_function(NEW)
@@ -269,7 +279,7 @@ def test_auto_rules_count_samples():
 def test_pipeline_and_grid_search():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     model = Pipeline([("lower", lower), ("clf", quick(max_epochs=10))])
-    grid = {"clf__encoder": [SMALL, partial(SMALL, ngram_range=(1, 2))]}
+    grid = {"clf__encoder__ngram_range": [(1, 1), (1, 2)]}
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(TEXTS, KINDS)
     assert search.score(TEXTS, KINDS) == 1
     assert search.predict(NEW).tolist() == ["water", "animal"]

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.encoders import TransformerEncoder
+from sklearn_xlc.encoders import Transformer, TransformerEncoder
 from sklearn_xlc.encoders.transformer import Tokens, import_text
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead
@@ -99,7 +99,7 @@ def test_features_are_pooled_states_of_each_text_alone(encoder):
 def test_models_and_tokenizers_are_copied():
     model, tokenizer = tiny_model(), word_tokenizer()
     before = copy.deepcopy(model.state_dict()), tokenizer.to_str()
-    clf = quick(partial(TransformerEncoder, model, tokenizer, max_length=2)).fit(TEXTS, KINDS)
+    clf = quick(Transformer(model, tokenizer, max_length=2)).fit(TEXTS, KINDS)
     assert tokenizer.to_str() == before[1]
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[0][name])
@@ -158,7 +158,7 @@ def test_the_transformer_has_a_rate_of_its_own():
 
 
 def test_a_frozen_transformer_stays_as_it_was(folder):
-    clf = quick(partial(TransformerEncoder, folder, learning_rate=0.0), max_epochs=80)
+    clf = quick(Transformer(folder, learning_rate=0.0), max_epochs=80)
     clf.fit(TEXTS, KINDS)
     encoder, expected = clf.net_.module_.encoder, tiny_model().state_dict()
     for name, tensor in encoder.model.state_dict().items():
@@ -170,7 +170,7 @@ def test_a_frozen_transformer_stays_as_it_was(folder):
 
 
 def test_strings_in(folder):
-    clf = quick(partial(TransformerEncoder, folder, learning_rate=0.01))
+    clf = quick(Transformer(folder, learning_rate=0.01))
     clf.fit(TEXTS, KINDS)
     assert clf.predict(["salt water", "an animal"]).tolist() == ["water", "animal"]
     expected = clf.decision_function(TEXTS)
@@ -187,9 +187,9 @@ def test_strings_in(folder):
 
 
 def test_search_pipeline_and_partial_fit(folder):
-    model = make_pipeline(FunctionTransformer(), quick(None, max_epochs=3))
-    small = partial(TransformerEncoder, folder)
-    grid = {"multiheadclassifier__encoder": [partial(small, learning_rate=r) for r in (0.0, 1e-2)]}
+    small = Transformer(folder)
+    model = make_pipeline(FunctionTransformer(), quick(small, max_epochs=3))
+    grid = {"multiheadclassifier__encoder__learning_rate": [0.0, 1e-2]}
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(TEXTS, KINDS)
     assert search.best_score_ > 0.5
     clf = quick(small)
@@ -201,10 +201,11 @@ def test_search_pipeline_and_partial_fit(folder):
 # --- files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["folder", "partial", "instance"])
+@pytest.mark.parametrize("given", ["folder", "part", "partial", "instance"])
 def test_saved_and_cloned(given, folder, tmp_path):
     made = {
-        "folder": partial(TransformerEncoder, folder, learning_rate=0.01),
+        "folder": Transformer(folder, learning_rate=0.01),
+        "part": Transformer(tiny_model(), word_tokenizer()),
         "partial": partial(TransformerEncoder, tiny_model(), word_tokenizer()),
         "instance": TransformerEncoder(tiny_model(), word_tokenizer()),
     }[given]

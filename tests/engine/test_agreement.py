@@ -7,6 +7,7 @@ import pytest
 from _distributed import in_threads
 
 from _factories import make_learnable, quick
+from sklearn_xlc import config_context
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.processes import training_with
 from sklearn_xlc.engine.agreement import agreed_batch, check_labels
@@ -72,8 +73,8 @@ def test_batches_are_of_the_process_with_the_least_memory(monkeypatch):
         with training_with(processes):
             share_out(own.net_.module_)
         n_rows = agreed_batch(own.net_.module_.head, rows, 50 - processes.rank, "scores")
-        own.memory_limit = 4000 * (3 - processes.rank)
-        return n_rows, own.decision_function(X)
+        with config_context(working_memory=4000 * (3 - processes.rank) / 2**20):
+            return n_rows, own.decision_function(X)
 
     assert agreed_batch(head, rows, 50, "scores") == 50  # alone: nothing is compared
     for n_rows, scores in in_threads(monkeypatch, 2, run):

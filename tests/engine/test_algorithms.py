@@ -1,4 +1,4 @@
-"""Algorithms by name: which one a fit uses, the lengths of its heads, what each refuses."""
+"""Heads by name: which one a fit uses, their lengths, what each refuses."""
 
 from functools import partial
 
@@ -6,62 +6,55 @@ import numpy as np
 import pytest
 import torch
 
-from _factories import N_LABELS, make_learnable, quick
-from sklearn_xlc.heads import FlatHead, PowersetHead, SamplingHead
+from _factories import make_learnable, quick
+from sklearn_xlc.heads import Cascade, Flat, FlatHead, PowersetHead, SamplingHead
 
 
 def test_auto_takes_the_head_that_suits_the_labels(monkeypatch):
     X, y = make_learnable(False)
     _, Y = make_learnable(True)
-    assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "flat"
+    assert type(quick("flat", head="auto").fit(X, y).head_) is Flat
     monkeypatch.setattr("sklearn_xlc.engine.searched.WORTH", -(10**9))
-    assert quick("flat", algorithm="auto").fit(X, y).algorithm_ == "cascade"
-    assert quick("flat", algorithm="auto").fit(X, Y).algorithm_ == "cascade"
+    assert type(quick("flat", head="auto").fit(X, y).head_) is Cascade
+    assert type(quick("flat", head="auto").fit(X, Y).head_) is Cascade
 
 
 def test_head_lengths_are_used():
     X, y = make_learnable(False)
-    clf = quick("product", head_lengths=[4, 6]).fit(X, y)
-    assert clf.head_lengths_ == (4, 6)
+    clf = quick("product", head__lengths=[4, 6]).fit(X, y)
+    assert clf.head_.lengths == (4, 6)
     assert clf.net_.module_.head.linear.out_features == 10
-    assert quick("cascade", head_lengths=(3, 2, 4)).fit(X, y).head_lengths_ == (3, 2, 4)
-    assert quick("sampling", head_lengths=(5, 5)).fit(X, y).head_lengths_ == (5, 5)
-    assert quick("flat").fit(X, y).head_lengths_ == (N_LABELS,)
+    assert quick("cascade", head__lengths=(3, 2, 4)).fit(X, y).head_.lengths == (3, 2, 4)
+    assert quick("sampling", head__lengths=(5, 5)).fit(X, y).head_.lengths == (5, 5)
+    assert not hasattr(quick("flat").fit(X, y).head_, "lengths")
 
 
 def test_sub_heads_of_samples_are_those_of_the_head():
     """MHS-S by parameters is the head that is tested against the paper's formula."""
     X, y = make_learnable(False)
     own = partial(SamplingHead, length=5, n_sampled_heads=2, shared_heads=False)
-    named = quick("sampling-own", head_lengths=(5, 5), n_sampled_heads=2, max_epochs=3).fit(X, y)
-    given = quick("flat", algorithm="auto", head=own, max_epochs=3).fit(X, y)
-    shared = quick("sampling", head_lengths=(5, 5), n_sampled_heads=2, max_epochs=3).fit(X, y)
+    params = {"head__lengths": (5, 5), "head__n_sampled_heads": 2, "max_epochs": 3}
+    named = quick("sampling-own", **params).fit(X, y)
+    given = quick("flat", head=own, max_epochs=3).fit(X, y)
+    shared = quick("sampling", **params).fit(X, y)
     assert torch.equal(named.net_.module_.head.weight, given.net_.module_.head.weight)
     assert not torch.equal(named.net_.module_.head.weight, shared.net_.module_.head.weight)
 
 
-@pytest.mark.parametrize(
-    "name, params",
-    [
-        ("cascade", {}),
-        ("product", {}),
-        ("flat", {"encoder": torch.nn.Identity()}),
-        ("flat", {"algorithm": "auto", "head": FlatHead}),
-    ],
-)
-def test_ensembles_are_of_plain_networks(name, params):
+@pytest.mark.parametrize("head", ["cascade", "product", FlatHead])
+def test_ensembles_are_of_plain_networks(head):
     X, y = make_learnable(False)
-    with pytest.raises(ValueError, match=r"n_members=2 needs algorithm='flat'"):
-        quick(name, n_members=2, **params).fit(X, y)
+    with pytest.raises(ValueError, match="n_members=2 needs .*(?i:flat)"):
+        quick("ensemble", head=head).fit(X, y)
 
 
 def test_product_of_an_indicator_has_heads_of_blocks_of_labels():
     X, Y = make_learnable(True)
     clf = quick("powerset").fit(X, Y)
-    assert clf.head_lengths_ == (16,) * 5 + (8,)
+    assert clf.head_.lengths == (16,) * 5 + (8,)
     assert type(clf.net_.module_.head) is PowersetHead
-    clf.set_params(head_lengths=[32] * 6).fit(X, Y)
-    assert clf.head_lengths_ == (32,) * 4 + (8,)
+    clf.set_params(head__lengths=[32] * 6).fit(X, Y)
+    assert clf.head_.lengths == (32,) * 4 + (8,)
     assert clf.net_.module_.head.linear.out_features == 4 * 32 + 8
 
 
@@ -70,6 +63,6 @@ def test_clustered_labels_share_a_block():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     Y = np.tile((X > 0).astype(int), 2)
-    clf = quick("powerset", head_lengths=(4, 4, 4), label_order="clustered", max_epochs=2)
+    clf = quick("powerset", head__lengths=(4, 4, 4), head__label_order="clustered", max_epochs=2)
     blocks = clf.fit(X, Y).label_order_ // 2
     np.testing.assert_array_equal(blocks[:3], blocks[3:])

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from torch import nn
 
 from sklearn_xlc import MIMLClassifier, config_context
-from sklearn_xlc.encoders import Encoder, TextEncoder
+from sklearn_xlc.encoders import MLP, Encoder, TextEncoder
 
-PARAMS = {"hidden_layer_sizes": (8,), "max_epochs": 30, "learning_rate": 0.03, "random_state": 0}
+PARAMS = {"encoder": MLP((8,)), "max_epochs": 30, "learning_rate": 0.03, "random_state": 0}
 #: How a fitted classifier answers, of rows and of what says which bags they are in.
 ANSWERS = {
     "decision_function": lambda clf, X, groups: clf.decision_function(X, groups),

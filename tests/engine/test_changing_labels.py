@@ -270,15 +270,15 @@ def test_labels_that_cannot_be_left_out(name, multi):
 def test_codes_to_spare_serve_all_heads():
     """Mixtures of products have room up to the product of their lengths."""
     X, y = make_learnable(False)
-    clf = quick("product-groups", head_lengths=(5, 5))
+    clf = quick("product-groups", head__lengths=(5, 5))
     clf.partial_fit(X[y < FIRST], y[y < FIRST], classes=np.arange(FIRST))
     clf.partial_fit(X, y, classes=np.arange(N_LABELS))
-    assert clf.head_lengths_ == (5, 5)
+    assert clf.head_.lengths == (5, 5)
     with pytest.raises(ValueError, match="has 25 codes"):
         clf.partial_fit(X, y, classes=np.arange(26))
-    one = quick("product", head_lengths=(5, 5)).partial_fit(X, y, classes=np.arange(N_LABELS))
+    one = quick("product", head__lengths=(5, 5)).partial_fit(X, y, classes=np.arange(N_LABELS))
     one.partial_fit(X, y, classes=np.arange(51))
-    assert one.head_lengths_ == (11, 5)
+    assert one.head_.lengths == (11, 5)
     assert one.score_heads(X, y).shape == (2,)
 
 

@@ -11,6 +11,7 @@ import sklearn_xlc
 from _factories import N_LABELS, make_learnable, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.class_weights import class_weights
 from sklearn_xlc.engine.label_code import code_of
 from sklearn_xlc.heads import Head
@@ -92,9 +93,9 @@ def test_labels_that_weigh_more_are_more_probable(name):
     assert shares[1] > 1.2 * shares[0]
 
 
-def test_weights_follow_the_order_of_labels_and_go_into_files(tmp_path):
+def test_weights_are_those_of_labels_and_go_into_files(tmp_path):
     given = {int(label): 1.0 + label for label in range(N_LABELS)}
-    clf = quick("flat", class_weight=given, label_order="random", **SHORT).fit(X, Y)
+    clf = quick("flat", class_weight=given, **SHORT).fit(X, Y)
     weight = clf.net_.module_.head.criterion.label_weight.numpy()
     np.testing.assert_array_equal(weight[clf.label_order_], 1.0 + np.arange(N_LABELS))
     sklearn_xlc.save(clf, tmp_path / "model", storage="float32")
@@ -174,7 +175,7 @@ def test_counts_of_labels_in_bags():
     counted.data[::2] = 3
     groups = np.arange(len(y)) // 5
     bags = counted[::5]
-    clf = MIMLClassifier(class_weight="balanced", hidden_layer_sizes=8, max_epochs=1)
+    clf = MIMLClassifier(class_weight="balanced", encoder=MLP(8), max_epochs=1)
     clf.fit(X, bags, groups)
     held = np.asarray((bags > 0).sum(axis=0)).ravel()
     expected = np.where(held > 0, held.sum() / ((held > 0).sum() * np.maximum(held, 1)), 1)

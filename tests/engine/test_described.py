@@ -1,7 +1,6 @@
 """Through skops and MLflow: as much comes back as from a pickle, and few classes need trust."""
 
 import copy
-import functools
 import json
 import pickle
 
@@ -28,13 +27,13 @@ from sklearn_xlc import (
     load,
 )
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, Text
 from sklearn_xlc.engine import packing
 from sklearn_xlc.engine.described import Described
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 
-QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 2, "random_state": 0}
+QUICK = {"encoder": MLP((8,)), "max_epochs": 2, "random_state": 0}
 TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
 KINDS = np.array(["water", "animal", "water"] * 8)
 DESCRIBED = "sklearn_xlc.engine.described.Described"
@@ -112,7 +111,7 @@ def test_every_classifier_comes_back_and_goes_on(name, multilabel):
 
 
 PIPELINE = make_pipeline(TfidfVectorizer(dtype=np.float32), MultiHeadClassifier(**QUICK))
-TEXT = functools.partial(TextEncoder, n_buckets=64, hidden_layer_sizes=(8,))
+TEXT = Text(n_buckets=64, hidden_layer_sizes=(8,))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ TEXT = functools.partial(TextEncoder, n_buckets=64, hidden_layer_sizes=(8,))
                 "sklearn.metrics._scorer._PassthroughScorer",
             ],
         ),
-        (MultiHeadClassifier(encoder=TEXT, **QUICK), []),
+        (MultiHeadClassifier(**{**QUICK, "encoder": TEXT}), []),
     ],
     ids=["pipeline", "frozen", "search", "text-encoder"],
 )
@@ -156,7 +155,7 @@ def test_a_mapped_classifier_comes_back(tmp_path):
 
 
 def test_an_unfitted_classifier_comes_back():
-    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("auto"), "head": FlatHead}
+    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned"), "head": FlatHead}
     clf = MultiHeadClassifier("cascade", device=torch.device("cpu"), **parts)
     assert repr(through_skops(clf)) == repr(clf)
 
@@ -192,7 +191,7 @@ class OwnEncoder(nn.Module):
 def test_classes_of_the_user_and_of_skorch_need_trust():
     X, y = make_learnable(False)
     callbacks = [EarlyStopping(monitor="train_loss")]
-    clf = MultiHeadClassifier(encoder=OwnEncoder(), callbacks=callbacks, **QUICK)
+    clf = MultiHeadClassifier(callbacks=callbacks, **{**QUICK, "encoder": OwnEncoder()})
     clf.fit(X.toarray(), y)
     io = pytest.importorskip("skops.io")
     data = io.dumps(clf)
@@ -203,7 +202,7 @@ def test_classes_of_the_user_and_of_skorch_need_trust():
 
 
 def test_what_cannot_be_described_is_refused_with_its_place():
-    clf = MultiHeadClassifier(encoder=lambda n: nn.Linear(n, 4), **QUICK)
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": lambda n: nn.Linear(n, 4)})
     clf.fit(*make_learnable(False))
     state = clf.__getstate__()
     assert callable(state["encoder"])

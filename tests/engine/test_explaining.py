@@ -3,8 +3,6 @@
 That contributions add up, for every classifier, is in `test_every_classifier.py`.
 """
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,10 +22,11 @@ from sklearn_xlc import (
     AggregatedLabelClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    config_context,
     explain_topk,
     predict_topk,
 )
-from sklearn_xlc.encoders import Encoder, InputLinear, TextEncoder
+from sklearn_xlc.encoders import Encoder, InputLinear, Text
 from sklearn_xlc.metrics import topk_scorer
 
 #: One word of each text says its label; the other words are drawn for all labels alike.
@@ -100,7 +99,7 @@ def test_exact_without_a_network_between(n_steps):
     np.testing.assert_allclose(found.scores, clf.decision_function(X[:5])[:, labels])
 
 
-@pytest.mark.parametrize("encoder", [None, Dense, Sparse])
+@pytest.mark.parametrize("encoder", ["auto", Dense, Sparse])
 def test_integrated_gradients_by_finite_differences(encoder):
     """The integral over the line, column by column, by scores of shifted samples alone."""
     X, y = make_learnable(False)
@@ -171,11 +170,8 @@ def test_too_few_steps_are_warned_of(pipeline):
 def test_parts_of_the_line_give_the_same(pipeline):
     whole = explain_topk(pipeline, TEXTS[:2], k=2)
     row = pipeline[-1].net_.module_.head.bytes_per_row()
-    pipeline[-1].memory_limit, before = 10 * row, pipeline[-1].memory_limit
-    try:
+    with config_context(working_memory=10 * row / 2**20):
         parts = explain_topk(pipeline, TEXTS[:2], k=2)
-    finally:
-        pipeline[-1].memory_limit = before
     np.testing.assert_allclose(parts.contributions, whole.contributions, rtol=1e-9, atol=1e-12)
 
 
@@ -246,7 +242,7 @@ def test_names_of_frames_and_none_at_all():
 
 
 def test_tokens_of_texts():
-    encoder = partial(TextEncoder, 2**12, hidden_layer_sizes=(16,), ngram_range=(1, 2))
+    encoder = Text(2**12, hidden_layer_sizes=(16,), ngram_range=(1, 2))
     text = "Meow w3 w4 w3"
     clf = MultiHeadClassifier(**{**QUICK, "encoder": encoder})
     clf.fit([*TEXTS, text], [*TAGS, TAGS[0]])
@@ -254,7 +250,7 @@ def test_tokens_of_texts():
     assert found.columns[0, 0, 0] == "meow"
     named = set(found.columns[0, 0]) - {""}  # words never seen have raised nothing
     assert named == {"meow", "w3", "w4", "meow w3", "w3 w4", "w4 w3"}
-    one_row = MultiHeadClassifier(**{**FEW, "encoder": partial(TextEncoder, 1)}).fit(TEXTS, TAGS)
+    one_row = MultiHeadClassifier(**{**FEW, "encoder": Text(1)}).fit(TEXTS, TAGS)
     assert explain_topk(one_row, ["a b a"], k=1).columns[0, 0, 0] == "a | b"
 
 

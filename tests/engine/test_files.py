@@ -42,13 +42,13 @@ from sklearn_xlc import (
     save,
 )
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, Text
 from sklearn_xlc.engine import packing
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads import Cascade, FlatHead
 from sklearn_xlc.heads.losses import FocalLoss
 from sklearn_xlc.metrics import topk_scorer
 
-QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 2, "random_state": 0}
+QUICK = {"encoder": MLP((8,)), "max_epochs": 2, "random_state": 0}
 TEXTS = ["a body of salt water", "an animal that barks", "a stream of water"] * 8
 KINDS = np.array(["water", "animal", "water"] * 8)
 
@@ -130,7 +130,7 @@ ESTIMATORS = {
     "calibrated": make_pipeline(TFIDF, CalibratedClassifierCV(NETWORK, cv=2)),
     "one-vs-rest": make_pipeline(TFIDF, OneVsRestClassifier(LogisticRegression())),
     "text-encoder": MultiHeadClassifier(
-        encoder=functools.partial(TextEncoder, n_buckets=64, hidden_layer_sizes=(8,)), **QUICK
+        **{**QUICK, "encoder": Text(n_buckets=64, hidden_layer_sizes=(8,))}
     ),
     "random-state": make_pipeline(
         TFIDF, MultiHeadClassifier(**{**QUICK, "random_state": np.random.RandomState(3)})
@@ -155,8 +155,8 @@ def test_a_frozen_estimator_comes_back(again):
 
 
 def test_an_unfitted_estimator_comes_back(again):
-    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("auto"), "head": FlatHead}
-    for estimator in (MultiHeadClassifier("cascade", beam_width=3, **parts), MIMLClassifier()):
+    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned"), "head": FlatHead}
+    for estimator in (MultiHeadClassifier(Cascade(beam_width=3), **parts), MIMLClassifier()):
         loaded = again(estimator)
         assert repr(loaded) == repr(estimator)
         assert vars(loaded).keys() == vars(estimator).keys()
@@ -189,7 +189,7 @@ def test_labels_of_groups_come_back(inner, again, routing):
 def test_a_module_that_was_given_comes_back(again):
     X, y = make_learnable(False)
     encoder = nn.Sequential(nn.Linear(60, 8), nn.ReLU(), nn.BatchNorm1d(8))
-    clf = MultiHeadClassifier(encoder=encoder, **QUICK).fit(X.toarray(), y)
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": encoder}).fit(X.toarray(), y)
     loaded = again(clf)
     assert_same(answers(loaded, X), answers(clf, X))
     assert torch.equal(loaded.encoder[0].weight, encoder[0].weight)
@@ -360,7 +360,7 @@ def test_networks_within_other_estimators_are_compressed(name, path):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_compressed_model_is_as_small_in_every_file(dtype, path):
     X = sp.random(500, 2000, 0.01, format="csr", dtype=dtype, random_state=0)
-    params = {"hidden_layer_sizes": (256,), "max_epochs": 1, "random_state": 0}
+    params = {"encoder": MLP((256,)), "max_epochs": 1, "random_state": 0}
     clf = MultiHeadClassifier("flat", **params).fit(X, np.arange(500))
     exact = np.dtype(dtype).itemsize * clf.n_parameters_
     for storage, n_bytes in {"float16": 2, "int8": 1, "int6": 0.75, "int4": 0.5}.items():
@@ -391,7 +391,7 @@ def test_a_mapped_compressed_model_predicts_and_goes_on(mode, path):
 def test_models_have_the_first_format_that_holds_them():
     """Earlier versions read what they can, and refuse the others by their formats."""
     X, y = make_learnable(False)
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
+    clf = MultiHeadClassifier("flat", encoder=MLP((256,)), max_epochs=1).fit(X, y)
     saved = clf._full_state()["_saved_module"]
     assert saved["version"] == 1
     assert all(type(weight) is np.ndarray for weight in saved["weights"].values())
@@ -401,7 +401,7 @@ def test_models_have_the_first_format_that_holds_them():
 
 def test_what_cannot_be_compressed_is_refused(path):
     X, y = make_learnable(False)
-    clf = MultiHeadClassifier("flat", hidden_layer_sizes=(256,), max_epochs=1).fit(X, y)
+    clf = MultiHeadClassifier("flat", encoder=MLP((256,)), max_epochs=1).fit(X, y)
     for thing in (3, MultiHeadClassifier, [clf]):
         with pytest.raises(TypeError, match="compress takes an estimator"):
             compress(thing)
@@ -455,7 +455,9 @@ class OwnTokenizer:
 
 def test_classes_of_the_user_need_trust(path):
     X, Y = make_learnable(True)
-    clf = MultiHeadClassifier(encoder=OwnEncoder(), decision=OwnDecision(), **QUICK).fit(X, Y)
+    clf = MultiHeadClassifier(decision=OwnDecision(), **{**QUICK, "encoder": OwnEncoder()}).fit(
+        X, Y
+    )
     save(clf, path, storage="float32")
     names = [f"{__name__}.OwnDecision", f"{__name__}.OwnEncoder"]
     for trusted in ((), [OwnEncoder], ["another.OwnDecision"]):
@@ -466,8 +468,8 @@ def test_classes_of_the_user_need_trust(path):
 
 
 def test_an_object_of_the_user_needs_trust(again):
-    encoder = functools.partial(TextEncoder, 64, (8,), tokenizer=OwnTokenizer(True))
-    clf = MultiHeadClassifier(encoder=encoder, **QUICK).fit(TEXTS, KINDS)
+    encoder = Text(64, hidden_layer_sizes=(8,), tokenizer=OwnTokenizer(True))
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": encoder}).fit(TEXTS, KINDS)
     assert_same(answers(again(clf, trusted=[OwnTokenizer]), TEXTS), answers(clf, TEXTS))
     with pytest.raises(ValueError, match="OwnTokenizer"):
         again(clf)
@@ -476,11 +478,11 @@ def test_an_object_of_the_user_needs_trust(again):
 def test_what_cannot_be_saved_is_refused_with_its_place(path):
     X, y = make_learnable(False)
     tree = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(X.toarray(), y)
-    clf = MultiHeadClassifier(encoder=lambda n: nn.Linear(n, 4), **QUICK).fit(X, y)
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": lambda n: nn.Linear(n, 4)}).fit(X, y)
     encoder = nn.Sequential(nn.Linear(60, 8), nn.Sequential(OwnEncoder(8)))
     encoder[1][0].activation = lambda x: x
-    deep = MultiHeadClassifier(encoder=encoder, **QUICK).fit(X, y)
-    deep.encoder = None
+    deep = MultiHeadClassifier(**{**QUICK, "encoder": encoder}).fit(X, y)
+    deep.encoder = "auto"
     for estimator, match in (
         (tree, r"estimator\.steps\[1\]\[1\]\.tree_: a sklearn\.tree\._tree\.Tree cannot be"),
         (clf, r"estimator\.encoder: the function .*<lambda> cannot be found again .* use `def`"),

@@ -17,17 +17,20 @@ from sklearn.base import clone
 from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
-from _factories import QUICK, make_X, make_y
+from _factories import QUICK, built, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc._csr import one_per_row
 from sklearn_xlc.batches import Rows, SparseRows, make_batch
 from sklearn_xlc.datasets import open_csr, save_csr
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Product
+from sklearn_xlc.training import WeightAveraging
 
 N_LABELS = 9
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
 
 
-quick = partial(MultiHeadClassifier, **{**QUICK, "hidden_layer_sizes": (8,), "max_epochs": 4})
+quick = partial(built, MultiHeadClassifier(**{**QUICK, "encoder": MLP((8,)), "max_epochs": 4}))
 
 
 def parameters(clf):
@@ -73,15 +76,15 @@ def test_every_format_of_X_gives_the_same_bits(density, multilabel, optimizer):
         np.testing.assert_array_equal(again.decision_function(X), expected)
 
 
-@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
-def test_every_format_of_y_gives_the_same_model(algorithm):
+@pytest.mark.parametrize("head", ["flat", "cascade"])
+def test_every_format_of_y_gives_the_same_model(head):
     X, Y = make_X(), make_y(True)
-    clf = quick(algorithm=algorithm).fit(X, Y)
+    clf = quick(head=head).fit(X, Y)
     assert isinstance(clf.predict(X), np.ndarray)
     given = [sp.csr_matrix(Y).asformat(name) for name in FORMATS]
     given += [sp.csr_array(Y).asformat(name) for name in FORMATS]
     for other in given:
-        again = quick(algorithm=algorithm).fit(X, other)
+        again = quick(head=head).fit(X, other)
         assert parameters(again) == parameters(clf)
         predicted = again.predict(X)
         assert sp.issparse(predicted)
@@ -89,7 +92,7 @@ def test_every_format_of_y_gives_the_same_model(algorithm):
         assert predicted.dtype == other.dtype
         np.testing.assert_array_equal(predicted.toarray(), clf.predict(X))
     for other in (Y.tolist(), pd.DataFrame(Y), pl.DataFrame(Y), Y.astype(bool), Y.astype(float)):
-        again = quick(algorithm=algorithm).fit(X, other)
+        again = quick(head=head).fit(X, other)
         assert parameters(again) == parameters(clf)
         predicted = again.predict(X)
         assert isinstance(predicted, np.ndarray if isinstance(other, list) else type(other))
@@ -143,13 +146,13 @@ def test_data_frames(frame):
 # --- seeds ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
+@pytest.mark.parametrize("head", ["flat", "product", "cascade", "sampling"])
 @pytest.mark.parametrize("density", [0.05, 0.5])
-def test_the_same_seed_gives_the_same_bytes(algorithm, density):
+def test_the_same_seed_gives_the_same_bytes(head, density):
     X, y = make_X(density), make_y(False)
-    params = {"algorithm": algorithm, "dropout": 0.3, "batch_size": 16}
-    if algorithm == "sampling":
-        params["n_sampled_heads"] = 1
+    params = {"head": head, "encoder__dropout": 0.3, "batch_size": 16}
+    if head == "sampling":
+        params["head__n_sampled_heads"] = 1
     torch.manual_seed(1)
     first = parameters(quick(**params).fit(X, y))
     torch.manual_seed(2)
@@ -166,7 +169,7 @@ def test_fitting_leaves_the_generators_of_the_caller_alone():
     X, y = make_X(), make_y(False)
     torch.manual_seed(7)
     before, numpy_before = torch.get_rng_state(), np.random.mtrand._rand.get_state()[1]
-    quick(dropout=0.3).fit(X, y).predict(X)
+    quick(encoder__dropout=0.3).fit(X, y).predict(X)
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(np.random.mtrand._rand.get_state()[1], numpy_before)
 
@@ -186,10 +189,10 @@ def test_partial_fit_improves_over_passes_and_knows_all_classes():
     assert clf.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
-def test_partial_fit_multilabel(algorithm):
+@pytest.mark.parametrize("head", ["flat", "cascade"])
+def test_partial_fit_multilabel(head):
     X, Y = make_X(0.5), make_y(True)
-    clf = quick(algorithm=algorithm)
+    clf = quick(head=head)
     for _ in range(60):
         clf.partial_fit(X, sp.csr_matrix(Y))
     assert clf.loss_curve_[-1] < 0.7 * clf.loss_curve_[0]
@@ -197,11 +200,11 @@ def test_partial_fit_multilabel(algorithm):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "mixed", "adagrad", "sgd"])
-@pytest.mark.parametrize("algorithm", ["flat", "product", "cascade", "sampling"])
-def test_partial_fit_keeps_its_optimizer(algorithm, optimizer):
+@pytest.mark.parametrize("head", ["flat", "product", "cascade", "sampling"])
+def test_partial_fit_keeps_its_optimizer(head, optimizer):
     """Optimiser state lives on between calls."""
     X, y = make_X(), make_y(False)
-    clf = quick(algorithm=algorithm, optimizer=optimizer)
+    clf = quick(head=head, optimizer=optimizer)
     clf.partial_fit(X, y, classes=np.arange(N_LABELS))
     optimizer_ = clf.net_.optimizer_
     for _ in range(5):
@@ -274,18 +277,23 @@ def test_warm_start_goes_on_where_fit_ended():
 
 def test_early_stopping_keeps_the_best_epoch():
     X, y = make_X(0.5, n_rows=200), make_y(False, n_rows=200)
-    clf = quick(early_stopping=True, n_iter_no_change=2, max_epochs=200, learning_rate=0.05)
+    clf = quick(
+        early_stopping=True,
+        callbacks=[EarlyStopping(patience=2, load_best=True)],
+        max_epochs=200,
+        learning_rate=0.05,
+    )
     clf.fit(X, y)  # labels are independent of X: the held-out loss soon rises
     assert clf.n_iter_ < 100
     valid_loss = [row["valid_loss"] for row in clf.net_.history]
     assert int(np.argmin(valid_loss)) == clf.n_iter_ - 1 - 2
 
 
-@pytest.mark.parametrize("label_order", ["given", "random"])
+@pytest.mark.parametrize("head", ["flat", Product(label_order="random")])
 @pytest.mark.parametrize("density", [0.05, 0.5])
-def test_the_held_out_loss_is_that_of_the_labels(label_order, density):
+def test_the_held_out_loss_is_that_of_the_labels(head, density):
     X, y = np.tile(make_X(density), (4, 1)), np.tile(make_y(False), 4)
-    clf = quick(early_stopping=True, max_epochs=100, label_order=label_order)
+    clf = quick(head=head, early_stopping=True, max_epochs=100)
     clf.fit(X, y)  # held-out samples have copies among the others
     assert clf.net_.history[-1, "valid_loss"] < 0.3 < np.log(N_LABELS)
 
@@ -293,7 +301,7 @@ def test_the_held_out_loss_is_that_of_the_labels(label_order, density):
 @pytest.mark.parametrize("method", ["swa", "ema"])
 def test_average_weights(method):
     X, y = make_X(0.5), make_y(False)
-    clf = quick(average_weights=method, max_epochs=60).fit(X, y)
+    clf = quick(callbacks=[WeightAveraging(method)], max_epochs=60).fit(X, y)
     assert parameters(clf) != parameters(quick(max_epochs=60).fit(X, y))
     assert clf.score(X, y) > 0.8
 
@@ -396,10 +404,10 @@ class Masked(nn.Linear):
         return super().forward(rows) / (rows[:, :1] < 1e6)
 
 
-@pytest.mark.parametrize("average", [None, "ema", "swa"])
-def test_encoders_with_masks_and_means_of_their_own(average):
+@pytest.mark.parametrize("callbacks", [None, *([WeightAveraging(way)] for way in ("ema", "swa"))])
+def test_encoders_with_masks_and_means_of_their_own(callbacks):
     X, y = make_X(0.5).astype(np.float32), make_y(False)
-    clf = quick(encoder=Masked(X.shape[1]), average_weights=average).fit(X, y)
+    clf = quick(encoder=Masked(X.shape[1]), callbacks=callbacks).fit(X, y)
     encoder = clf.net_.module_.encoder
     assert encoder.infinite.isneginf().all()
     assert encoder.least.isfinite().all()
@@ -465,7 +473,7 @@ def test_sparse_rows_go_to_encoders_that_take_them(make, density, seen):
 @pytest.mark.parametrize("density", [0.05, 0.5])
 def test_bfloat16_stays_close(density):
     X, y = make_X(density).astype(np.float32), make_y(False)
-    params = {"max_epochs": 5, "hidden_layer_sizes": (16, 16)}
+    params = {"max_epochs": 5, "encoder": MLP((16, 16))}
     full, half = quick(**params), quick(precision="bfloat16", **params)
     expected, got = full.fit(X, y).predict_proba(X), half.fit(X, y).predict_proba(X)
     assert got.dtype == np.float32
@@ -482,6 +490,8 @@ MEASURE = """
 import resource
 import numpy as np, scipy.sparse as sp
 from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
 
 rng = np.random.default_rng(0)
 n_rows, n_labels = 2000, 200_000
@@ -491,7 +501,7 @@ Y = sp.csr_matrix((np.ones(len(ids), np.int8), (np.arange(len(ids)) // 3, ids)),
 Y.data[:] = 1
 def clf(epochs):
     return MultiHeadClassifier(
-        "cascade", embedding_dim=8, hidden_layer_sizes=(16,), max_epochs=epochs, random_state=0
+        Cascade(embedding_dim=8), encoder=MLP((16,)), max_epochs=epochs, random_state=0
     )
 clf(1).fit(X[:50], Y[:50]).predict_topk(X[:50])  # libraries and kernels are loaded
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -564,7 +574,7 @@ def test_a_mapped_matrix_is_never_copied_whole(
     y = sp.csr_matrix(np.eye(20)[y]) if multilabel else y
     weight = np.arange(40_000) % 7 > 0 if weighted else None
     how = {name: tmp_path if name == "checkpoint" else value for name, value in how.items()}
-    clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, **how)
+    clf = quick(encoder__hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, **how)
     clone(clf).fit(X[:100], y[:100])  # a first fit loads modules
     calls = [
         lambda: clf.fit(X, y, sample_weight=weight),
@@ -577,13 +587,13 @@ def test_a_mapped_matrix_is_never_copied_whole(
 
 
 @pytest.mark.parametrize("multilabel", [False, True], ids=["classes", "indicator"])
-@pytest.mark.parametrize("algorithm", ["flat", "cascade"])
-def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, algorithm, multilabel):
+@pytest.mark.parametrize("head", ["flat", "cascade"])
+def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, head, multilabel):
     X, y = make_X().astype(np.float32), make_y(multilabel)
     Y = sp.csr_matrix(y) if multilabel else one_per_row(y, 99)
     save_csr(tmp_path / "file", (X, Y), dtype=("float32", "int8"))
     mapped_X, mapped_Y = open_csr(tmp_path / "file")
-    clf = quick(algorithm, max_epochs=2, batch_size=16, random_state=0)
+    clf = quick(head=head, max_epochs=2, batch_size=16, random_state=0)
     one = clone(clf).fit(X, Y if multilabel else y)
     two = clone(clf).fit(mapped_X, mapped_Y if multilabel else mapped_Y.indices)
     assert parameters(one) == parameters(two)
@@ -592,7 +602,7 @@ def test_a_mapped_file_gives_the_model_of_the_matrix_in_memory(tmp_path, algorit
 
 @pytest.mark.parametrize(
     "multilabel, how, limit",
-    [(False, {}, 20), (True, {"decision": "topk", "calibration": None}, 12), (True, {}, 46)],
+    [(False, {}, 20), (True, {"decision": "topk", "ranker": None}, 12), (True, {}, 46)],
     ids=["classes", "indicator", "held-out"],
 )
 def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit):
@@ -601,7 +611,7 @@ def test_memory_grows_by_a_few_bytes_a_row(multilabel, how, limit):
     y = np.arange(600_000) % 30
     y = sp.csr_matrix(one_per_row(y, 30)) if multilabel else y
     few, many = (X[:200_000], y[:200_000]), (X, y)
-    clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=5000, **how)
+    clf = quick(encoder__hidden_layer_sizes=(4,), max_epochs=1, batch_size=5000, **how)
     clf.fit(X[:500], y[:500])  # a first fit loads modules
     growth = allocated(lambda: clf.fit(*many)) - allocated(lambda: clf.fit(*few))
     assert growth < limit * 400_000
@@ -612,6 +622,7 @@ import sys, threading, time
 import numpy as np, scipy.sparse as sp
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import open_csr, save_csr
+from sklearn_xlc.encoders import MLP
 
 path, n_rows, per_row, n_block = sys.argv[1], 10**7, 20, 2**16
 def blocks():
@@ -630,7 +641,7 @@ def look():
     while True:
         highest = max(highest, private())
         time.sleep(0.02)
-clf = MultiHeadClassifier("flat", hidden_layer_sizes=(16,), max_epochs=1, batch_size=4096)
+clf = MultiHeadClassifier("flat", encoder=MLP((16,)), max_epochs=1, batch_size=4096)
 small = next(blocks())[:5000]
 clf.fit(small, np.arange(5000) % 100)  # libraries and kernels are loaded
 before = highest = private()
@@ -657,6 +668,6 @@ def test_rows_that_are_left_out_leave_no_trace_in_the_model(arrays_on_disk):
     X.data[(X.indices >= 480) & (np.arange(X.nnz) % 128 < 64)] = 0
     X.data[(X.indices >= 720) & (np.arange(X.nnz) >= 64)] = 0  # in row 0 only
     X.eliminate_zeros()
-    clf = quick(hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, early_stopping=True)
+    clf = quick(encoder__hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, early_stopping=True)
     one, two = clone(clf).fit(X, y, sample_weight=weight), clone(clf).fit(X[1::2], y[1::2])
     assert parameters(one) == parameters(two)

@@ -49,7 +49,8 @@ def test_parts_are_gathered_on_request_only(monkeypatch, make):
 @pytest.mark.parametrize("name", ["flat", "cascade", "sampling", "dft", "pick-all"])
 def test_files_are_those_of_one_process(monkeypatch, tmp_path, name):
     X, y = make_learnable(name in ("flat", "cascade"))
-    params = {"embedding_dim": 199} if name == "cascade" else {"hidden_layer_sizes": (250,)}
+    wide = {"encoder__hidden_layer_sizes": (250,)}
+    params = {"head__embedding_dim": 199} if name == "cascade" else wide
     params = params if name != "pick-all" else {"feature_dim": 200}
     params = params if name != "dft" else {"n_slack": 200}
     clf = quick(name, max_epochs=1, **params).fit(X, y)

@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 
 from _factories import N_LABELS, make_learnable, quick
+from sklearn_xlc import config_context
 from sklearn_xlc.codes import LabelBlocks, MixedRadix
+from sklearn_xlc.heads import Product
 
 
 @pytest.mark.parametrize("name", ["product", "cascade-3-heads", "sampling", "flat"])
 def test_digits_of_classes(name):
     X, y = make_learnable(False)
-    clf = quick(name, max_epochs=3, label_order="random").fit(X, y)
-    code = MixedRadix(N_LABELS, clf.head_lengths_)
+    order = {"head__label_order": "random"} if name != "flat" else {}
+    clf = quick(name, max_epochs=3, **order).fit(X, y)
+    code = MixedRadix(N_LABELS, clf.head_.lengths if order else (N_LABELS,))
     found, true = (
         code.encode(clf.label_order_[np.searchsorted(clf.classes_, labels)])
         for labels in (clf.predict(X), y)
@@ -27,12 +30,14 @@ def test_digits_of_classes(name):
 @pytest.mark.parametrize("decision", ["auto", "topk"])
 def test_digits_of_label_sets(decision):
     X, Y = make_learnable(True)
-    params = {"label_order": "random", "decision": decision, "head_lengths": (32, 8, 256, 256)}
-    clf = quick("powerset", max_epochs=3, memory_limit=2**20, **params).fit(X, Y)
-    code, order = LabelBlocks(N_LABELS, clf.head_lengths_), np.argsort(clf.label_order_)
+    head = Product(lengths=(32, 8, 256, 256), label_order="random")
+    with config_context(working_memory=1):
+        clf = quick("powerset", head=head, decision=decision, max_epochs=3).fit(X, Y)
+    code, order = LabelBlocks(N_LABELS, clf.head_.lengths), np.argsort(clf.label_order_)
     best = clf.predict_topk_sets(X, k=1)[0][0]
     found, true = (code.encode(sets.toarray()[:, order]) for sets in (best, Y))
-    accuracy, combined = clf.score_heads(X, Y, return_combined=True)
+    with config_context(working_memory=1):
+        accuracy, combined = clf.score_heads(X, Y, return_combined=True)
     np.testing.assert_allclose(accuracy, (found == true).mean(0))
     assert combined == pytest.approx((found == true).all(1).mean())
     assert combined <= accuracy.min()

@@ -12,10 +12,11 @@ from skorch.callbacks import EpochTimer
 from _factories import quick
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.decisions import Calibration, Threshold
+from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine.deciding import DecisionMixin
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.ranking import Calibration
 
 N_LABELS = 18
 #: Classifiers whose labels have log odds of their own.
@@ -45,7 +46,7 @@ def held_out(monkeypatch):
 def test_auto_is_tuned_on_few_held_out_samples(many, name, monkeypatch):
     X, Y = many
     found = held_out(monkeypatch)
-    order = {} if name in ("dft", "bags") else {"label_order": "random"}
+    order = {"head__label_order": "random"} if name == "cascade" else {}
     clf = quick(name, max_epochs=3, **order).fit(X, Y)
     train, held = found[0]
     assert (len(train), len(held)) == (2300 - 115, 115)
@@ -59,8 +60,8 @@ def test_auto_is_tuned_on_few_held_out_samples(many, name, monkeypatch):
     assert clf.decision_.cut_ == pytest.approx(expected.cut_, abs=1e-5)
     np.testing.assert_array_equal(clf.predict(X).toarray(), sets)
     by_hand = Calibration().fit(scores, truth)
-    assert clf.calibration_.slope_ == pytest.approx(by_hand.slope_, rel=1e-3)
-    assert clf.calibration_.offset_ == pytest.approx(by_hand.offset_, abs=1e-3)
+    assert clf.ranker_.slope_ == pytest.approx(by_hand.slope_, rel=1e-3)
+    assert clf.ranker_.offset_ == pytest.approx(by_hand.offset_, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", APART)
@@ -68,7 +69,7 @@ def test_calibrated_probabilities_are_the_same_everywhere(many, name):
     X, Y = many
     clf = quick(name, max_epochs=3).fit(X, Y)
     scores, p = clf.decision_function(X[:50]), clf.predict_proba(X[:50])
-    np.testing.assert_allclose(p, expit(clf.calibration_(scores)), rtol=1e-5)
+    np.testing.assert_allclose(p, expit(clf.ranker_(scores)), rtol=1e-5)
     labels, best = clf.predict_topk(X[:50], 4, proba=True)
     np.testing.assert_allclose(best, np.take_along_axis(p, labels, 1), rtol=1e-5)
     again, ranked = clf.predict_topk(X[:50], 4)
@@ -82,7 +83,7 @@ def test_calibrated_probabilities_are_the_same_everywhere(many, name):
 def test_a_given_threshold_is_one_of_predict_proba(many):
     X, Y = many
     clf = quick("flat", decision=Threshold(0.3), max_epochs=3).fit(X, Y)
-    assert clf.calibration_ is not None
+    assert clf.ranker_ is not None
     assert clf.threshold_ == pytest.approx(0.3)
     np.testing.assert_array_equal(clf.predict(X).toarray(), clf.predict_proba(X) > 0.3)
 
@@ -92,8 +93,8 @@ def test_a_given_threshold_is_one_of_predict_proba(many):
     [
         ({}, 115),
         ({"decision": "topk"}, 115),  # for the calibration
-        ({"decision": "topk", "calibration": None}, 0),
-        ({"calibration": None}, 115),
+        ({"decision": "topk", "ranker": None}, 0),
+        ({"ranker": None}, 115),
         ({"validation_fraction": 0.044}, 101),
         ({"validation_fraction": 0.04}, 0),  # too few
         ({"decision": "threshold"}, 230),
@@ -107,10 +108,10 @@ def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
     found = held_out(monkeypatch)
     clf = quick("flat", max_epochs=2).set_params(**params).fit(X, Y)
     assert (0 if found[0][1] is None else len(found[0][1])) == n_held
-    is_calibrated = n_held and params.get("calibration", "auto")
-    assert (clf.calibration_ is not None) == bool(is_calibrated)
+    is_calibrated = n_held and params.get("ranker", "auto")
+    assert (clf.ranker_ is not None) == bool(is_calibrated)
     if not {"decision", "loss"} & set(params):
-        assert (clf.decision_.threshold == "auto") == bool(n_held)
+        assert (clf.decision_.threshold == "tuned") == bool(n_held)
 
 
 def test_at_most_a_thousand_samples_are_held_out(many):
@@ -129,20 +130,20 @@ def test_few_samples_soft_labels_and_classes_hold_out_none(many, monkeypatch):
     ):
         clf = quick("flat", max_epochs=1).fit(rows, y)
         assert found[-1][1] is None
-        assert clf.calibration_ is None
+        assert clf.ranker_ is None
     assert quick("flat", max_epochs=1).fit(X[:1999], Y[:1999]).threshold_ == 0.5
 
 
 def test_later_parts_keep_cut_and_calibration_and_a_new_fit_does_not(many):
     X, Y = many
     clf = quick("flat", max_epochs=3).fit(X, Y)
-    cut, calibration = clf.decision_.cut_, clf.calibration_
+    cut, calibration = clf.decision_.cut_, clf.ranker_
     clf.partial_fit(X[:100], Y[:100])
     assert clf.decision_.cut_ == cut
-    assert clf.calibration_ is calibration
+    assert clf.ranker_ is calibration
     clf.fit(X[:100], Y[:100])
     assert clf.decision_.cut_ == 0.0
-    assert clf.calibration_ is None
+    assert clf.ranker_ is None
 
 
 def test_calibration_corrects_probabilities_that_are_far_off(many):
@@ -150,8 +151,8 @@ def test_calibration_corrects_probabilities_that_are_far_off(many):
     X, Y = many
     X, X_test, Y, Y_test = X[:2000], X[2000:], Y[:2000], Y[2000:]
     errors = []
-    for calibration in ("auto", None):
-        clf = quick("flat", calibration=calibration, loss="asymmetric", max_epochs=5)
+    for ranker in ("auto", None):
+        clf = quick("flat", ranker=ranker, loss="asymmetric", max_epochs=5)
         labels, p = clf.fit(X, Y).predict_topk(X_test, 3, proba=True)
         errors.append(expected_calibration_error(Y_test, labels, p).mean())
     assert errors[0] < 0.5 * errors[1]
@@ -171,17 +172,17 @@ def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
     clf = quick(name, max_epochs=3).fit(X, Y)
     (train, held), (all_rows, none) = found
     assert (len(train), len(held), len(all_rows), none) == (900, 600, 1500, None)
-    same = quick(name, decision="topk", max_epochs=3, calibration=None).fit(X, Y)
+    same = quick(name, decision="topk", max_epochs=3, ranker=None).fit(X, Y)
     np.testing.assert_array_equal(clf.decision_function(X), same.decision_function(X))
-    assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("auto", 1)
-    assert clf.decision_.calibration_ is clf.calibration_
+    assert (clf.decision_.threshold, clf.decision_.min_labels_) == ("tuned", 1)
+    assert clf.decision_.ranker_ is clf.ranker_
     assert (clf.predict(X).sum(axis=1) >= 1).all()
     again = quick(name, max_epochs=3).fit(X, Y)
     assert again.decision_.cut_ == clf.decision_.cut_
-    assert again.calibration_.slope_ == clf.calibration_.slope_
+    assert again.ranker_.slope_ == clf.ranker_.slope_
     given = quick(name, decision=Threshold(0.3), max_epochs=3).fit(X, Y)
     np.testing.assert_array_equal(given.predict(X).toarray(), given.predict_proba(X) > 0.3)
-    assert given.calibration_.slope_ == clf.calibration_.slope_
+    assert given.ranker_.slope_ == clf.ranker_.slope_
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_sizes_of_the_part(n_samples, n_trained):
     [
         {"callbacks": [EpochTimer()]},
         {"warm_start": True},
-        {"decision": "topk", "calibration": None},
+        {"decision": "topk", "ranker": None},
         {"loss": "pick_all_labels"},
         {"encoder": torch.nn.Linear(400, 8)},
     ],

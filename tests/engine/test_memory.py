@@ -10,22 +10,26 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from _factories import built
 from sklearn_xlc import (
     DFTSigmoidClassifier,
     ETFNeuralCollapseClassifier,
     MIMLClassifier,
     MultiHeadClassifier,
+    optimizers,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
-from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.heads import Cascade, Flat, FlatHead
+from sklearn_xlc.training import WeightAveraging
 
-QUICK = {"hidden_layer_sizes": (8,), "max_epochs": 1, "random_state": 0}
+QUICK = {"encoder": MLP((8,)), "max_epochs": 1, "random_state": 0}
 MULTI_LABEL = {
     "flat": MultiHeadClassifier("flat", **QUICK),
-    "flat-rank": MultiHeadClassifier("flat", rank=3, **QUICK),
-    "cascade": MultiHeadClassifier("cascade", embedding_dim=4, **QUICK),
+    "flat-rank": MultiHeadClassifier(Flat(rank=3), **QUICK),
+    "cascade": MultiHeadClassifier(Cascade(embedding_dim=4), **QUICK),
     "dft": DFTSigmoidClassifier(n_slack=3, **QUICK),
     "bottleneck": DFTSigmoidClassifier(n_slack=3, output="bottleneck", **QUICK),
     "etf": ETFNeuralCollapseClassifier(**QUICK),
@@ -55,7 +59,7 @@ def data():
 
 def fitted(name, data, **params):
     X, Y, y = data
-    clf = EVERY[name].__class__(**{**EVERY[name].get_params(), **params})
+    clf = built(EVERY[name], **params)
     return clf.fit(X, Y if name in MULTI_LABEL else y)
 
 
@@ -127,7 +131,8 @@ def test_a_module_without_weights_draws_nothing():
 )
 @pytest.mark.parametrize("name", EVERY)
 def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name, rule, momentum):
-    params = {"optimizer": rule, "momentum": momentum, "learning_rate": 1e-3}
+    optimizer = optimizers.SGD(momentum=momentum) if rule == "sgd" else rule
+    params = {"optimizer": optimizer, "learning_rate": 1e-3}
     clf = fitted(name, data, warm_start=True, **params)  # which keeps the optimiser's state
     module = clf.net_.module_
     planned = without_weights(lambda: clf._build_head(clf._n_features_out, clf._code))
@@ -188,20 +193,20 @@ def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name,
 @pytest.mark.parametrize(
     "params, remedy",
     [
-        ({"early_stopping": True}, "early_stopping=False and average_weights=None"),
-        ({"average_weights": "ema"}, "early_stopping=False and average_weights=None"),
+        ({"early_stopping": True}, "early_stopping=False and no WeightAveraging"),
+        ({"callbacks": [WeightAveraging("ema")]}, "early_stopping=False and no WeightAveraging"),
         ({"encoder": torch.nn.Linear(30, 8)}, "a narrower encoder"),
-        ({"optimizer": "sgd", "momentum": 0.5}, "momentum=0.0, which keeps no second copy"),
-        ({}, "algorithm='cascade'"),
-        ({"algorithm": "cascade"}, "embedding_dim"),
+        ({"optimizer": optimizers.SGD(momentum=0.5)}, "momentum=0.0, which keeps no second copy"),
+        ({}, "head='cascade'"),
+        ({"head": "cascade"}, "embedding_dim"),
     ],
 )
 def test_what_would_help_is_named(data, params, remedy, monkeypatch):
     monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
     # The default encoder fits, the head does not.
-    left = iter([10**9] if params.get("encoder") is None else [])
+    left = iter([10**9] if "encoder" not in params else [])
     monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: next(left, 999))
-    clf = MultiHeadClassifier(**{"algorithm": "flat", **QUICK, **params})
+    clf = MultiHeadClassifier(**{"head": "flat", **QUICK, **params})
     with pytest.raises(MemoryError, match=remedy):
         clf.fit(data[0].toarray(), data[1])
 
@@ -267,8 +272,8 @@ class Failing(torch.nn.Module):
 def test_errors_of_allocators_become_memory_errors(data, text):
     X, Y = data[0].toarray(), data[1]
     with pytest.raises(MemoryError, match="not enough memory for training: .*; use a"):
-        MultiHeadClassifier(encoder=Failing(text), **QUICK).fit(X, Y)
-    clf = MultiHeadClassifier(encoder=Failing(""), **QUICK).fit(X, Y)
+        MultiHeadClassifier(**{**QUICK, "encoder": Failing(text)}).fit(X, Y)
+    clf = MultiHeadClassifier(**{**QUICK, "encoder": Failing("")}).fit(X, Y)
     clf.net_.module_.encoder.message = text
     for method in ("predict", "decision_function", "predict_proba", "transform", "predict_topk"):
         with pytest.raises(MemoryError, match="this prediction: .*; use fewer rows of X"):
@@ -293,7 +298,7 @@ FIT = """
 import resource, sys
 import numpy as np
 import scipy.sparse as sp
-from engine.test_memory import EVERY, MULTI_LABEL
+from engine.test_memory import EVERY, MLP, MULTI_LABEL
 rng, n = np.random.default_rng(0), 64
 X = sp.random(n, 1000, 0.02, "csr", dtype=np.float32, random_state=0)
 pages = int(open("/proc/self/statm").read().split()[0])
@@ -309,7 +314,7 @@ def attempt(method, *args, **kwargs):
         print("refused", method.__name__, error)
         return False
 def attempt_all(name, n_labels):
-    clf, ids = EVERY[name].set_params(hidden_layer_sizes=(64,)), rng.integers(n_labels, size=n)
+    clf, ids = EVERY[name].set_params(encoder=MLP((64,))), rng.integers(n_labels, size=n)
     if name in MULTI_LABEL:
         Y = sp.csr_matrix((np.ones(n, np.int8), (np.arange(n), ids)), shape=(n, n_labels))
         is_fitted = attempt(clf.partial_fit, X, Y)

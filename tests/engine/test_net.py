@@ -11,8 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from _factories import make_learnable, quick
-from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier
+from sklearn_xlc import DFTSigmoidClassifier, MultiHeadClassifier, optimizers
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.net import TrainingMixin
 from sklearn_xlc.training import CosineSchedule, WeightAveraging
 
@@ -38,7 +39,7 @@ def test_auto_goes_by_the_number_of_samples(n_samples, sparse, dropout, batch_si
 
 
 def test_numbers_are_taken_as_they_are():
-    clf = DFTSigmoidClassifier(dropout=0.1, batch_size=32, max_epochs=7)
+    clf = DFTSigmoidClassifier(encoder=MLP(dropout=0.1), batch_size=32, max_epochs=7)
     assert clf._dropout(SimpleNamespace(n_instances=10**6)) == 0.1
     assert clf._batch_size(10**6) == 32
     assert clf._max_epochs(10**6) == 7
@@ -46,7 +47,7 @@ def test_numbers_are_taken_as_they_are():
 
 @pytest.mark.parametrize("one_pass", [False, True])
 def test_callbacks_of_the_parameters(one_pass):
-    clf = MultiHeadClassifier(average_weights="swa", batch_size=5, max_epochs=3)
+    clf = MultiHeadClassifier(callbacks=[WeightAveraging("swa")], batch_size=5, max_epochs=3)
     clf.fit(np.eye(12), np.arange(12) % 3)
     rng = np.random.RandomState(0)
     net = clf._make_net(clf.net_.module_, Rows(np.eye(12)), None, rng, one_pass=one_pass)
@@ -64,14 +65,18 @@ def test_sgd_with_momentum_is_a_loop_of_torch(multilabel, nesterov):
     X = np.random.default_rng(0).normal(size=(12, 4))
     y = np.eye(3, dtype=int)[np.arange(12) % 3] if multilabel else np.arange(12) % 3
     clf = MultiHeadClassifier(
-        "flat", encoder=nn.Linear(4, 5), optimizer="sgd", learning_rate=1e-300, random_state=0
+        "flat",
+        encoder=nn.Linear(4, 5),
+        optimizer=optimizers.SGD(),
+        learning_rate=1e-300,
+        random_state=0,
     )
     start = clone(clf).partial_fit(X, y, np.arange(3))
     module = copy.deepcopy(start.net_.module_)
     body, weight, bias = module.encoder, module.head.weight, module.head.bias
     options = {"momentum": 0.8, "nesterov": nesterov}
     optimizer = torch.optim.SGD([*body.parameters(), weight, bias], 0.1, **options)
-    clf.set_params(learning_rate=0.1, **options)
+    clf.set_params(learning_rate=0.1, optimizer=optimizers.SGD(**options))
     for _ in range(4):
         clf.partial_fit(X, y, np.arange(3))
         optimizer.zero_grad()
@@ -88,7 +93,7 @@ def test_sgd_with_momentum_is_a_loop_of_torch(multilabel, nesterov):
 
 @pytest.mark.parametrize("name", ["flat", "cascade", "dft", "etf", "bags"])
 def test_every_classifier_has_momentum(name):
-    params = {"optimizer": "sgd", "learning_rate": 1e-3, "momentum": 0.9, "nesterov": True}
+    params = {"optimizer": optimizers.SGD(momentum=0.9, nesterov=True), "learning_rate": 1e-3}
     X, Y = make_learnable(True)
     groups = quick(name, max_epochs=2, **params).fit(X, Y).net_.optimizer_.param_groups
     assert {(group["momentum"], group["nesterov"]) for group in groups} == {(0.9, True)}

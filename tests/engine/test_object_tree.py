@@ -17,7 +17,7 @@ from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.decisions import TopK
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.encoders.text import words
 from sklearn_xlc.engine.object_tree import describe, rebuild
 from sklearn_xlc.heads import FlatHead
@@ -338,9 +338,13 @@ def test_generators_read_nothing_beyond_their_state(position):
 
 
 def test_parameters_that_a_file_is_older_than_have_their_defaults():
-    document, arrays = describe(MultiHeadClassifier("flat", decision=TopK(k=3), dropout=0.5))
+    document, arrays = describe(
+        MultiHeadClassifier("flat", decision=TopK(k=3), encoder=MLP(dropout=0.5))
+    )
     state = document["root"]["state"]
-    del state["n_heads"], state["callbacks"], state["decision"]["state"]["k"]
+    del state["ranker"], state["callbacks"], state["decision"]["state"]["k"]
     made = rebuild(json.loads(json.dumps(document)), arrays)
-    assert repr(made) == repr(MultiHeadClassifier("flat", decision=TopK(), dropout=0.5))
+    assert repr(made) == repr(
+        MultiHeadClassifier("flat", decision=TopK(), encoder=MLP(dropout=0.5))
+    )
     assert vars(made).keys() == vars(MultiHeadClassifier()).keys()

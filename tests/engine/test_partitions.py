@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from _factories import make_learnable
 from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier, predict_topk, save
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import partitions
 
 TEXTS = ["a cat on a mat", "a dog on a bed", "a cat and a dog", ""] * 5
@@ -26,12 +27,12 @@ ENDS = np.cumsum(SIZES)
 
 @pytest.fixture(scope="module")
 def classifier():
-    return MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=3, random_state=0).fit(X, Y)
+    return MultiHeadClassifier(encoder=MLP((8,)), max_epochs=3, random_state=0).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
 def pipeline():
-    network = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=3, random_state=0)
+    network = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=3, random_state=0)
     return make_pipeline(TfidfVectorizer(), network).fit(TEXTS, TAGS)
 
 
@@ -165,7 +166,7 @@ def test_texts_in_series_and_columns_in_frames(dd, pipeline, classifier):
     expected = [predict_topk(pipeline, part, 2) for part in (parts[0], parts[2])]
     assert_same(top.compute(), map(np.concatenate, zip(*expected)))
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
-    fitted = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=1).fit(frame, Y)
+    fitted = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=1).fit(frame, Y)
     found = predict_topk(fitted, dd.from_pandas(frame, npartitions=1)).compute()
     assert_same(found, predict_topk(fitted, frame))
 
@@ -182,7 +183,7 @@ def test_texts_in_an_array(da, pipeline):
         lambda: LogisticRegression().fit(X, np.array(["a", "b", "c"])[np.arange(60) % 3]),
         lambda: OneVsRestClassifier(LogisticRegression()).fit(X, Y[:, CARRIED]),
         lambda: AggregatedLabelClassifier(
-            MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=1, random_state=0), n_rounds=1
+            MultiHeadClassifier(encoder=MLP((8,)), max_epochs=1, random_state=0), n_rounds=1
         ).fit(X, [["a", "b"], ["c"]] * 30, groups=np.arange(60) % 2),
     ],
 )

@@ -10,16 +10,17 @@ import scipy.sparse as sp
 import torch
 from sklearn.exceptions import NotFittedError
 
-from _factories import QUICK, make_X, make_y
+from _factories import QUICK, built, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import prediction
-from sklearn_xlc.heads import screening
+from sklearn_xlc.heads import Product, screening
 from sklearn_xlc.heads.screening import multiplies_int8
 
 N_LABELS = 9
 
 
-quick = partial(MultiHeadClassifier, **{**QUICK, "hidden_layer_sizes": (8,), "max_epochs": 4})
+quick = partial(built, MultiHeadClassifier(**{**QUICK, "encoder": MLP((8,)), "max_epochs": 4}))
 
 
 @pytest.mark.parametrize("density", [0.05, 0.5])
@@ -105,7 +106,7 @@ DENSE = ["decision_function", "predict_proba", "predict", "transform"]
 @pytest.mark.parametrize("method", DENSE)
 def test_dense_results_over_the_limit_are_refused_before_they_are_allocated(method):
     X, Y = make_X(0.5), make_y(True)
-    clf = quick(hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
+    clf = quick(encoder__hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
     many = np.tile(X, (200, 1))
     size = len(many) * N_LABELS * 8
     with config_context(dense_limit=size * 9 // 8):  # temporaries count too
@@ -170,22 +171,23 @@ def test_batches_shrink_to_the_memory_that_is_left(monkeypatch):
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
-@pytest.mark.parametrize("algorithm", ["flat", "cascade", "product", "sampling"])
-def test_batches_shrink_to_the_memory_limit(monkeypatch, algorithm, multilabel):
-    if multilabel and algorithm == "sampling":
+@pytest.mark.parametrize("head", ["flat", "cascade", "product", "sampling"])
+def test_batches_shrink_to_the_memory_limit(monkeypatch, head, multilabel):
+    if multilabel and head == "sampling":
         pytest.skip("for class labels only")
     X, y = make_X(0.5), make_y(multilabel)
-    clf = quick(algorithm=algorithm).fit(X, y)
+    clf = quick(head=head).fit(X, y)
     found = {m: getattr(clf, m)(X) for m in ("predict", "decision_function", "predict_topk")}
     rows = []
     features = type(clf.net_).features
     monkeypatch.setattr(
         type(clf.net_), "features", lambda s, batch: rows.append(len(batch)) or features(s, batch)
     )
-    clf.memory_limit = 3 * clf.net_.module_.head.bytes_per_row()
+    limit = 3 * clf.net_.module_.head.bytes_per_row()
     for method, expected in found.items():
         rows.clear()
-        again = getattr(clf, method)(X)
+        with config_context(working_memory=limit / 2**20):
+            again = getattr(clf, method)(X)
         assert sum(rows) == len(X)
         assert method == "predict_topk" or max(rows) <= 3
         for one, other in zip(np.atleast_2d(again), np.atleast_2d(expected)):
@@ -195,13 +197,13 @@ def test_batches_shrink_to_the_memory_limit(monkeypatch, algorithm, multilabel):
 
 @pytest.mark.skipif(not multiplies_int8(), reason="no fast products of eight-bit integers here")
 @pytest.mark.parametrize("multilabel", [True, False])
-@pytest.mark.parametrize("params", [{}, {"n_members": 2}], ids=str)
+@pytest.mark.parametrize("params", [{}, {"encoder__n_members": 2}], ids=str)
 def test_search_for_the_best_labels_changes_no_prediction(monkeypatch, params, multilabel):
     rng = np.random.default_rng(0)
     X = sp.random(700, 30, 0.2, "csr", dtype=np.float32, random_state=rng)
     y = rng.integers(0, 120, 700)
     Y = sp.csr_matrix((np.ones(700), (np.arange(700), y)), shape=(700, 120)) if multilabel else y
-    clf = quick("flat", precision="float32", **params).fit(X, Y)
+    clf = quick(head="flat", precision="float32", **params).fit(X, Y)
     labels, scores = clf.predict_topk(X, 2)
     decided = clf.predict(X)
     monkeypatch.setattr(screening, "_WORTH", 1)
@@ -282,7 +284,7 @@ def test_samples_may_be_read_only_and_stay_as_they_are():
 def test_best_label_sets_are_those_of_all(sparse, monkeypatch):
     X, Y = make_X(0.5), make_y(True)
     Y = sp.csr_matrix(Y) if sparse else Y
-    clf = quick(algorithm="product", label_order="random", head_lengths=(8, 4, 16)).fit(X, Y)
+    clf = quick(head=Product(lengths=(8, 4, 16), label_order="random")).fit(X, Y)
     every, scores = clf.predict_topk_sets(X, k=2**N_LABELS)
     assert all(sets.shape == Y.shape and sp.issparse(sets) for sets in every)
     probabilities = np.exp(scores)
@@ -300,11 +302,11 @@ def test_best_label_sets_are_those_of_all(sparse, monkeypatch):
 
 def test_label_sets_exist_where_a_head_ranks_them():
     X, Y, y = make_X(0.5), make_y(True), make_y(False)
-    clf = quick(algorithm="product")
+    clf = quick(head="product")
     with pytest.raises(NotFittedError):
         clf.predict_topk_sets(X)
     assert not hasattr(clf.fit(X, y), "predict_topk_sets")
-    assert not hasattr(quick(algorithm="flat").fit(X, Y), "predict_topk_sets")
+    assert not hasattr(quick(head="flat").fit(X, Y), "predict_topk_sets")
     clf.fit(X, Y)
     for k in (0, 2**N_LABELS + 1):
         with pytest.raises(ValueError, match=f"k.*{k}"):

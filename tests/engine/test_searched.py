@@ -14,8 +14,10 @@ from sklearn_xlc import (
     MultiHeadClassifier,
 )
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import searched
 from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.heads import Flat
 from sklearn_xlc.training.devices import multiplies_bfloat16
 
 
@@ -94,7 +96,7 @@ def test_samples_of_weight_zero_and_held_out_ones_do_not_count():
 
 @pytest.mark.parametrize(
     "other",
-    [{"sparse": False}, {"encoder": object}, {"multilabel": False, "algorithm": "sampling"}],
+    [{"sparse": False}, {"encoder": object}, {"multilabel": False, "head": "sampling"}],
 )
 def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     clf = classifier(**other)
@@ -108,11 +110,11 @@ def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
     assert not clf._uses_bfloat16(6400)
 
 
-@pytest.mark.parametrize("multilabel, algorithm", [(False, "flat"), (False, "cascade"),
+@pytest.mark.parametrize("multilabel, head", [(False, "flat"), (False, "cascade"),
                                                    (False, "product"), (True, "cascade"),
                                                    (True, "product")])  # fmt: skip
-def test_heads_but_that_of_many_outputs_are_slower(multilabel, algorithm):
-    many, one = classifier(), classifier(multilabel=multilabel, algorithm=algorithm)
+def test_heads_but_that_of_many_outputs_are_slower(multilabel, head):
+    many, one = classifier(), classifier(multilabel=multilabel, head=head)
     rates, slower = (clf._rates(rows_of(5000, 5000)) for clf in (many, one))
     assert slower == pytest.approx((rates[0], rates[1] / 2))
     assert one._max_epochs(5000) == many._max_epochs(5000) == 10
@@ -135,12 +137,10 @@ def chosen(n_labels, labels_per_sample=5.0, **params):
         (45_000, 40.0, {}, "cascade"),  # so many labels a batch are dear to update
         (40_000, None, {}, "flat"),
         (46_000, None, {}, "cascade"),
-        (25_000, 5.0, {"hidden_layer_sizes": (64, 1024)}, "cascade"),
-        (100_000, 5.0, {"hidden_layer_sizes": 256}, "flat"),
-        (100_000, 5.0, {"encoder": object, "hidden_layer_sizes": (256,)}, "cascade"),
-        (60_000, 5.0, {"n_heads": 3}, "cascade"),
-        (500_000, 5.0, {"rank": 32}, "flat"),
-        (2, None, {"n_heads": 1}, "flat"),
+        (25_000, 5.0, {"encoder": MLP((64, 1024))}, "cascade"),
+        (100_000, 5.0, {"encoder": MLP(256)}, "flat"),
+        (100_000, 5.0, {"encoder": object}, "cascade"),
+        (2, None, {}, "flat"),
     ],
 )
 def test_auto_takes_flat_unless_it_costs_far_more(n_labels, labels_per_sample, params, algorithm):
@@ -155,8 +155,8 @@ def test_the_choice_is_that_of_the_samples_that_count():
 
 def test_what_is_given_is_taken_as_it_is():
     assert classifier(optimizer="sgd")._rule(10**6) == "sgd"
-    given = {"hidden_layer_sizes": (7,), "dropout": 0.1, "batch_size": 32, "max_epochs": 7}
-    clf = classifier(**given, learning_rate=0.5, n_negatives=3, precision="float32")
+    given = {"encoder": MLP((7,), dropout=0.1), "batch_size": 32, "max_epochs": 7}
+    clf = classifier(**given, learning_rate=0.5, head=Flat(n_negatives=3), precision="float32")
     assert clf._hidden_sizes(rows_of(2000, 10)) == (7,)
     assert clf._dropout(rows_of(2000, 10)) == 0.1
     assert (clf._batch_size(10**6), clf._max_epochs(10**6)) == (32, 7)
@@ -170,7 +170,7 @@ def test_what_is_given_is_taken_as_it_is():
 def test_negatives_are_drawn_from_many_labels(n_labels, expected):
     clf = classifier(n_labels)
     assert clf._n_negatives(clf._code) == expected
-    assert classifier(n_labels, n_negatives=None)._n_negatives(clf._code) is None
+    assert classifier(n_labels, head=Flat(n_negatives=None))._n_negatives(clf._code) is None
 
 
 def test_half_precision_where_the_processor_has_it(monkeypatch):
@@ -185,7 +185,7 @@ def test_the_fitted_net_has_them():
     X = sp.random(1500, 300, density=0.02, format="csr", dtype=np.float32, random_state=0)
     Y = sp.csr_matrix(rng.random((1500, 20)) < 0.1)
     clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
-    assert clf.algorithm_ == "flat"
+    assert type(clf.head_) is Flat
     assert clf.net_.module_.head.n_features == 512
     assert clf.net_.module_.head.low_precision == multiplies_bfloat16("cpu")
     groups, rate = clf.net_.optimizer_.param_groups, 4e-3 * (70 / 6) ** 0.5
@@ -202,7 +202,7 @@ def test_the_fitted_net_has_them():
 def test_the_fourier_layer_takes_the_values_of_flat(output, multilabel):
     clf = classifier(multilabel=multilabel, kind=DFTSigmoidClassifier, output=output)
     clf._typical_size = 5
-    flat, rows = classifier(multilabel=multilabel, algorithm="flat"), rows_of(60_000, 200 * 60_000)
+    flat, rows = classifier(multilabel=multilabel, head="flat"), rows_of(60_000, 200 * 60_000)
     assert clf._hidden_sizes(rows) == flat._hidden_sizes(rows) == (1024,)
     assert clf._rates(rows) == flat._rates(rows) == (pytest.approx(0.7 / 472 * 0.35**0.5), ANY)
     assert clf._dropout(rows) == flat._dropout(rows) == pytest.approx(0.5 - 0.3 * np.log10(6))
@@ -233,7 +233,7 @@ def test_the_fourier_layer_keeps_the_values_of_other_data(other):
 @pytest.mark.parametrize("n_samples", [1000, 5000, 60_000])
 def test_the_simplex_takes_the_values_of_flat(output, multilabel, n_samples):
     clf = classifier(multilabel=multilabel, kind=ETFNeuralCollapseClassifier, output=output)
-    flat = classifier(multilabel=multilabel, algorithm="flat")
+    flat = classifier(multilabel=multilabel, head="flat")
     rows = rows_of(n_samples, 200 * n_samples)
     for name in ("_hidden_sizes", "_dropout", "_negative_slope"):
         assert getattr(clf, name)(rows) == getattr(flat, name)(rows)
@@ -278,7 +278,7 @@ def miml(size, **params):
 @pytest.mark.parametrize("n_samples", [1000, 5000, 40_000])
 def test_bags_of_one_sample_take_the_values_of_flat(multilabel, n_samples):
     clf, rows = miml(1, multilabel=multilabel), bags_of(n_samples, 1, 200)
-    flat = classifier(multilabel=multilabel, algorithm="flat")
+    flat = classifier(multilabel=multilabel, head="flat")
     for name in ("_hidden_sizes", "_dropout", "_negative_slope", "_rates"):
         assert getattr(clf, name)(rows) == getattr(flat, name)(rows)
     for name in ("_batch_size", "_max_epochs", "_rule", "_row_momentum", "_uses_bfloat16"):

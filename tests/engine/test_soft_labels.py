@@ -6,9 +6,10 @@ from scipy import sparse
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.soft_labels import SoftLabels
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 5, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 5, "random_state": 0}
 X, Y = make_extreme_multilabel(120, 40, 9, random_state=0)
 
 
@@ -42,8 +43,8 @@ def test_probabilities_are_learnt():
 def test_only_flat_sums_of_sigmoids_read_them():
     assert MultiHeadClassifier()._reads_soft_labels(Y)
     for other in (
-        {"algorithm": "product"},
-        {"algorithm": "cascade"},
+        {"head": "product"},
+        {"head": "cascade"},
         {"loss": "ce"},
         {"head": object()},
     ):

@@ -10,6 +10,7 @@ from torch import nn
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.encoders import Encoder, TextEncoder
+from sklearn_xlc.heads import Product
 
 TEXTS = ["to be", "or not", "to be", "not to"] * 5
 NUMBERS = np.arange(40.0).reshape(20, 2) % 7
@@ -54,7 +55,7 @@ class TextOrNumbers(TextEncoder):
         return super().collate(samples) if isinstance(samples, list) else torch.tensor(samples)
 
 
-def quick(encoder=None, **params):
+def quick(encoder="auto", **params):
     return MultiHeadClassifier(encoder=encoder, max_epochs=3, random_state=0, **params)
 
 
@@ -165,8 +166,8 @@ def test_a_new_fit_may_have_another_form():
 
 def test_clustered_label_order_needs_numbers():
     with pytest.raises(ValueError, match="label_order='clustered' .*X holds rows of numbers"):
-        quick(TextEncoder, algorithm="product", label_order="clustered").fit(TEXTS, y)
-    quick(TextEncoder, algorithm="product", label_order="random").fit(TEXTS, y)
+        quick(TextEncoder, head=Product(label_order="clustered")).fit(TEXTS, y)
+    quick(TextEncoder, head=Product(label_order="random")).fit(TEXTS, y)
 
 
 def test_a_frame_in_place_of_its_column_of_strings_is_refused():

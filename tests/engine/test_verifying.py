@@ -9,14 +9,15 @@ import torch
 from scipy.optimize import linprog
 from scipy.special import logit
 
-from _factories import QUICK
+from _factories import QUICK, built
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import MLP
 
 N_LABELS = 30
-QUICK = {**QUICK, "hidden_layer_sizes": (32,), "max_epochs": 60}
-quick = partial(DFTSigmoidClassifier, n_slack=4, **QUICK)
+QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
+quick = partial(built, DFTSigmoidClassifier(n_slack=4, **QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def reached(clf, sets, cut=0.0):
 @pytest.mark.filterwarnings("ignore:the encoder has 7 outputs")
 def test_whole_network_is_the_cone_of_rectified_features(data, output, threshold):
     X, Y = data
-    params = {"hidden_layer_sizes": (7,), "decision": Threshold(threshold), "max_epochs": 20}
+    params = {"encoder": MLP((7,)), "decision": Threshold(threshold), "max_epochs": 20}
     clf = quick(output=output, n_slack=5, **params).fit(X, Y)
     sets = Y[:40].toarray()
     report = clf.verify(sets, whole_network=True)

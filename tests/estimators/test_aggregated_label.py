@@ -24,12 +24,14 @@ from sklearn_xlc import (
     MultiHeadClassifier,
 )
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
 
 LINEAR = OneVsRestClassifier(LogisticRegression(C=100.0))
 SEEDED = EAGLETransformer(random_state=0)
 PAPER_START = EAGLETransformer(contrast=None, n_iter=0, random_state=0)
-QUICK = {"hidden_layer_sizes": (32,), "max_epochs": 30, "random_state": 0}
+QUICK = {"encoder": MLP((32,)), "max_epochs": 30, "random_state": 0}
 SMALL = AggregatedLabelClassifier(OneVsRestClassifier(LogisticRegression()))
 #: Checks that scikit-learn runs on its own estimators only.
 MORE_CHECKS = [
@@ -49,7 +51,7 @@ MORE_CHECKS = [
         AggregatedLabelClassifier(
             MultiHeadClassifier(
                 "flat",
-                hidden_layer_sizes=(16,),
+                encoder=MLP((16,)),
                 max_epochs=8,
                 learning_rate=0.06,
                 random_state=0,
@@ -86,7 +88,7 @@ def problem():
     [
         LINEAR,
         MultiHeadClassifier("flat", learning_rate=5e-3, **QUICK),
-        MultiHeadClassifier("cascade", embedding_dim=16, **QUICK),
+        MultiHeadClassifier(Cascade(embedding_dim=16), **QUICK),
         DFTSigmoidClassifier(n_slack=16, **QUICK),
     ],
     ids=lambda estimator: type(estimator).__name__,

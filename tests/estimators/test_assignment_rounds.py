@@ -10,11 +10,12 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.estimators import aggregated_label, assignment_rounds
 from sklearn_xlc.metrics import precision_at_k
 
 FLAT = MultiHeadClassifier("flat", random_state=0)
-QUICK = MultiHeadClassifier("flat", hidden_layer_sizes=(16,), max_epochs=2, random_state=0)
+QUICK = MultiHeadClassifier("flat", encoder=MLP((16,)), max_epochs=2, random_state=0)
 SEEDED = EAGLETransformer(random_state=0)
 
 

@@ -16,16 +16,18 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from _factories import QUICK, make_learnable
+from _factories import QUICK, built, make_learnable
 from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.building import RARE
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
+from sklearn_xlc.heads import Fourier
 
 N_LABELS = 30
-QUICK = {**QUICK, "hidden_layer_sizes": (32,), "max_epochs": 60}
-quick = partial(DFTSigmoidClassifier, n_slack=4, **QUICK)
+QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
+quick = partial(built, DFTSigmoidClassifier(n_slack=4, **QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +128,12 @@ def test_an_encoder_too_narrow_for_the_guarantee_is_warned_of(data):
     columns = 2 * np.diff(Y.indptr).max() + 1 + 4
     assert columns < N_LABELS
     with pytest.warns(UserWarning, match=rf"n_slack = {columns} columns of the output .* wider"):
-        quick(hidden_layer_sizes=(columns - 1,), max_epochs=1).fit(X, Y)
+        quick(encoder__hidden_layer_sizes=(columns - 1,), max_epochs=1).fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        quick(hidden_layer_sizes=(columns,), max_epochs=1).fit(X, Y)
-        quick(hidden_layer_sizes=(N_LABELS,), n_slack=50, max_epochs=1).fit(X, Y)  # full rank
+        quick(encoder__hidden_layer_sizes=(columns,), max_epochs=1).fit(X, Y)
+        # full rank
+        quick(encoder__hidden_layer_sizes=(N_LABELS,), n_slack=50, max_epochs=1).fit(X, Y)
 
 
 @pytest.mark.parametrize("largest, width", [(2, 512), (300, 651), (600, 1024)])
@@ -156,7 +159,7 @@ def test_auto_keeps_to_what_the_labels_allow():
     for n_labels in (2, 3, 4, 7, 8):
         Y = np.ones((40, n_labels), dtype=int)
         Y[:20, 0] = 0
-        clf = quick(max_epochs=1, hidden_layer_sizes=(16,)).fit(X, Y)
+        clf = quick(max_epochs=1, encoder__hidden_layer_sizes=(16,)).fit(X, Y)
         assert clf.max_active_ == (n_labels - 1) // 2
         classes = quick(max_epochs=1).fit(X, np.arange(40) % n_labels)
         assert classes.max_active_ == min(1, (n_labels - 1) // 2)
@@ -179,7 +182,12 @@ def test_first_logits_are_the_label_frequencies(data):
 
 def test_the_start_of_the_paper(data):
     X, Y = data
-    params = {"learning_rate": 1e-300, "optimizer": "sgd", "max_epochs": 1, "init": "random"}
+    params = {
+        "learning_rate": 1e-300,
+        "optimizer": "sgd",
+        "max_epochs": 1,
+        "output": Fourier(init="random"),
+    }
     clf = quick(**params).fit(X, Y)
     head, n, k = clf.net_.module_.head, N_LABELS, clf.max_active_
     P, b = (p.detach().numpy() for p in (head.projection.weight, head.projection.bias))
@@ -241,7 +249,7 @@ def test_threshold_is_a_probability(data, threshold):
 
 def test_auto_threshold_is_the_best_on_the_held_rows(data):
     X, Y = data
-    params = {"dropout": 0.3, "validation_fraction": 0.3, "max_epochs": 20}
+    params = {"encoder__dropout": 0.3, "validation_fraction": 0.3, "max_epochs": 20}
     clf = quick(decision="threshold", **params).fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     held = held.take(slice(None))
@@ -268,7 +276,7 @@ def test_partial_fit_does_not_tune_the_threshold(data):
         ({"max_active": "all"}, "'max_active' parameter of DFTSigmoidClassifier must be"),
         ({"max_active": 15}, r"max_active=15 needs .* = 31 columns.*30 labels.*at most 14"),
         ({"n_slack": -1}, "'n_slack' parameter of DFTSigmoidClassifier must be"),
-        ({"init": "zeros"}, "'init' parameter of DFTSigmoidClassifier must be"),
+        ({"output": Fourier(init="zeros")}, "'init' parameter of Fourier must be"),
         ({"output": "fft"}, "'output' parameter of DFTSigmoidClassifier must be"),
         ({"output": "bottleneck", "n_slack": 0}, "'bottleneck' .* n_slack must be at least 1"),
         ({"decision": Threshold(0.0)}, "threshold=0.0 must be between 0 and 1"),

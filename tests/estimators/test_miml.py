@@ -13,13 +13,14 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from _factories import QUICK, SKLEARN
+from _factories import QUICK, SKLEARN, built
 from sklearn_xlc import EAGLETransformer, MIMLClassifier
 from sklearn_xlc.aggregation import unit_rows
 from sklearn_xlc.metrics import precision_at_k, topk_scorer
+from sklearn_xlc.training import WeightAveraging
 
 N_LABELS, N_COLUMNS = 5, 12
-quick = partial(MIMLClassifier, **{**QUICK, "max_epochs": 40})
+quick = partial(built, MIMLClassifier(**{**QUICK, "max_epochs": 40}))
 
 
 def make_rows(n_rows, seed=0, noise=0.5):
@@ -270,7 +271,7 @@ def test_labels_of_no_bag_are_never_predicted(bags):
 
 def test_the_same_seed_gives_the_same_model_and_dtype_is_kept(bags):
     X, Y, groups, _ = bags
-    params = {"batch_size": 16, "dropout": 0.2}
+    params = {"batch_size": 16, "encoder__dropout": 0.2}
     one, other = (quick(**params).fit(X, Y, groups) for _ in range(2))
     np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
     assert one.decision_function(X).dtype == np.float64
@@ -327,10 +328,11 @@ def test_early_stopping_holds_out_bags(bags):
         quick(early_stopping=True, validation_fraction=0.9).fit(X[rows], Y[:2], groups[rows])
 
 
-@pytest.mark.parametrize("average_weights", ["swa", "ema"])
-def test_averages_of_weights(bags, average_weights):
+@pytest.mark.parametrize("average", ["swa", "ema"])
+def test_averages_of_weights(bags, average):
     X, Y, groups, _ = bags
-    assert quick(average_weights=average_weights).fit(X, Y, groups).score(X, Y, groups) > 0.8
+    clf = quick(callbacks=[WeightAveraging(average)]).fit(X, Y, groups)
+    assert clf.score(X, Y, groups) > 0.8
 
 
 @pytest.mark.parametrize("sizes", [(4,) * 500, (1,) * 1000 + (200,) * 5], ids=["equal", "ragged"])

@@ -16,19 +16,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from torch import nn
 
-from _factories import QUICK
+from _factories import QUICK, built
 from sklearn_xlc import ETFNeuralCollapseClassifier, config_context
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
 from sklearn_xlc.decisions import Divergence, Nearest, Threshold
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.geometry import simplex_etf
-from sklearn_xlc.heads import PickAllLabels
+from sklearn_xlc.heads import ETF, Learned, PickAllLabels
 from sklearn_xlc.training import CollapseMonitor
 
 N_LABELS = 20
 DECISIONS = ["divergence", "nearest", "seen", "threshold", "topk"]
-QUICK = {**QUICK, "hidden_layer_sizes": (32,), "max_epochs": 60}
-quick = partial(ETFNeuralCollapseClassifier, **QUICK)
+QUICK = {**QUICK, "encoder": MLP((32,)), "max_epochs": 60}
+quick = partial(built, ETFNeuralCollapseClassifier(**QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +148,8 @@ def test_only_decisions_that_compare_sets_have_set_scores(small):
 
 def test_temperature_is_fitted_on_held_rows(data):
     X, Y = data
-    params = {"validation_fraction": 0.3, "max_epochs": 15, "dropout": 0.3}
-    clf = quick(decision=Divergence("auto"), **params).fit(X, Y)
+    params = {"validation_fraction": 0.3, "max_epochs": 15, "encoder__dropout": 0.3}
+    clf = quick(decision=Divergence("tuned"), **params).fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     held = held.take(slice(None))
     scores = {}
@@ -158,13 +159,13 @@ def test_temperature_is_fitted_on_held_rows(data):
         scores[temperature] = f1_score(held.Y, predicted, average="samples", zero_division=0)
     assert max(scores, key=scores.get) == list(scores)[0]
     assert quick(decision=Divergence(0.5), max_epochs=1).fit(X, Y).decision_.temperature_ == 0.5
-    first = quick(decision=Divergence("auto"), max_epochs=1).partial_fit(X, Y)
+    first = quick(decision=Divergence("tuned"), max_epochs=1).partial_fit(X, Y)
     assert first.decision_.temperature_ == 1.0
 
 
 def test_threshold_is_fitted_on_held_rows_or_given(data):
     X, Y = data
-    clf = quick(decision="threshold", validation_fraction=0.3, max_epochs=15, dropout=0.3)
+    clf = quick(decision="threshold", validation_fraction=0.3, max_epochs=15, encoder__dropout=0.3)
     clf.fit(X, Y)
     _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
     held = held.take(slice(None))
@@ -203,7 +204,7 @@ def test_what_probabilities_estimate_where_samples_look_alike(loss, expected):
 @pytest.mark.parametrize("loss", ["pick_all_labels", "auto"])
 def test_loss_is_the_formula_of_the_paper_or_the_documented_variant(data, loss, feature_decay):
     X, Y = data[0][:50], data[1][:50].toarray()
-    clf = quick(loss=loss, feature_decay=feature_decay, max_epochs=3).fit(X, Y)
+    clf = quick(loss=loss, output__feature_decay=feature_decay, max_epochs=3).fit(X, Y)
     logits = clf.decision_function(X)  # log probabilities: the softmax is that of the logits
     h = clf._inputs(clf._validate_predict(X))
     expected = 0.0
@@ -241,14 +242,16 @@ def test_feature_dim(data):
     assert clf.n_parameters_ == 81 * 24 + N_LABELS
     learned = quick(max_epochs=1, encoder=lambda n: nn.Linear(n, 24), output="learned").fit(X, Y)
     assert learned.n_parameters_ == clf.n_parameters_ + 24 * N_LABELS
-    bare = quick(max_epochs=1, encoder=lambda n: nn.Linear(n, 24), fit_intercept=False).fit(X, Y)
+    bare = quick(max_epochs=1, encoder=lambda n: nn.Linear(n, 24), output__fit_intercept=False)
+    bare.fit(X, Y)
     assert bare.n_parameters_ == 81 * 24
 
 
 def test_collapse_of_stacked_digits(images):
     pictures, Y = images
     X = pictures.reshape(len(pictures), -1).astype(np.float32) / 16
-    clf = quick(hidden_layer_sizes=(128,), max_epochs=2, dropout=0.0, feature_decay=1e-3)
+    encoder = MLP((128,), dropout=0.0)
+    clf = quick(encoder=encoder, max_epochs=2, output__feature_decay=1e-3)
     early = clf.fit(X, Y).collapse_report(X, Y)
     late = clf.set_params(max_epochs=120, learning_rate=0.005).fit(X, Y).collapse_report(X, Y)
     assert late["nc1"] < early["nc1"] / 10
@@ -267,7 +270,9 @@ def test_nearest_predicts_pairs_that_were_never_seen():
     test_X = test_pictures[chosen].reshape(sum(chosen), -1).astype(np.float32) / 16
     accuracy = {}
     for decision in ("nearest", "divergence", "seen"):
-        clf = quick(hidden_layer_sizes=(256,), decision=decision, max_epochs=40, learning_rate=3e-3)
+        clf = quick(
+            encoder__hidden_layer_sizes=(256,), decision=decision, max_epochs=40, learning_rate=3e-3
+        )
         predicted = clf.fit(X, Y).predict(test_X)
         accuracy[decision] = np.mean((predicted == test_Y[chosen]).all(axis=1))
     assert accuracy["seen"] == 0
@@ -341,8 +346,8 @@ def test_partial_fit_decodes(data):
         ({"decision": Threshold(1.0)}, "threshold=1.0 must be between 0 and 1"),
         ({"loss": "hinge"}, "'loss' parameter of ETFNeuralCollapseClassifier must be"),
         ({"loss": "ce"}, "loss='ce' is not defined for ETFNeural.*'pick_all_labels'"),
-        ({"feature_decay": -1}, "'feature_decay' parameter of ETFNeuralCollapseClassifier must"),
-        ({"fit_intercept": 2}, "'fit_intercept' parameter of ETFNeuralCollapseClassifier must"),
+        ({"output": ETF(feature_decay=-1)}, "'feature_decay' parameter of ETF must"),
+        ({"output": Learned(fit_intercept=2)}, "'fit_intercept' parameter of Learned must"),
     ],
 )
 def test_bad_parameters(data, params, message):
@@ -395,7 +400,7 @@ def test_partial_fit_forgets_nothing_that_was_chosen(data):
     clf = quick(decision="seen").fit(X, Y)
     n_sets = clf.decision_.sets_.shape[0]
     assert clf.partial_fit(X[one], Y[one]).decision_.sets_.shape[0] == n_sets
-    clf = quick(decision=Divergence("auto")).fit(X, Y)
+    clf = quick(decision=Divergence("tuned")).fit(X, Y)
     tuned = clf.decision_.temperature_
     assert clf.partial_fit(X[one], Y[one]).decision_.temperature_ == tuned
 
@@ -413,7 +418,8 @@ def test_nearest_where_nothing_can_be_fitted():
 def test_few_rows_are_enough_for_scales(data):
     X, Y = data
     whole = quick(decision="nearest").fit(X, Y)
-    part = quick(decision="nearest", memory_limit=2**20).fit(X, Y)
+    with config_context(working_memory=1):
+        part = quick(decision="nearest").fit(X, Y)
     np.testing.assert_allclose(part.label_set_scales_, whole.label_set_scales_)
 
 

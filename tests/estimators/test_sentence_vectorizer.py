@@ -19,6 +19,7 @@ from sklearn.utils import estimator_checks as checks
 
 import sklearn_xlc
 from sklearn_xlc import MultiHeadClassifier, SentenceVectorizer
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.estimators import sentence_vectorizer
 
 TEXTS = ["a body of salt water", "a dog that barks", "the sea", "puppies"]
@@ -145,7 +146,7 @@ def test_a_missing_package_is_named(name, monkeypatch):
 
 def test_in_pipelines_searches_and_files(wordllama, tmp_path):
     y = ["water", "animal", "water", "animal"] * 5
-    clf = MultiHeadClassifier(hidden_layer_sizes=(8,), max_epochs=20, random_state=0)
+    clf = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=20, random_state=0)
     words = TfidfVectorizer(dtype=np.float32)
     model = make_pipeline(make_union(words, SentenceVectorizer()), clf)
     search = GridSearchCV(

@@ -21,6 +21,8 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Decision
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade
 
 
 class ExpectedF1(Decision):
@@ -44,12 +46,12 @@ class ExpectedF1(Decision):
         return self.label_sets(sizes <= best[:, None], labels)
 
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 EVERY = [
     MultiHeadClassifier("flat", decision=ExpectedF1(), **QUICK),
-    MultiHeadClassifier("cascade", embedding_dim=16, decision=ExpectedF1(), **QUICK),
+    MultiHeadClassifier(Cascade(embedding_dim=16), decision=ExpectedF1(), **QUICK),
     DFTSigmoidClassifier(n_slack=5, decision=ExpectedF1(), **QUICK),
     ETFNeuralCollapseClassifier(decision=ExpectedF1(), **QUICK),
     MIMLClassifier(decision=ExpectedF1(), **QUICK),

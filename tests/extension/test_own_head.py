@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import ChunkedHead
 
 
@@ -69,7 +70,7 @@ class BusemannHead(ChunkedHead):
         update(self.bias, chunk, gradient.sum(0))
 
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 
@@ -102,7 +103,7 @@ def test_fused_steps_are_gradient_steps(loss, monkeypatch):
 def test_it_learns_is_saved_and_goes_on(tmp_path):
     X, Y = make_extreme_multilabel(400, 60, 12, random_state=0)
     clf = MultiHeadClassifier(head=BusemannHead, **QUICK).fit(X[:300], Y[:300])
-    assert clf.algorithm_ == "custom"
+    assert isinstance(clf.net_.module_.head, BusemannHead)
     best = clf.predict_topk(X[300:], k=1)[0][:, 0]
     assert np.mean(sp.csr_matrix(Y)[np.arange(300, 400), best]) > 0.7
     joblib.dump(clf, tmp_path / "model.joblib")
@@ -128,5 +129,5 @@ def test_labels_come_later_and_go():
 
 def test_grid_search_over_heads():
     X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
-    search = GridSearchCV(MultiHeadClassifier(**QUICK), {"head": [None, BusemannHead]}, cv=2)
+    search = GridSearchCV(MultiHeadClassifier(**QUICK), {"head": ["auto", BusemannHead]}, cv=2)
     assert search.fit(X, y).cv_results_["mean_test_score"].min() > 0.5

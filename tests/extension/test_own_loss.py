@@ -21,7 +21,8 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
-from sklearn_xlc.heads import FlatHead, PointwiseLoss, SoftmaxCrossEntropy
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.heads import Cascade, FlatHead, PointwiseLoss, SoftmaxCrossEntropy
 
 
 class PolyBinaryCrossEntropy(PointwiseLoss):
@@ -47,19 +48,19 @@ class PolyCrossEntropy(SoftmaxCrossEntropy):
         return surprise + 1 - (-surprise).exp()
 
 
-QUICK = {"hidden_layer_sizes": (16,), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
+QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 MULTI_LABEL = [
     MultiHeadClassifier("flat", loss=PolyBinaryCrossEntropy(), **QUICK),
-    MultiHeadClassifier("cascade", embedding_dim=16, loss=PolyBinaryCrossEntropy(), **QUICK),
+    MultiHeadClassifier(Cascade(embedding_dim=16), loss=PolyBinaryCrossEntropy(), **QUICK),
     DFTSigmoidClassifier(n_slack=5, loss=PolyBinaryCrossEntropy(), **QUICK),
     ETFNeuralCollapseClassifier(loss=PolyCrossEntropy(), **QUICK),
     MIMLClassifier(loss=PolyBinaryCrossEntropy(), **QUICK),
 ]
 MULTI_CLASS = [
-    *(MultiHeadClassifier(a, loss=PolyCrossEntropy(), **QUICK) for a in ("flat", "cascade")),
-    *(MultiHeadClassifier(a, loss=PolyCrossEntropy(), **QUICK) for a in ("product", "sampling")),
+    MultiHeadClassifier(head, loss=PolyCrossEntropy(), **QUICK)
+    for head in ("flat", "cascade", "product", "sampling")
 ]
 
 
@@ -86,7 +87,7 @@ def test_every_classifier_trains_with_it(clf):
     assert np.mean(np.asarray(Y[np.arange(300), best])) > 0.8
 
 
-@pytest.mark.parametrize("clf", MULTI_CLASS, ids=lambda clf: clf.algorithm)
+@pytest.mark.parametrize("clf", MULTI_CLASS, ids=lambda clf: clf.head)
 def test_every_head_of_one_class_a_sample_trains_with_it(clf, tmp_path):
     X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
     clf = clone(clf).fit(X, y)

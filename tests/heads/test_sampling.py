@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads import SamplingHead
+from sklearn_xlc.heads import ArcFace, SamplingHead
 
 N_FEATURES, N_LABELS, LENGTH = 4, 14, 4  # sub-heads of 4, the last of 2
 IDS = torch.tensor([13, 0, 5, 5, 9])
@@ -70,12 +70,11 @@ def test_negatives_are_distinct_random_and_not_of_the_batch():
     assert head._draw_negatives(heads).tolist() == [1]
 
 
-@pytest.mark.parametrize("loss", ["ce", "arcface"])
+@pytest.mark.parametrize("loss", ["ce", ArcFace(scale=8.0)], ids=["ce", "arcface"])
 @pytest.mark.parametrize("n_others", [0, 1, 2, 3])
 def test_own_heads_are_the_concatenation_of_the_paper(monkeypatch, n_others, loss):
     """Eq. 13 row by row: O = O^h and the O^j of the drawn heads, the true label among O^h."""
-    params = {"scale": 8.0} if loss == "arcface" else {}
-    head, features = make(shared_heads=False, n_sampled_heads=n_others, loss=loss, **params)
+    head, features = make(shared_heads=False, n_sampled_heads=n_others, loss=loss)
     rows = head._draw_for_rows(IDS // LENGTH)
     monkeypatch.setattr(head, "_draw_for_rows", lambda own: rows)
     value = head.loss(features, TARGETS, WEIGHT)
@@ -133,7 +132,7 @@ def test_correction_of_own_heads_is_the_rate_at_which_they_are_drawn():
 
 
 def test_arcface_equals_its_definition_on_both_branches():
-    head, features = make(loss="arcface", n_sampled_heads=4, margin=0.5, scale=8.0)
+    head, features = make(loss=ArcFace(margin=0.5, scale=8.0), n_sampled_heads=4)
     with torch.no_grad():  # row 0 opposite to its label: beyond pi - margin
         features[0] = -full_weight(head)[13]
     cosine = F.normalize(features) @ F.normalize(full_weight(head)).T

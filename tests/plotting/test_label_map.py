@@ -46,7 +46,7 @@ def test_labels_of_the_same_samples_are_neighbours():
     topic = rng.integers(3, size=300)
     X = np.eye(3)[topic] + 0.1 * rng.normal(size=(300, 3))
     y = 10 * topic + rng.integers(4, size=300)
-    clf = quick("flat", label_order="random", max_epochs=20).fit(X, y)
+    clf = quick("sampling", head__label_order="random", max_epochs=20).fit(X, y)
     assert (clf._code.label_order != np.arange(12)).any()
     points = LabelMapDisplay.from_estimator(clf).points
     distances = np.linalg.norm(points[:, None] - points, axis=2)

@@ -5,6 +5,7 @@ import pytest
 
 from sklearn_xlc import ETFNeuralCollapseClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.plotting import NeuralCollapseDisplay
 from sklearn_xlc.training import CollapseMonitor
@@ -13,7 +14,7 @@ from sklearn_xlc.training import CollapseMonitor
 def fit(callbacks):
     X, Y = make_extreme_multilabel(200, 50, 8, random_state=0)
     clf = ETFNeuralCollapseClassifier(
-        hidden_layer_sizes=(16,), max_epochs=4, callbacks=callbacks, random_state=0
+        encoder=MLP((16,)), max_epochs=4, callbacks=callbacks, random_state=0
     )
     return clf.fit(X, Y), X, Y
 

@@ -14,7 +14,7 @@ from sklearn_xlc.plotting import StorageDisplay
 @pytest.fixture(scope="module")
 def fitted():
     X, y = make_learnable(True)
-    clf = quick("flat", hidden_layer_sizes=(256,), max_epochs=5)
+    clf = quick("flat", encoder__hidden_layer_sizes=(256,), max_epochs=5)
     return make_pipeline(MaxAbsScaler(), clf).fit(X, y), X, y
 
 

@@ -17,15 +17,19 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.model_selection import GridSearchCV
-from skorch.callbacks import Callback, LoadInitState, LRScheduler, TrainEndCheckpoint
+from skorch.callbacks import Callback, EarlyStopping, LoadInitState, LRScheduler, TrainEndCheckpoint
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from torch import nn
 
+import sklearn_xlc
 from _factories import EVERY, MULTI_CLASS, make_learnable, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
 from sklearn_xlc._files import read
 from sklearn_xlc.datasets import make_extreme_multilabel
-from sklearn_xlc.encoders import TextEncoder
+from sklearn_xlc.encoders import MLP, TextEncoder
+from sklearn_xlc.heads import Cascade, Flat
+from sklearn_xlc.optimizers import SGD
+from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.encoding import identity
 
 
@@ -130,7 +134,7 @@ ONCE = [
 @pytest.mark.parametrize("name, multilabel", ONCE)
 def test_every_classifier(name, multilabel, tmp_path):
     X, y = make_learnable(multilabel)
-    clf = quick(name, max_epochs=3, batch_size=75, dropout=0.3)
+    clf = quick(name, max_epochs=3, batch_size=75, encoder__dropout=0.3)
     whole, resumed = check_resume(tmp_path, clf, (X, y), ("on_batch_end", 5))
     assert whole.n_iter_ == 3
     np.testing.assert_array_equal(whole.decision_function(X), resumed.decision_function(X))
@@ -161,10 +165,9 @@ def test_every_moment(average, method, times, tmp_path):
         "flat",
         max_epochs=5,
         batch_size=70,
-        dropout=0.3,
-        average_weights=average,
+        encoder__dropout=0.3,
         early_stopping=True,
-        n_iter_no_change=4,
+        callbacks=[EarlyStopping(patience=4, load_best=True), WeightAveraging(average)],
         decision="threshold",
     )
     check_resume(tmp_path, clf, (X, y), (method, times))
@@ -172,7 +175,7 @@ def test_every_moment(average, method, times, tmp_path):
 
 def test_killed_again_and_again(tmp_path):
     X, y = make_learnable(False)
-    clf = quick("sampling-corrected", max_epochs=6, batch_size=40, dropout=0.3)
+    clf = quick("sampling-corrected", max_epochs=6, batch_size=40, encoder__dropout=0.3)
     moments = [("on_batch_end", 3), ("on_epoch_end", 2), ("on_epoch_end", 1), ("on_batch_end", 1)]
     check_resume(tmp_path, clf, (X, y), *moments, ("on_epoch_begin", 3), ("on_train_end", 1))
 
@@ -185,7 +188,11 @@ def normed(n_features):
     return nn.Sequential(first, nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 8), nn.Tanh())
 
 
-STOPS_EARLY = {"early_stopping": True, "n_iter_no_change": 1, "learning_rate": 0.5}
+STOPS_EARLY = {
+    "early_stopping": True,
+    "callbacks": [EarlyStopping(patience=1, load_best=True)],
+    "learning_rate": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -194,13 +201,13 @@ STOPS_EARLY = {"early_stopping": True, "n_iter_no_change": 1, "learning_rate": 0
         ("csr32", {"optimizer": "mixed"}),
         ("csr64", {"optimizer": "adagrad", "weight_decay": 0.01}),
         ("dense32", {"optimizer": "sgd"}),
-        ("csr32", {"optimizer": "sgd", "momentum": 0.9, "nesterov": True, "n_negatives": 5}),
+        ("csr32", {"optimizer": SGD(momentum=0.9, nesterov=True), "head": Flat(n_negatives=5)}),
         ("dense64", {"optimizer": "adam"}),
         ("dense32", {"precision": "bfloat16"}),
-        ("dense32", {"average_weights": "ema", "encoder": normed}),
+        ("dense32", {"callbacks": [WeightAveraging("ema")], "encoder": normed}),
         ("dense64", {"encoder": normed, **STOPS_EARLY}),
         ("csr32", {"random_state": np.random.RandomState(3)}),
-        ("csr64", {"label_order": "clustered", "algorithm": "cascade", "n_heads": 3}),
+        ("csr64", {"head": Cascade(n_heads=3, label_order="clustered")}),
     ],
     ids=str,
 )
@@ -208,8 +215,9 @@ def test_parameters(form, params, tmp_path):
     X, y = make_learnable(True, dtype=np.dtype(f"f{int(form[-2:]) // 8}"))
     X = X if "csr" in form else X.toarray()
     weight = np.random.default_rng(0).random(150)
-    params = {"algorithm": "flat", "max_epochs": 4, "random_state": 0, **params}
-    params |= {"hidden_layer_sizes": (16,), "batch_size": 40, "dropout": 0.3, "callbacks": [Die()]}
+    shared = {"head": "flat", "encoder": MLP((16,), dropout=0.3), "max_epochs": 4}
+    params = {**shared, "batch_size": 40, "random_state": 0, **params}
+    params["callbacks"] = [*params.get("callbacks", []), Die()]
 
     def fit(clf):
         if params["random_state"] != 0:  # a restarted process has the generator where it was
@@ -234,7 +242,7 @@ def test_bags(tmp_path):
     groups = np.arange(150) // 3
     Y = sp.csr_matrix((sp.csr_matrix((np.ones(150), (groups, np.arange(150)))) @ Y) > 0).astype(int)
     clf = MIMLClassifier(
-        hidden_layer_sizes=(8,), max_epochs=4, batch_size=12, random_state=0, callbacks=[Die()]
+        encoder=MLP((8,)), max_epochs=4, batch_size=12, random_state=0, callbacks=[Die()]
     )
     whole = clf.fit(X, Y, groups)
     again = MIMLClassifier(**clf.get_params(deep=False)).set_params(checkpoint=str(tmp_path))
@@ -260,7 +268,9 @@ def test_warm_start(tmp_path):
 
 def test_without_a_seed_the_killed_fit_gives_it(tmp_path):
     X, y = make_learnable(True)
-    clf = quick("cascade", max_epochs=4, batch_size=40, random_state=None, label_order="random")
+    clf = quick(
+        "cascade", max_epochs=4, batch_size=40, random_state=None, head__label_order="random"
+    )
     clf.set_params(checkpoint=tmp_path, callbacks=[Die()], early_stopping=True)
     Die.plan.moment = ("on_batch_end", 7)
     with pytest.raises(Killed):
@@ -547,8 +557,9 @@ def test_parameters_that_may_differ(tmp_path):
     X, y = make_learnable(False)
     kill(small(tmp_path), X, y)
     Die.plan.moment = ("on_batch_begin", 9)  # two epochs are left
-    changed = small(str(tmp_path), device="cpu", memory_limit=2**25, verbose=1, warm_start=True)
-    changed.fit(X, y)
+    changed = small(str(tmp_path), device="cpu", verbose=1, warm_start=True)
+    with sklearn_xlc.config_context(working_memory=32):
+        changed.fit(X, y)
     Die.plan.moment = None
     assert_same(changed, small(None, warm_start=True).fit(X, y))
 
@@ -596,8 +607,8 @@ def test_a_search_goes_on(tmp_path):
 
 def test_a_subclass_without_the_parameter():
     class Old(MultiHeadClassifier):
-        def __init__(self, hidden_layer_sizes=(4,)):
-            super().__init__(hidden_layer_sizes=hidden_layer_sizes, max_epochs=2)
+        def __init__(self, encoder="mlp"):
+            super().__init__(encoder=encoder, max_epochs=2)
 
             del self.checkpoint
 
@@ -628,11 +639,10 @@ def job(folder, out):
     X, Y = make_extreme_multilabel(2000, 300, 200, random_state=0)
     clf = MultiHeadClassifier(
         "cascade",
-        hidden_layer_sizes=(256,),
+        encoder=MLP((256,)),
         max_epochs=30,
-        average_weights="ema",
         early_stopping=True,
-        n_iter_no_change=1000,
+        callbacks=[EarlyStopping(patience=1000, load_best=True), WeightAveraging("ema")],
         random_state=0,
         checkpoint=folder,
     )

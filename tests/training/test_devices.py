@@ -14,6 +14,7 @@ from _accelerator import DEVICE, Pretending, pretended
 from _distributed import in_threads
 from torch import nn
 
+import sklearn_xlc
 from _factories import EVERY, make_learnable, quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows, make_batch
@@ -64,7 +65,8 @@ def fitted(name, multilabel, device, **params):
     X, y = make_learnable(multilabel, dtype=np.float32)
     given = {"groups": np.arange(150) // 2} if name.startswith("bags") else {}
     y = y[::2] if given else y
-    small = {"max_epochs": 2, "batch_size": 40, "hidden_layer_sizes": (24,), "device": device}
+    small = {"max_epochs": 2, "batch_size": 40, "device": device}
+    small["encoder__hidden_layer_sizes"] = (24,)
     clf = quick(name, **small | params).fit(X, y, **given)
     scores = clf.predict_topk(X, 3, **given)[1]
     clf.predict(X, **given)
@@ -135,7 +137,8 @@ def test_processes_exchange_what_lies_on_their_devices(monkeypatch):
         (losses, scores), other = in_threads(monkeypatch, 2, run)
     assert losses == other[0]
     np.testing.assert_array_equal(scores, other[1])
-    expected = fitted("cascade", True, "cpu", distributed=False)
+    with sklearn_xlc.config_context(distributed=False):
+        expected = fitted("cascade", True, "cpu")
     np.testing.assert_allclose(losses, expected[0].loss_curve_, rtol=1e-4)
     np.testing.assert_allclose(scores, expected[1], rtol=1e-3, atol=1e-4)
 
@@ -229,13 +232,14 @@ import numpy as np
 import torch
 from sklearn_xlc import EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
 from sklearn_xlc.metrics import precision_at_k
 
 X, Y = make_extreme_multilabel(300, 60, 500, random_state=0)
 grouped, groups = make_aggregated(Y, group_size=4, random_state=0)
 
 def fit():
-    return MultiHeadClassifier(hidden_layer_sizes=256, max_epochs=2, random_state=0).fit(X, Y)
+    return MultiHeadClassifier(encoder=MLP(256), max_epochs=2, random_state=0).fit(X, Y)
 
 def work(_=None):
     scores = clf.decision_function(X)

@@ -17,6 +17,7 @@ from skorch.callbacks import Callback
 import sklearn_xlc
 from _factories import make_learnable, quick
 from sklearn_xlc import AggregatedLabelClassifier
+from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.interrupts import Interrupts
 
 MESSAGE = "Training interrupted by user in epoch"
@@ -161,7 +162,7 @@ def test_a_fit_ends_after_the_step_with_its_weights(tmp_path):
 
 def test_averages_are_applied_and_decisions_fitted():
     seen = {}
-    clf = interrupted(average_weights="ema", callbacks=[Press(seen=seen)])
+    clf = interrupted(callbacks=[WeightAveraging("ema"), Press(seen=seen)])
     assert not all(value.equal(seen[name]) for name, value in weights(clf).items())
     X, Y = make_learnable(True)
     many = quick("flat", batch_size=50, max_epochs=5, callbacks=[Press()], decision="threshold")
@@ -268,7 +269,7 @@ def test_callbacks_may_stop_a_fit_as_in_skorch():
 
 def test_with_checkpoints_the_same_fit_goes_on(tmp_path):
     X, y = make_learnable(False)
-    params = {"batch_size": 50, "max_epochs": 5, "dropout": 0.3}
+    params = {"batch_size": 50, "max_epochs": 5, "encoder__dropout": 0.3}
     whole = quick("flat", **params).fit(X, y)
     presses = [True]
 

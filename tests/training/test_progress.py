@@ -58,8 +58,8 @@ def test_nothing_is_shown_or_measured_without_it(capsys):
 
 def test_samples_held_out_for_the_decision_are_measured(capsys):
     X, Y = make_learnable(True)
-    clf = quick("flat", verbose=1, max_epochs=60, decision="threshold", label_order="random")
-    clf.fit(X, Y)
+    clf = quick("cascade", head__label_order="random", decision="threshold", max_epochs=60)
+    clf.set_params(verbose=1).fit(X, Y)
     lines, _ = lines_of(capsys)
     assert {(line["valid"], line["one"] is None) for line in lines} == {(None, False)}
     # A loss takes a pass over them, and may draw random numbers; it is left to early stopping.
@@ -71,7 +71,7 @@ def test_samples_held_out_for_the_decision_are_measured(capsys):
 @pytest.mark.parametrize("name", [*MULTI_LABEL, "product", "sampling"])
 def test_the_fit_is_the_same(name, capsys):
     X, y = make_learnable(name not in ("product", "sampling"))
-    params = {"max_epochs": 2, "batch_size": 50, "early_stopping": True, "dropout": 0.2}
+    params = {"max_epochs": 2, "batch_size": 50, "early_stopping": True, "encoder__dropout": 0.2}
     quiet = quick(name, **params).fit(X, y)
     shown = quick(name, **params, verbose=1).fit(X, y)
     assert len(lines_of(capsys)[0]) == 2

@@ -35,7 +35,7 @@ def test_samples_have_the_labels_of_the_user(multilabel):
         else:
             np.testing.assert_array_equal(train.y, y)
 
-    quick("flat", max_epochs=1, label_order="random", callbacks=[Check(check)]).fit(X, y)
+    quick("cascade", max_epochs=1, head__label_order="random", callbacks=[Check(check)]).fit(X, y)
 
 
 @pytest.mark.parametrize("name", ["flat", "cascade", "bags"])
@@ -52,7 +52,7 @@ def test_scores_in_training_are_those_of_the_fitted_classifier(name, multilabel)
         if not multilabel:
             seen["labels"] = net.predict(train.X)
 
-    order = {} if name == "bags" else {"label_order": "random"}
+    order = {"head__label_order": "random"} if name == "cascade" else {}
     clf = quick(name, max_epochs=8, callbacks=[Check(check)], **order)
     clf.fit(X, y)
     for one, other in zip(seen["topk"], clf.predict_topk(X, 4)):

@@ -14,7 +14,7 @@ from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets, processes
 from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.rows import Part
 from sklearn_xlc.batches.shared_rows import SharedRows
-from sklearn_xlc.encoders import MLPEncoder
+from sklearn_xlc.encoders import MLP, MLPEncoder
 from sklearn_xlc.encoders.mlp import InputLinear
 from sklearn_xlc.heads import FlatHead, ProductHead
 from sklearn_xlc.training import EncoderHead
@@ -214,7 +214,7 @@ def test_processes_that_round_otherwise_end_with_the_same_model(monkeypatch, for
     monkeypatch.setattr(RowOptimizer, "require_finite", disturbed)
 
     def run(_):
-        clf = MultiHeadClassifier("flat", hidden_layer_sizes=8, max_epochs=2, random_state=0)
+        clf = MultiHeadClassifier("flat", encoder=MLP(8), max_epochs=2, random_state=0)
         return clf.fit(X, Y).transform(X)
 
     first, second = in_threads(monkeypatch, 2, run)

@@ -35,6 +35,11 @@ def fitted(*callbacks, multilabel=True, name="flat", **params):
     return quick(name, callbacks=list(callbacks), **params).fit(X, y)
 
 
+def patient(n_epochs):
+    """Early stopping after that many epochs without a lower loss."""
+    return EarlyStopping(patience=n_epochs, load_best=True)
+
+
 def precision_at_1(**params):
     scorer = get_scorer("precision_at_1")
     return EpochScoring(scorer, lower_is_better=False, name="p_at_1", **params)
@@ -46,7 +51,7 @@ def in_training(clf, kind):
 
 
 def test_print_log(capsys):
-    clf = fitted(PrintLog(), early_stopping=True, n_iter_no_change=4)
+    clf = fitted(PrintLog(), patient(4), early_stopping=True)
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].split() == ["epoch", "train_loss", "valid_loss", "dur"]
     assert [int(row.split()[0]) for row in rows[2:]] == [1, 2, 3, 4]
@@ -60,8 +65,8 @@ def test_print_log(capsys):
 @pytest.mark.parametrize("multilabel", [False, True])
 def test_epoch_scoring_on_held_out_samples(multilabel, capsys):
     scoring = precision_at_1() if multilabel else EpochScoring("accuracy", False, name="p_at_1")
-    params = {"early_stopping": True, "max_epochs": 30, "n_iter_no_change": 30, "verbose": 1}
-    clf = fitted(scoring, multilabel=multilabel, **params)
+    params = {"early_stopping": True, "max_epochs": 30, "verbose": 1}
+    clf = fitted(scoring, patient(30), multilabel=multilabel, **params)
     scores = [row["p_at_1"] for row in clf.history_]
     assert scores == [row["valid_precision_at_1"] for row in clf.history_]
     assert scores[0] < 0.79 < scores[-1]
@@ -153,9 +158,7 @@ def test_lr_scheduler_by_batch_and_by_score():
     one_cycle = {"policy": OneCycleLR, "max_lr": 0.05, "total_steps": 13, "step_every": "batch"}
     assert np.isfinite(fitted(LRScheduler(**one_cycle)).loss_curve_).all()
     on_score = LRScheduler("ReduceLROnPlateau", monitor="p_at_1", mode="max", patience=0)
-    clf = fitted(
-        precision_at_1(), on_score, early_stopping=True, max_epochs=30, n_iter_no_change=30
-    )
+    clf = fitted(precision_at_1(), on_score, patient(30), early_stopping=True, max_epochs=30)
     rates = [row["event_lr"] for row in clf.history_]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < rates[0]
@@ -163,8 +166,8 @@ def test_lr_scheduler_by_batch_and_by_score():
 
 def test_checkpoint(tmp_path):
     saves = Checkpoint(dirname=str(tmp_path), load_best=True, f_pickle="net.pkl")
-    params = {"early_stopping": True, "n_iter_no_change": 99, "learning_rate": 0.05}
-    clf = fitted(saves, max_epochs=40, **params)
+    params = {"early_stopping": True, "learning_rate": 0.05}
+    clf = fitted(saves, patient(99), max_epochs=40, **params)
     files = {path.name for path in tmp_path.iterdir()}
     assert files == {"params.pt", "optimizer.pt", "criterion.pt", "history.json", "net.pkl"}
     losses = [row["valid_loss"] for row in json.loads((tmp_path / "history.json").read_text())]

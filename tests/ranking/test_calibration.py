@@ -6,7 +6,7 @@ import torch
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from sklearn_xlc.decisions import Calibration
+from sklearn_xlc.ranking import Calibration
 
 
 def make_data(rng, n_samples=3000, n_labels=7):

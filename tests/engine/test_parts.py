@@ -1,0 +1,344 @@
+"""Parts of classifiers: nested parameters, what "auto" chose, classifiers of one's own."""
+
+import inspect
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from _factories import make_learnable, quick
+from sklearn_xlc import (
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+)
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.decisions import Divergence, Threshold, TopK
+from sklearn_xlc.encoders import MLP, Text, Transformer
+from sklearn_xlc.engine import BaseXLCClassifier
+from sklearn_xlc.heads import (
+    ETF,
+    ArcFace,
+    AsymmetricLoss,
+    Bottleneck,
+    Cascade,
+    Flat,
+    FlatHead,
+    FocalLoss,
+    Fourier,
+    Learned,
+    PickAllLabels,
+    Product,
+    PropensityBinaryCrossEntropy,
+    Sampling,
+)
+from sklearn_xlc.optimizers import SGD, Adagrad, Adam, Mixed
+from sklearn_xlc.ranking import Calibration
+
+#: Classifiers, and how many parameters each may have.
+MOST = {
+    MultiHeadClassifier: 20,
+    DFTSigmoidClassifier: 22,
+    ETFNeuralCollapseClassifier: 22,
+    MIMLClassifier: 24,
+}
+every_classifier = pytest.mark.parametrize("kind", MOST, ids=lambda kind: kind.__name__)
+
+# --- nested parameters ------------------------------------------------------------------------
+
+
+def test_a_search_over_parts_and_their_parameters():
+    X, Y = make_learnable(True)
+    clf = quick("flat", encoder="mlp", max_epochs=2)
+    pipeline = Pipeline([("scale", MaxAbsScaler()), ("clf", clf)])
+    grid = [
+        {"clf__head": ["flat"], "clf__loss": ["asymmetric"], "clf__loss__gamma_neg": [1.0, 3.0]},
+        {"clf__head": ["cascade"], "clf__head__beam_width": [2, 5]},
+        {"clf__encoder__hidden_layer_sizes": [(4,), (6, 3)]},
+        {"clf__decision": ["threshold"], "clf__decision__threshold": [0.2, 0.7]},
+    ]
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="f1_micro", error_score="raise")
+    search.fit(X, Y)
+    tried = search.cv_results_["params"]
+    assert len(tried) == 8
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    fits = [clone(pipeline).set_params(**params).fit(X, Y)[-1] for params in tried]
+    assert [fit.net_.module_.head.criterion.gamma_neg for fit in fits[:2]] == [1.0, 3.0]
+    assert [fit.head_.beam_width for fit in fits[2:4]] == [2, 5]
+    assert [fit.transform(X).shape[1] for fit in fits[4:6]] == [4, 3]
+    assert [fit.threshold_ for fit in fits[6:]] == pytest.approx([0.2, 0.7])
+    assert clf.encoder == "mlp"  # a search changes clones
+
+
+@pytest.mark.parametrize(
+    "room, name, params, kind",
+    [
+        ("head", "flat", {"rank": 3}, Flat),
+        ("head", "product", {"n_heads": 3, "lengths": (4, 4, 4)}, Product),
+        ("head", "cascade", {"beam_width": 3}, Cascade),
+        ("head", "sampling", {"n_sampled_heads": 2}, Sampling),
+        ("encoder", "mlp", {"hidden_layer_sizes": (8,), "dropout": 0.5}, MLP),
+        ("encoder", "text", {"n_buckets": 64}, Text),
+        ("loss", "asymmetric", {"gamma_neg": 2.0}, AsymmetricLoss),
+        ("loss", "focal", {"gamma": 1.0}, FocalLoss),
+        ("loss", "arcface", {"margin": 0.1, "scale": 8.0}, ArcFace),
+        ("decision", "threshold", {"threshold": 0.3}, Threshold),
+        ("decision", "divergence", {"temperature": 0.5}, Divergence),
+        ("decision", "topk", {"k": 2}, TopK),
+        ("optimizer", "sgd", {"momentum": 0.9, "nesterov": True}, SGD),
+    ],
+)
+def test_a_name_becomes_the_part_whose_parameter_is_set(room, name, params, kind):
+    nested = {f"{room}__{key}": value for key, value in params.items()}
+    in_turn = MultiHeadClassifier(**{room: name}).set_params(**nested)
+    at_once = MultiHeadClassifier().set_params(**{room: name}, **nested)
+    for clf in (in_turn, at_once, clone(at_once)):
+        part = getattr(clf, room)
+        assert type(part) is kind
+        assert {key: part.get_params()[key] for key in params} == params
+        assert {key: clf.get_params()[key] for key in nested} == nested
+
+
+@pytest.mark.parametrize(
+    "kind, params, output",
+    [
+        (DFTSigmoidClassifier, {"output__init": "random"}, Fourier),
+        (ETFNeuralCollapseClassifier, {"output__feature_decay": 0.1}, ETF),
+        (
+            ETFNeuralCollapseClassifier,
+            {"output": "learned", "output__fit_intercept": False},
+            Learned,
+        ),
+    ],
+)
+def test_output_layers_are_parts(kind, params, output):
+    clf = kind().set_params(**params)
+    assert type(clf.output) is output
+    assert params.items() - {("output", "learned")} <= clf.get_params().items()
+
+
+@pytest.mark.parametrize(
+    "params, names",
+    [
+        ({"head__beam_width": 3}, ["'cascade'", "'flat'", "'product'", "'sampling'"]),
+        ({"head": "auto", "head__rank": 3}, ["'cascade'", "'flat'", "'product'", "'sampling'"]),
+        ({"encoder__dropout": 0.5}, ["'mlp'", "'text'"]),
+        ({"loss__gamma_neg": 2.0}, ["'asymmetric'", "'focal'"]),
+        ({"decision__threshold": 0.5}, ["'threshold'", "'topk'"]),
+        ({"ranker__slope": 1.0}, ["'calibration'"]),
+        ({"ranker": None, "ranker__slope": 1.0}, ["'calibration'"]),
+        ({"optimizer__momentum": 0.9}, ["'adam'", "'mixed'", "'adagrad'", "'sgd'"]),
+    ],
+    ids=str,
+)
+def test_auto_and_none_have_no_parameters(params, names):
+    clf = MultiHeadClassifier()
+    before = clf.get_params()
+    with pytest.raises(ValueError, match="auto|None") as caught:
+        clf.set_params(**params)
+    for name in names:
+        assert name in str(caught.value)
+    assert clf.get_params() == before
+
+
+@pytest.mark.parametrize("value", ["flat", Flat()], ids=["name", "object"])
+def test_a_mixed_grid_is_refused(value):
+    X, Y = make_learnable(True)
+    clf = quick("flat", max_epochs=1)
+    with pytest.raises(ValueError, match="no parameter 'beam_width'.*list of dicts"):
+        clf.set_params(head=value, head__beam_width=3)
+    grid = {"head": [value, "cascade"], "head__beam_width": [2, 5]}
+    search = GridSearchCV(clf, grid, cv=2, error_score="raise")
+    with pytest.raises(ValueError, match="no parameter 'beam_width'.*list of dicts"):
+        search.fit(X, Y)
+
+
+# --- rates ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "weight_decay"])
+@pytest.mark.parametrize("part", [Adam, Mixed, Adagrad, SGD])
+def test_a_rate_is_given_in_one_place(part, name):
+    X, y = make_learnable(False)
+    shared = {"head": "flat", "max_epochs": 2, "random_state": 0}
+    clf = MultiHeadClassifier(optimizer=part(**{name: 0.01}), **{name: 0.02}, **shared)
+    with pytest.raises(ValueError, match=name):
+        clf.fit(X, y)
+    assert not hasattr(clf, "net_")
+    one = MultiHeadClassifier(optimizer=part(), **{name: 0.01}, **shared).fit(X, y)
+    other = MultiHeadClassifier(optimizer=part(**{name: 0.01}), **shared).fit(X, y)
+    assert one.loss_curve_ == other.loss_curve_
+
+
+# --- what "auto" chose ------------------------------------------------------------------------
+
+
+def make_data(multilabel, n_rows):
+    if multilabel:
+        X, Y = make_extreme_multilabel(n_rows, 60, 23, random_state=0)
+        return X, sp.csr_matrix(Y)
+    return make_extreme_multiclass(n_rows, 60, 23, zipf_exponent=0.5, random_state=0)
+
+
+def values_within(value):
+    """All values of nested dicts and sequences."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [each for part in value for each in values_within(part)]
+    return [value]
+
+
+@pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
+@pytest.mark.parametrize("n_rows", [150, 2300])
+@pytest.mark.parametrize("multilabel", [False, True], ids=["classes", "sets"])
+@every_classifier
+def test_settings_make_the_same_model(kind, multilabel, n_rows):
+    X, y = make_data(multilabel, n_rows)
+    clf = kind(random_state=0).fit(X, y)
+    values = values_within(clf.settings_)
+    assert all(value is None or isinstance(value, bool | int | float | str) for value in values)
+    assert "auto" not in values
+    again = kind(random_state=0).set_params(**clf.settings_).fit(X, y)
+    assert again.settings_ == clf.settings_
+    assert again.loss_curve_ == clf.loss_curve_
+    states = [each.net_.module_.state_dict() for each in (clf, again)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    for method in ("predict", "predict_proba"):
+        one, other = (getattr(each, method)(X) for each in (clf, again))
+        if sp.issparse(one):
+            one, other = one.toarray(), other.toarray()
+        np.testing.assert_array_equal(one, other)
+
+
+def test_fitted_parts_are_objects():
+    X, Y = make_data(True, 2300)
+    clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
+    assert (type(clf.head_), type(clf.decision_)) == (Flat, Threshold)
+    assert (type(clf.encoder_), type(clf.ranker_)) == (MLP, Calibration)
+    assert (clf.head, clf.decision, clf.encoder, clf.ranker) == ("auto",) * 4
+    few = MultiHeadClassifier(max_epochs=1, ranker=None, random_state=0).fit(X, Y)
+    assert few.ranker_ is None
+
+
+# --- size of the interface --------------------------------------------------------------------
+
+
+@every_classifier
+def test_parameters_are_few(kind):
+    names = list(inspect.signature(kind).parameters)
+    assert len(names) <= MOST[kind]
+    assert set(names) == set(kind().get_params())
+
+
+def test_base_classes_are_few():
+    assert len(MultiHeadClassifier.__mro__) <= 11
+
+
+@every_classifier
+def test_methods_are_few(kind):
+    """Functions, properties and conditional methods that modules of this package define."""
+    found = set()
+    for base in kind.__mro__:
+        if not base.__module__.startswith("sklearn_xlc"):
+            continue
+        for name, value in vars(base).items():
+            conditional = type(value).__name__ == "_AvailableIfDescriptor"
+            functions = (staticmethod, classmethod, property)
+            if inspect.isfunction(value) or isinstance(value, functions) or conditional:
+                found.add(name)
+    assert len(found) <= 60, sorted(found)
+
+
+# --- parts are estimators ---------------------------------------------------------------------
+
+PARTS = [
+    Flat(rank=3),
+    Product(n_groups=2, label_order="random"),
+    Cascade(beam_width=3, path_exponent=1.0),
+    Sampling(n_sampled_heads=2, correction=True),
+    Fourier(init="random"),
+    Bottleneck(),
+    ETF(feature_decay=0.1),
+    Learned(fit_intercept=False),
+    ArcFace(margin=0.1, scale=8.0),
+    AsymmetricLoss(gamma_neg=3.0),
+    FocalLoss(gamma=1.0),
+    PickAllLabels(0.5),
+    PropensityBinaryCrossEntropy(a=0.6, b=2.6),
+    MLP((8,), dropout=0.5, n_members=2),
+    Text(n_buckets=64, ngram_range=(1, 2)),
+    Transformer("a folder", max_length=9),
+    Adam(0.01),
+    Mixed(weight_decay=0.1),
+    Adagrad(0.01),
+    SGD(momentum=0.9, nesterov=True),
+    Calibration(),
+    Threshold(0.3),
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+def test_parts_are_cloned_with_their_parameters(part):
+    params = part.get_params()
+    assert list(params) == sorted(inspect.signature(type(part)).parameters)
+    copy = clone(part)
+    assert copy is not part
+    assert type(copy) is type(part)
+    assert copy.get_params() == params
+    assert repr(copy) == repr(part)
+    assert clone(part).set_params(**params).get_params() == params
+    with pytest.raises(ValueError, match="nobody"):
+        clone(part).set_params(nobody=3)
+
+
+def test_a_clone_of_a_classifier_has_parts_of_its_own():
+    clf = MultiHeadClassifier(
+        Cascade(beam_width=3), encoder=MLP((8,)), loss=FocalLoss(), optimizer=Adam()
+    )
+    copy = clone(clf).set_params(head__beam_width=9, encoder__dropout=0.5, loss__gamma=1.0)
+    assert (clf.head.beam_width, clf.encoder.dropout, clf.loss.gamma) == (3, "auto", 2.0)
+    assert (copy.head.beam_width, copy.encoder.dropout, copy.loss.gamma) == (9, 0.5, 1.0)
+
+
+# --- a stranger's classifier ------------------------------------------------------------------
+
+
+class Narrow(BaseXLCClassifier):
+    """A plain layer behind one of few units, by a parameter of its own."""
+
+    def __init__(self, width=8, **parameters):
+        super().__init__(**parameters)
+        self.width = width
+
+    def _build_head(self, n_features, code):
+        return FlatHead(n_features, code.n_labels, code.multilabel, width=self.width)
+
+
+BRIEF = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
+
+
+@parametrize_with_checks([Narrow(**BRIEF)])
+def test_scikit_learn_checks_of_a_classifier_of_ones_own(estimator, check):
+    check(estimator)
+
+
+def test_a_classifier_of_ones_own_has_all_shared_parameters():
+    shared = set(MultiHeadClassifier().get_params()) - {"head"}
+    clf = Narrow(3, encoder="mlp", max_epochs=2, random_state=0)
+    assert set(clf.get_params(deep=False)) == {"width", *shared}
+    copy = clone(clf).set_params(encoder__dropout=0.5)
+    assert isinstance(copy, BaseEstimator)
+    assert (copy.width, copy.max_epochs, copy.encoder.dropout) == (3, 2, 0.5)
+    X, Y = make_learnable(True)
+    assert clf.fit(X, Y).net_.module_.head.projection.out_features == 3
+    with pytest.raises(TypeError, match="depth"):
+        Narrow(depth=3)
