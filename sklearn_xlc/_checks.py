@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -32,39 +30,6 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
     except BaseException:
         estimator.__dict__ = before  # one assignment: a second interrupt finds no half of it
         raise
-
-
-def warn_unread(estimator: Any, reasons: dict[str, str]) -> None:
-    """Warn of parameters that have been set and have no effect.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator whose parameters are compared with the defaults of its constructor.
-    reasons : dict of str
-        Why each parameter has no effect, as the end of a sentence.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from sklearn_xlc import EAGLETransformer
-    >>> from sklearn_xlc._checks import warn_unread
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_unread(EAGLETransformer(shrinkage=0.1), {"shrinkage": "without a contrast"})
-    >>> print(caught[0].message)
-    shrinkage=0.1 has no effect without a contrast; leave it at its default, 'auto'
-    """
-    defaults = inspect.signature(type(estimator)).parameters
-    for name in filter(defaults.__contains__, reasons):  # a subclass may lack a parameter
-        value, default = getattr(estimator, name), defaults[name].default
-        if value is default or (default is not None and np.ndim(value) == 0 and value == default):
-            continue
-        warnings.warn(
-            f"{name}={value!r} has no effect {reasons[name]}; leave it at its default, {default!r}",
-            UserWarning,
-            stacklevel=5,
-        )
 
 
 def is_indicator(y: Any) -> bool:

@@ -109,8 +109,8 @@ def nested_parts(
             made[name] = value = tables[name][value]()
         elif value is None or isinstance(value, str):
             raise ValueError(
-                f"{name}__{inner[0]} sets a parameter of a part, but {name}={value!r} has none; set "
-                f"{name} to one of {sorted(tables[name])}, or to an object, in the same call"
+                f"{name}__{inner[0]} sets a parameter of a part, but {name}={value!r} has none; "
+                f"set {name} to one of {sorted(tables[name])}, or to an object, in the same call"
             )
         known = value.get_params(deep=False) if hasattr(value, "get_params") else {}
         unknown = [each for each in inner if each not in known]

@@ -1,7 +1,7 @@
 """Optimisers: update rules of weights, with their rates.
 
-A classifier takes an optimiser as its parameter `optimizer`, by name or as an object. `learning_rate`
-and `weight_decay` of the classifier are handed to it; give each in one place.
+A classifier takes an optimiser as its parameter `optimizer`, by name or as an object.
+`learning_rate` and `weight_decay` of the classifier are handed to it; give each in one place.
 """
 
 from __future__ import annotations

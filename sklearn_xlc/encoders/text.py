@@ -34,8 +34,8 @@ class TextEncoder(MLPEncoder):
     The tokens of a text, and phrases of several tokens, are hashed to rows of a table; the weighted
     sum of these rows enters the first hidden layer. The weight of a token is
     ``1 + log(occurrences)``, times its inverse document frequency, scaled so that the weights of a
-    text have norm one. There is no vocabulary: `partial_fit` takes texts with new words. Classifiers
-    take it as ``encoder="text"`` or :class:`Text`.
+    text have norm one. There is no vocabulary: `partial_fit` takes texts with new words.
+    Classifiers take it as ``encoder="text"`` or :class:`Text`.
 
     Parameters
     ----------

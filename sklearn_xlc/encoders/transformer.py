@@ -65,8 +65,8 @@ class TransformerEncoder(Encoder):
 
     A text is cut into tokens, and the last hidden states of the tokens are pooled into its
     features. The transformer starts from its pretrained weights and moves at `learning_rate`, the
-    head at the `learning_rate` of the classifier; both follow the classifier's schedule. Classifiers
-    take it as :class:`Transformer`.
+    head at the `learning_rate` of the classifier; both follow the classifier's schedule.
+    Classifiers take it as :class:`Transformer`.
 
     It needs the packages ``transformers`` and ``tokenizers``: ``pip install sklearn-xlc[text]``.
 

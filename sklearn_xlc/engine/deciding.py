@@ -270,10 +270,10 @@ def fit_decision(
     is_enough = has_held and len(cast(Rows, held)) >= LEAST_HELD and facts.pointwise
     if first:
         classifier.ranker_ = None if part is None else part.ranker_
-        if part is None and link == "sigmoid" and ranker is not None:
-            if is_enough or (has_held and not isinstance(ranker, str)):
-                ranker = Calibration() if isinstance(ranker, str) else cloned(ranker)
-                classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
+        is_ranked = part is None and link == "sigmoid" and ranker is not None
+        if is_ranked and (is_enough or (has_held and not isinstance(ranker, str))):
+            ranker = Calibration() if isinstance(ranker, str) else cloned(ranker)
+            classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
     before = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"

@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_xlc._checks import is_indicator, warn_unread
+from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     N_JOBS,
     HasMethods,
@@ -25,6 +25,7 @@ from sklearn_xlc._compat import (
     _fit_context,
     _routing_enabled,
 )
+from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, named_sets
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
 from sklearn_xlc.engine.described import DescribedStateMixin
@@ -229,7 +230,7 @@ class AggregatedLabelClassifier(
         if _routing_enabled():
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit
         if self.n_rounds == 1:
-            warn_unread(self, {"n_folds": "with n_rounds=1"})
+            refuse_unusable(self, {"n_folds": "with n_rounds=1"})
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")

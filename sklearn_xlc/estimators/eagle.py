@@ -12,9 +12,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
-from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error, warn_unread
+from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, unit_rows
+from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.aggregation import (
@@ -270,7 +271,7 @@ class EAGLETransformer(
         """
         warn_without_groups(groups)
         with unchanged_on_error(self):
-            warn_unread(self, self._unread())
+            refuse_unusable(self, self._unusable())
             if not self.normalize and self.contrast is not None:
                 raise ValueError(
                     f"normalize=False needs contrast=None, got contrast={self.contrast!r}; set one "
@@ -280,7 +281,7 @@ class EAGLETransformer(
             self._learn(X, *self._aggregation(X.shape[0], y, groups))
         return self
 
-    def _unread(self) -> dict[str, str]:
+    def _unusable(self) -> dict[str, str]:
         """Why parameters have no effect, for each that has none."""
         unread: dict[str, str] = {}
         if self.contrast is None:  # scikit-learn's checks set `n_components` of any estimator
