@@ -53,7 +53,7 @@ class Part(LinksToDocs, BaseEstimator):
 class Parameters:
     """Parameters of a part that cannot be a BaseEstimator, such as a module of torch."""
 
-    _get_param_names = classmethod(BaseEstimator._get_param_names.__func__)  # type: ignore[attr-defined]
+    _get_param_names: Any = classmethod(BaseEstimator._get_param_names.__func__)  # type: ignore
     get_params = BaseEstimator.get_params
 
     def set_params(self, **params: Any) -> Any:
@@ -103,17 +103,17 @@ def nested_parts(
         if delimiter and name in tables:
             asked.setdefault(name, []).append(inner.partition("__")[0])
     made = {}
-    for name, inner in asked.items():
+    for name, inside in asked.items():
         value = params.get(name, getattr(estimator, name))
         if isinstance(value, str) and value in tables[name]:
             made[name] = value = tables[name][value]()
         elif value is None or isinstance(value, str):
             raise ValueError(
-                f"{name}__{inner[0]} sets a parameter of a part, but {name}={value!r} has none; "
+                f"{name}__{inside[0]} sets a parameter of a part, but {name}={value!r} has none; "
                 f"set {name} to one of {sorted(tables[name])}, or to an object, in the same call"
             )
         known = value.get_params(deep=False) if hasattr(value, "get_params") else {}
-        unknown = [each for each in inner if each not in known]
+        unknown = [each for each in inside if each not in known]
         if unknown:
             raise ValueError(
                 f"{name}={value!r} has no parameter {unknown[0]!r}, but {sorted(known)}; a search "

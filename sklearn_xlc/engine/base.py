@@ -208,9 +208,9 @@ class BaseXLCClassifier(
         super().__init_subclass__(**options)
         own = vars(cls).get("__init__")
         if own is not None:
-            own.__signature__ = _joined_signature(own, cls.__mro__[1].__init__)
+            own.__signature__ = _joined_signature(own, super(cls, cls).__init__)
         if "{parameters}" in (cls.__doc__ or ""):
-            cls.__doc__ = with_shared(cls.__doc__, cls._loss_doc, cls._samples_doc)
+            cls.__doc__ = with_shared(cls.__doc__ or "", cls._loss_doc, cls._samples_doc)
 
     def __init__(
         self,

@@ -274,7 +274,7 @@ def fit_decision(
         if is_ranked and (is_enough or (has_held and not isinstance(ranker, str))):
             ranker = Calibration() if isinstance(ranker, str) else cloned(ranker)
             classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
-    before = None if first else classifier.decision_
+    before: Any = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
         chosen = choose_decision(

@@ -389,7 +389,7 @@ class SoftmaxCrossEntropy(RowwiseLoss):
     tensor([0.2500])
     """
 
-    tasks = ("multi-class",)
+    tasks: ClassVar[tuple[str, ...]] = ("multi-class",)
 
     def value(self, surprise: Tensor, margin: Tensor | None = None) -> Tensor:
         return surprise
