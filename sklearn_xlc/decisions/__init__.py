@@ -1,11 +1,11 @@
-"""Decisions: rules that turn scores, or features, into label sets.
+"""Decisions: rules from scores, or features, to label sets.
 
 A classifier takes a decision as its parameter `decision`, by name or as an object.
 :class:`Threshold` predicts labels above a probability or a score, :class:`TopK` predicts a fixed
 number of labels; :class:`Divergence`, :class:`Nearest` and :class:`Seen` compare whole label sets,
 and :class:`JointMode` takes the most probable one. :class:`Calibration` corrects probabilities.
-To write a rule of your own, subclass :class:`Decision`. Decisions read arrays, return sparse
-indicators, and do not need torch. (scikit-learn's
+To write your own rule, subclass :class:`Decision`. Decisions read arrays, return sparse indicators,
+and do not need torch. (scikit-learn's
 :class:`~sklearn.model_selection.FixedThresholdClassifier` and
 :class:`~sklearn.model_selection.TunedThresholdClassifierCV` wrap binary classifiers only.)
 """

@@ -302,7 +302,7 @@ def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
 def witness_coefficients(
     y: npt.NDArray[np.int8], max_active: int, log_size: FloatArray | None = None
 ) -> FloatArray:
-    """Compute the coefficients, of norm one, of the polynomial with the given log sizes."""
+    """Compute the coefficients, of norm one, of the polynomial with the signs of y."""
     log_size = witness_polynomial(y) if log_size is None else log_size
     coefficients = fourier_adjoint(np.where(y > 0, 1.0, -1.0) * np.exp(log_size), max_active)
     return coefficients / np.linalg.norm(coefficients)

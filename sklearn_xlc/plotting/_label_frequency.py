@@ -148,7 +148,7 @@ class LabelFrequencyDisplay:
             n_labels = 1 + max(int(np.max(y_true)), len(classes)) if np.ndim(y_true) == 1 else None
         ranking = check_ranking(y_true, ids, k, n_labels=n_labels)
         name = type(found).__name__ if name is None else name
-        return cls._of(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+        return cls._from_ranking(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -205,10 +205,10 @@ class LabelFrequencyDisplay:
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
             counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
-        return cls._of(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+        return cls._from_ranking(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
 
     @classmethod
-    def _of(
+    def _from_ranking(
         cls, ranking: Ranking, counts: np.ndarray, metric: str, n_groups: int, name: str | None
     ) -> LabelFrequencyDisplay:
         if metric not in METRICS:

@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from sklearn_xlc.geometry import _argmaxability as module
 from sklearn_xlc.geometry import (
     ArgmaxabilityReport,
     count_argmaxable,
@@ -19,6 +18,7 @@ from sklearn_xlc.geometry import (
     is_argmaxable,
     verify_argmaxable,
 )
+from sklearn_xlc.geometry import _argmaxability as module
 from sklearn_xlc.geometry._certificates import (
     exact_certificate,
     integer_row,
