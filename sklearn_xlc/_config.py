@@ -1,4 +1,4 @@
-"""Settings of the package beside scikit-learn's, kept per thread, and versions of dependencies."""
+"""Settings of the package and of scikit-learn per thread, and versions of dependencies."""
 
 import contextlib
 import importlib.metadata
@@ -31,13 +31,13 @@ def _settings() -> dict[str, Any]:
 
 
 def get_config() -> dict[str, Any]:
-    """Return a copy of the current settings, scikit-learn's among them.
+    """Return a copy of the current settings, with scikit-learn's.
 
     Returns
     -------
     dict
-        ``dense_limit``: bytes of the largest dense output and of what is held to compute it; and
-        the settings of :func:`sklearn.get_config`.
+        ``dense_limit``: bytes of the largest dense output and of the arrays to compute it; and the
+        settings of :func:`sklearn.get_config`.
 
     Examples
     --------
@@ -51,17 +51,16 @@ def get_config() -> dict[str, Any]:
 def set_config(*, dense_limit: int | None = None, **of_sklearn: Any) -> None:
     """Change the settings of this thread.
 
-    Settings of scikit-learn are passed on to it, so that code which imports these functions
-    instead of scikit-learn's does the same.
+    Settings of scikit-learn are passed on to it, so these functions can replace scikit-learn's.
 
     Parameters
     ----------
     dense_limit : int, default=None
-        Bytes that a dense output of `decision_function`, `predict_proba`, `predict`, `transform`,
-        `predict_topk` or `predict_topk_sparse` may take, together with what is held while it is
-        computed (batches shrink to what is left, down to an eighth of the output); a larger one
-        raises ``MemoryError`` before it is allocated. None leaves the limit unchanged. The initial
-        limit is 2 GiB.
+        Largest size in bytes of a dense output of `decision_function`, `predict_proba`, `predict`,
+        `transform`, `predict_topk` or `predict_topk_sparse`, with the arrays to compute it (batches
+        shrink to the remaining memory, down to an eighth of the output). A larger output raises
+        ``MemoryError`` before it is allocated. None leaves the limit unchanged. The initial limit
+        is 2 GiB.
     **of_sklearn : dict
         Settings of :func:`sklearn.set_config`.
 
@@ -127,7 +126,7 @@ def show_versions() -> None:
     python: ...
     """
     print(f"python: {sys.version.split()[0]} on {platform.platform()}")
-    package = sys.modules["sklearn_xlc"]  # its version is known where nobody has installed it, too
+    package = sys.modules["sklearn_xlc"]  # has a version also if not installed
     print(f"sklearn-xlc: {package.__version__}")
     for name in _DEPENDENCIES:
         try:

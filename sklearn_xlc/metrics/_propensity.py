@@ -15,7 +15,7 @@ from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
-    r"""Estimate the probability that a true label was annotated, from label frequencies.
+    r"""Estimate label propensities from label frequencies: P(annotated | true label).
 
     .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
 
