@@ -54,24 +54,16 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
 
 
 def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str, temporaries: int = 0) -> None:
-    """Raise MemoryError for a dense output above the configured limit, before it is allocated.
+    """Raise MemoryError for a dense output above ``get_config()["dense_limit"]``.
 
     Parameters
     ----------
-    shape : tuple of int
-        Shape of the output.
-    dtype : dtype
-        Data type of the output.
+    shape, dtype : tuple of int, dtype
+        Shape and type of the output.
     remedy : str
         Alternative for the message, such as "predict_topk, which gives the best labels".
     temporaries : int, default=0
         Bytes of other arrays held during the computation of the output.
-
-    Raises
-    ------
-    MemoryError
-        If array and temporaries would take more bytes than
-        ``sklearn_xlc.get_config()["dense_limit"]``.
 
     Examples
     --------

@@ -344,25 +344,19 @@ def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def raise_for_entries(
     matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "", start: int = 0
 ) -> None:
-    """Raise for the first stored entry marked by `wrong`; name its value, row and column.
+    """Raise ValueError for the first stored entry marked by `wrong`, if any.
 
     Parameters
     ----------
     matrix : CSR matrix
         Matrix to check.
     wrong : ndarray of bool of shape (n_entries,)
-        Mask of stored entries, True where one is wrong.
-    rule : str
-        First part of the message, such as "y must hold 0 and 1 only".
-    remedy : str, default=""
-        Last part of the message.
+        Mask of the wrong entries, from entry `start` on.
+    rule, remedy : str
+        First part of the message, such as "y must hold 0 and 1 only", and its last part. Value, row
+        and column of the entry are named between them.
     start : int, default=0
         Entry at which the mask starts.
-
-    Raises
-    ------
-    ValueError
-        If any entry is wrong.
     """
     if wrong.any():
         position = start + int(wrong.argmax())

@@ -250,17 +250,7 @@ def unit_rows(X: Any) -> Any:
 
 
 def bounded_rows(X: Any) -> Any:
-    """Divide all rows by the largest of their norms; zeros stay zero.
-
-    Parameters
-    ----------
-    X : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        Matrix.
-
-    Returns
-    -------
-    {ndarray, csr_array} of shape (n_rows, n_columns)
-        Rows of norm one or less; float64 unless X is floating.
+    """Divide all rows by the largest of their norms; float64 unless X is floating.
 
     Examples
     --------

@@ -33,11 +33,6 @@ def fetched(
         Matrix. Unless it is mapped and the system supports ``madvise``, nothing is prefetched.
     rows_of : callable
         Function from indices of samples to rows of X.
-
-    Yields
-    ------
-    ndarray
-        The same pieces.
     """
     arrays = [X.data, X.indices] if sp.issparse(X) else [X]
     arrays = [array for array in arrays if is_mapped(array) and array.flags.c_contiguous]

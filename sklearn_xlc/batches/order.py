@@ -38,11 +38,6 @@ def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterat
     rng : numpy Generator
         Generator. Everything is drawn from it before the first piece.
 
-    Yields
-    ------
-    ndarray of int64
-        A piece of the order; together they hold every sample once.
-
     Examples
     --------
     >>> import numpy as np

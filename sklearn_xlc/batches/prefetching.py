@@ -39,11 +39,6 @@ def prefetched(items: Generator[Item], device: torch.device) -> Generator[Item]:
     device : torch.device
         Current device of the thread.
 
-    Yields
-    ------
-    object
-        The items, in order.
-
     Examples
     --------
     >>> import torch

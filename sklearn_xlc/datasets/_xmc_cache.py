@@ -48,22 +48,9 @@ def load_mapped(
 ) -> list[sp.csr_matrix]:
     """Map the matrices of a file from its cache; write the cache first if needed.
 
-    Parameters
-    ----------
-    path : Path
-        Text file.
-    dtype : dtype
-        Type of the values.
-    cache : Path
-        File of the arrays. It is valid if it stores the name, size and modification time of `path`,
-        and `dtype`.
-    parse : callable
-        Function from a factory of temporary files to the matrices.
-
-    Returns
-    -------
-    list of csr_matrix
-        Matrices with read-only arrays.
+    The cache is valid if it stores the name, size and modification time of `path`, and `dtype`.
+    `parse` computes the matrices, given a factory of temporary files. The matrices have read-only
+    arrays.
 
     Raises
     ------

@@ -306,7 +306,7 @@ class LinearLayer:
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            Features of samples.
+            Features.
 
         Returns
         -------

@@ -146,10 +146,8 @@ def best_cuts_per_label(
     ----------
     criterion : {"micro_f1", "macro_f1"}
         Criterion to maximise.
-    scores, labels, hits : ndarray of shape (n_samples, n_candidates)
-        Scores of the candidates, their labels, and whether the labels are true.
-    Y : CSR matrix of shape (n_samples, n_labels)
-        Indicator of the true labels.
+    scores, labels, hits, Y
+        As in :func:`best_cut`.
 
     Returns
     -------

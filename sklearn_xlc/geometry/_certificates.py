@@ -112,21 +112,8 @@ def find_conflict(
 ) -> IntArray | None:
     """Prove a contradiction from approximate weights; return its labels, or None.
 
-    Parameters
-    ----------
-    layer : LinearLayer
-        Weights and biases.
-    signs : ndarray of shape (n_labels,)
-        Wanted signs, +1 and -1.
-    weights : ndarray of shape (n_labels,)
-        Approximate weights of the certificate.
-    deadline : float, default=inf
-        Deadline by the monotonic clock; after it, OutOfTimeError is raised.
-
-    Returns
-    -------
-    ndarray of int64 or None
-        Sorted ids of the labels with a positive weight.
+    `signs` are the wanted signs, +1 and -1. The result holds the sorted ids of the labels with a
+    positive weight. After the deadline, by the monotonic clock, OutOfTimeError is raised.
     """
     largest = weights.max(initial=0.0)
     previous = -1

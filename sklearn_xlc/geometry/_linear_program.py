@@ -41,12 +41,13 @@ def largest_ball(
     Maximise r subject to :math:`a_i x + c_i \ge r` and :math:`|x_j| \le B`, for rows of norm 1. If
     r is negative, the best point violates a constraint by -r.
 
+    Labels are added to the LP as needed: the largest ball for some labels is the largest for all
+    labels if no other label cuts it, and a contradiction of some labels holds for all.
+
     Parameters
     ----------
-    rows : ndarray of shape (n_labels, n_features)
-        Signed rows of norm 1.
-    offsets : ndarray of shape (n_labels,) or None
-        Signed biases, divided by the norms of the weights.
+    rows, offsets : ndarray of shape (n_labels, n_features) and (n_labels,), or None
+        Signed rows and biases, divided by the norms of the rows.
     box : float
         Bound B of the coordinates of the centre.
     time_limit : float
@@ -57,11 +58,6 @@ def largest_ball(
     Ball or None
         Ball with at least nine tenths of the largest radius, or smaller at the time limit. None if
         no ball is found in time.
-
-    Notes
-    -----
-    Labels are added to the LP as needed: the largest ball for some labels is the largest for all
-    labels if no other label cuts it, and a contradiction of some labels holds for all.
     """
     deadline = time.monotonic() + time_limit
     n_labels, n_features = rows.shape

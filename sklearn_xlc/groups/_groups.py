@@ -130,11 +130,6 @@ class Groups:
 def warn_without_groups(groups: Any) -> None:
     """Warn if `groups` is None: pipelines and searches do not pass it on by default.
 
-    Parameters
-    ----------
-    groups : object or None
-        Argument of `fit`.
-
     Examples
     --------
     >>> import warnings
