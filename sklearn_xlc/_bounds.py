@@ -1,4 +1,4 @@
-"""Bounds: numbers that a user gives, and the size of dense outputs."""
+"""Validation of numbers, and the limit of dense outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn_xlc._config import get_config
 
 
 def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
-    """Number within bounds, as :func:`sklearn.utils.check_scalar`; neither bool nor NaN.
+    """Validate a number within bounds by :func:`sklearn.utils.check_scalar`; no bool, no NaN.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def check_scalar(value: Any, name: str, target_type: Any, **bounds: Any) -> Any:
 
 
 def check_integer(value: Any, name: str, low: int = 1) -> int:
-    """Integer of at least `low`; raises TypeError for other types, ValueError if out of range."""
+    """Validate an integer of at least `low`; raise TypeError for other types, else ValueError."""
     message = f"{name} must be an integer >= {low}, got {value!r}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{message} of type {type(value).__name__}")
@@ -42,7 +42,7 @@ def check_integer(value: Any, name: str, low: int = 1) -> int:
 
 
 def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float:
-    """Finite number from `low` to `high`; raises TypeError for other types, ValueError outside."""
+    """Validate a finite number in ``[low, high]``; raise TypeError for other types."""
     bounds = f"at least {low}" if high == np.inf else f"in [{low}, {high}]"
     message = f"{name} must be finite and {bounds}, got {value!r}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
@@ -54,24 +54,16 @@ def check_real(value: Any, name: str, low: float, high: float = np.inf) -> float
 
 
 def check_dense_size(shape: tuple[int, ...], dtype: Any, remedy: str, temporaries: int = 0) -> None:
-    """Raise MemoryError for a dense output above the configured limit, before it is allocated.
+    """Raise MemoryError for a dense output above ``get_config()["dense_limit"]``.
 
     Parameters
     ----------
-    shape : tuple of int
-        Shape of the output.
-    dtype : dtype
-        Data type of the output.
+    shape, dtype : tuple of int, dtype
+        Shape and type of the output.
     remedy : str
-        Alternative named in the message, such as "predict_topk, which gives the best labels".
+        Alternative for the message, such as "predict_topk, which gives the best labels".
     temporaries : int, default=0
-        Bytes of other arrays that are held while the output is computed.
-
-    Raises
-    ------
-    MemoryError
-        If array and temporaries would take more bytes than
-        ``sklearn_xlc.get_config()["dense_limit"]``.
+        Bytes of other arrays held during the computation of the output.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Validation of X and y, and the roll-back of an estimator whose `fit` raises."""
+"""Validation of X and y, and roll-back of an estimator when `fit` raises."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
 
 
 def is_indicator(y: Any) -> bool:
-    """Whether y is an indicator of labels rather than one label per sample."""
+    """Return whether y is an indicator of labels rather than one label per sample."""
     if sp.issparse(y):
         return True
     array = _as_array(y)
@@ -41,7 +41,7 @@ def is_indicator(y: Any) -> bool:
 
 
 def _as_array(y: Any) -> np.ndarray:
-    """Dense y as an array of one or two dimensions, with labels that can be sorted."""
+    """Convert a dense y to an array of one or two dimensions, with sortable labels."""
     array = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise ValueError(
@@ -54,7 +54,7 @@ def _as_array(y: Any) -> np.ndarray:
 
 
 def check_objects(labels: np.ndarray) -> None:
-    """Raise ValueError for objects that are not labels, or that cannot be sorted together."""
+    """Raise ValueError unless all objects are labels of one sortable type."""
     for row, label in enumerate(labels):
         if missing := (None if isinstance(label, str) else _MISSING.get(str(label))):
             raise ValueError(f"y[{row}] is {missing}: every sample needs a class label")
@@ -64,27 +64,27 @@ def check_objects(labels: np.ndarray) -> None:
                 "pass an indicator (sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True))"
             )
     try:
-        sorted(list(set(labels)) * 2)  # a label compares with itself, too
+        sorted(list(set(labels)) * 2)  # also compares each label with itself
     except TypeError:
         mixed = "y mixes labels of different types (such as str and int); convert them to one type"
         raise ValueError(mixed) from None
 
 
 def plain(label: Any) -> Any:
-    """Python value of a NumPy scalar, for messages."""
+    """Convert a NumPy scalar to a Python value, for messages."""
     return label.item() if isinstance(label, np.generic) else label
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
-    """Array of `values`; raises ValueError for ragged nesting."""
+    """Convert values to an array; raise ValueError for ragged nesting."""
     try:
         return np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:  # of tensors that NumPy cannot read, too
+    except (ValueError, TypeError, RuntimeError) as error:  # also of unreadable tensors
         raise ValueError(f"{name} must be a rectangular array or a sparse matrix") from error
 
 
 def check_sparse(matrix: Any, name: str) -> Any:
-    """Sparse matrix whose parts fit together, sharing the arrays of the argument.
+    """Validate the arrays of a sparse matrix, without copying them.
 
     Parameters
     ----------
@@ -96,16 +96,15 @@ def check_sparse(matrix: Any, name: str) -> Any:
     Returns
     -------
     sparse matrix
-        A new object for CSR and CSC, without what SciPy remembers of the order of the entries: it
-        does not notice that a caller has changed them. Its arrays are plain ndarrays that share the
-        memory of the given ones, mapped files too. Otherwise the argument.
+        For CSR and CSC, a new object without SciPy's cached flags about the order of the entries,
+        which may be outdated. Its arrays are plain ndarrays sharing memory, also of mapped files.
+        For other formats, the argument.
 
     Raises
     ------
     ValueError
         If the matrix does not hold numbers, pointers decrease or point beyond the entries, an index
-        lies outside of the shape, or lengths or types do not match. SciPy would read or write out
-        of bounds.
+        is out of range, or sizes or types do not match. SciPy would read or write out of bounds.
 
     Examples
     --------
@@ -148,7 +147,7 @@ def check_sparse(matrix: Any, name: str) -> Any:
 
 
 def _compressed_fault(matrix: Any) -> str:
-    """What is wrong with the parts of a CSR, CSC or BSR matrix; "" if nothing is."""
+    """Describe the first fault of a CSR, CSC or BSR matrix; "" if it is valid."""
     indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
     n_rows, n_columns = matrix.shape[::-1] if matrix.format == "csc" else matrix.shape
     if matrix.format == "bsr":
@@ -166,7 +165,7 @@ def _compressed_fault(matrix: Any) -> str:
 
 
 def _index_fault(indices: np.ndarray, size: int) -> str:
-    """What is wrong with indices into an axis; "" if nothing is."""
+    """Describe the first fault of indices into an axis; "" if they are valid."""
     if indices.dtype.kind != "i":
         return f"indices must be integers, got dtype {indices.dtype}"
     if not len(indices):
@@ -180,20 +179,20 @@ def _index_fault(indices: np.ndarray, size: int) -> str:
 def check_X(
     estimator: Any, X: Any, dtypes: Sequence[Any], reset: bool, model_dtype: Any = None
 ) -> Any:
-    """Rows of numbers as a dense array or canonical CSR, small enough to be squared.
+    """Validate X: a dense array or canonical CSR of numbers small enough to be squared.
 
     Parameters
     ----------
     estimator : estimator
-        Estimator whose `n_features_in_` and `feature_names_in_` are set or checked.
+        Estimator; `n_features_in_` and `feature_names_in_` are set or checked.
     X : {array-like, sparse matrix, dataframe, torch tensor} of shape (n_samples, n_features)
         Samples.
     dtypes : sequence of dtype
         Types to keep; X of another type is converted to the first.
     reset : bool
-        Whether to set the columns and names of X on the estimator, rather than check them.
+        Whether to set the attributes of the estimator, rather than check them.
     model_dtype : dtype, default=None
-        Type in which the estimator computes. None: the type of X.
+        Type of the estimator's computations. None: the type of X.
 
     Returns
     -------
@@ -202,7 +201,7 @@ def check_X(
     Raises
     ------
     ValueError
-        If X is not valid, holds strings, or holds a number whose square overflows.
+        If X is invalid, holds strings, or holds a number with an overflowing square.
     """
     if sp.issparse(X):
         X = check_sparse(X, "X")
@@ -221,7 +220,7 @@ def check_X(
 
 
 def is_text(X: Any) -> bool:
-    """Whether X is one-dimensional and holds a string."""
+    """Return whether X is one-dimensional and holds a string."""
     if getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
         return False
     if isinstance(getattr(X, "dtype", None), np.dtype) and X.dtype.kind in "biufcSmMV":
@@ -230,7 +229,7 @@ def is_text(X: Any) -> bool:
 
 
 def _array_of_tensor(tensor: Any) -> np.ndarray:
-    """Array of a torch tensor on any device, with or without a gradient."""
+    """Convert a torch tensor to an array, from any device, with or without a gradient."""
     if str(tensor.layout) != "torch.strided":
         raise ValueError(
             f"X is a torch tensor of layout {tensor.layout}; give a dense tensor, or a SciPy CSR "
@@ -242,14 +241,14 @@ def _array_of_tensor(tensor: Any) -> np.ndarray:
 
 
 def _frame_dtype(X: Any) -> np.dtype | None:
-    """Type of the numbers of a data frame that has none of its own, as in polars."""
+    """Return the common type of the columns of a data frame without a dtype, as in polars."""
     if hasattr(X, "dtype") or not (hasattr(X, "columns") and hasattr(X, "head")):
         return None
     return np.asarray(X.head(0)).dtype
 
 
 def _check_magnitude(X: Any, dtype: np.dtype) -> None:
-    """Raise ValueError for numbers whose squares overflow: features would be NaN, or wrong."""
+    """Raise ValueError for numbers with overflowing squares: features would be NaN or wrong."""
     if can_be_squared(X, dtype):
         return
     values, limit = X.data if sp.issparse(X) else X, math.sqrt(np.finfo(dtype).max)
@@ -266,15 +265,15 @@ def _check_magnitude(X: Any, dtype: np.dtype) -> None:
 
 
 def can_be_squared(X: Any, dtype: Any) -> bool:
-    """Whether the squares of all numbers are finite; NaN is not."""
+    """Return whether the squares of all numbers are finite; False for NaN."""
     values, limit = X.data if sp.issparse(X) else X, math.sqrt(np.finfo(dtype).max)
     return not values.size or (float(values.max()) <= limit and float(values.min()) >= -limit)
 
 
 def check_csr(matrix: Any, name: str) -> sp.csr_array:
-    """Matrix of real numbers as CSR, sharing the arrays of a CSR argument.
+    """Validate a matrix of real numbers; return CSR, sharing the arrays of a CSR argument.
 
-    Entries stored more than once are kept.
+    Repeated entries are kept.
 
     Raises
     ------
@@ -290,18 +289,18 @@ def check_csr(matrix: Any, name: str) -> sp.csr_array:
         )
     if sp.issparse(matrix):
         matrix = check_sparse(matrix, name)
-    else:  # SciPy knows neither half precision nor foreign byte orders
+    else:  # SciPy supports neither half precision nor foreign byte orders
         least = np.float32 if matrix.dtype.kind == "f" else np.bool_
         matrix = matrix.astype(np.promote_types(matrix.dtype, least), copy=False)
     csr = sp.csr_array(matrix)
     if sp.issparse(matrix) and matrix.format == "coo" and csr.nnz < matrix.nnz:
-        # SciPy has added up repeated entries in their own dtype, where 256 ones may be 0.
+        # SciPy has summed repeated entries in their own dtype, where 256 ones may be 0.
         csr = sp.csr_array(_sorted_entries(matrix), shape=matrix.shape)
     return csr
 
 
 def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Data, indices and indptr of a COO matrix as CSR, repeated entries kept apart."""
+    """Convert a COO matrix to data, indices and indptr of CSR, keeping repeated entries."""
     order = np.argsort(matrix.row, kind="stable")
     sizes = np.bincount(matrix.row, minlength=matrix.shape[0])
     return matrix.data[order], matrix.col[order], np.concatenate([[0], np.cumsum(sizes)])
@@ -310,25 +309,19 @@ def _sorted_entries(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def raise_for_entries(
     matrix: sp.csr_array, wrong: np.ndarray, rule: str, remedy: str = "", start: int = 0
 ) -> None:
-    """Raise for the first stored entry that `wrong` marks, naming its value, row and column.
+    """Raise ValueError for the first stored entry marked by `wrong`, if any.
 
     Parameters
     ----------
     matrix : CSR matrix
         Matrix to check.
     wrong : ndarray of bool of shape (n_entries,)
-        Mask of stored entries, True where one is wrong.
-    rule : str
-        First part of the message, such as "y must hold 0 and 1 only".
-    remedy : str, default=""
-        Last part of the message.
+        Mask of the wrong entries, from entry `start` on.
+    rule, remedy : str
+        First part of the message, such as "y must hold 0 and 1 only", and its last part. Value, row
+        and column of the entry are named between them.
     start : int, default=0
         Entry at which the mask starts.
-
-    Raises
-    ------
-    ValueError
-        If any entry is wrong.
     """
     if wrong.any():
         position = start + int(wrong.argmax())
@@ -340,7 +333,7 @@ def raise_for_entries(
 
 
 def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
-    """Indicator as canonical CSR of int8 ones, without stored zeros.
+    """Validate an indicator; return canonical CSR of int8 ones, without stored zeros.
 
     Parameters
     ----------
@@ -359,8 +352,8 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
     Raises
     ------
     ValueError
-        If the matrix does not hold numbers, holds a value other than 0 and 1, or stores an entry
-        more than once.
+        If the matrix does not hold numbers, holds a value other than 0 and 1, or has repeated
+        entries.
 
     Examples
     --------
@@ -375,7 +368,7 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
         wrong = (given.data[part] != 0) & (given.data[part] != 1)  # NaN is neither
         raise_for_entries(given, wrong, f"{name} must hold 0 and 1 only", remedy, part.start)
     if not (given.has_canonical_format and given.data.all()):
-        # Repeated entries add up: int32, because int8 would wrap around.
+        # Repeated entries are summed in int32, because int8 would wrap around.
         ones = given.data.astype(np.int32)
         given = canonical(sp.csr_array((ones, given.indices, given.indptr), shape=given.shape))
         rule = f"{name} holds an entry of the sparse indicator more than once"
@@ -385,12 +378,12 @@ def check_indicator(matrix: Any, name: str, remedy: str = "") -> sp.csr_array:
 
 
 def check_counts(matrix: Any, name: str) -> sp.csr_array:
-    """Counts of labels as canonical CSR of int32, without stored zeros.
+    """Validate label counts; return canonical CSR of int32, without stored zeros.
 
     Parameters
     ----------
     matrix : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        Whole numbers from 0 on, of any dtype; not modified. Entries stored more than once add up.
+        Non-negative whole numbers of any dtype; not modified. Repeated entries are summed.
     name : str
         Name of the argument, for messages.
 
@@ -417,12 +410,12 @@ def check_counts(matrix: Any, name: str) -> sp.csr_array:
     raise_for_entries(given, ~right, rule)
     parts = (given.data.astype(np.int64), given.indices, given.indptr)
     counts = canonical(sp.csr_array(parts, shape=given.shape))
-    raise_for_entries(counts, counts.data >= 2**31, rule)  # repeated entries have added up
+    raise_for_entries(counts, counts.data >= 2**31, rule)  # after summing repeated entries
     return counts.astype(np.int32)
 
 
 def check_y(y: Any) -> Any:
-    """Validate y: 1-D labels as an ndarray, an indicator as canonical CSR of int8.
+    """Validate y; return 1-D labels as an ndarray, an indicator as canonical CSR of int8.
 
     Raises
     ------
@@ -444,10 +437,10 @@ def check_y(y: Any) -> Any:
 
 
 def _check_classes(y: np.ndarray) -> None:
-    """Raise ValueError for validated values that name no classes.
+    """Raise ValueError for continuous or unknown targets.
 
-    Not by `check_classification_targets` of scikit-learn, which warns of few samples per class:
-    they are what this package is for, and a filter of warnings is shared by all threads.
+    scikit-learn's `check_classification_targets` would warn about few samples per class, which are
+    usual here; and filters of warnings are shared by all threads.
     """
     refuse_continuous(y)
     if y.dtype.kind == "S" or (y.dtype == object and y.size and not isinstance(y.flat[0], str)):
@@ -458,7 +451,7 @@ def _check_classes(y: np.ndarray) -> None:
 
 
 def refuse_continuous(y: np.ndarray) -> None:
-    """Raise ValueError if y holds numbers with fractions, which name no classes."""
+    """Raise ValueError if y holds fractional numbers: they are no classes."""
     if y.dtype.kind == "f" and not (y == np.floor(y)).all():
         raise ValueError(
             "Unknown label type: y holds continuous numbers; a 1-D y holds one class label per row"

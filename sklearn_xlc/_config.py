@@ -1,4 +1,4 @@
-"""Settings of the package beside scikit-learn's, kept per thread, and versions of dependencies."""
+"""Settings of the package and of scikit-learn per thread, and versions of dependencies."""
 
 import contextlib
 import importlib.metadata
@@ -31,7 +31,7 @@ def _settings() -> dict[str, Any]:
 
 
 def get_config() -> dict[str, Any]:
-    """Return a copy of the current settings, scikit-learn's among them.
+    """Return a copy of the current settings, with scikit-learn's.
 
     Returns
     -------
@@ -54,8 +54,7 @@ def set_config(
 ) -> None:
     """Change the settings of this thread.
 
-    Settings of scikit-learn are passed on to it, so that code which imports these functions
-    instead of scikit-learn's does the same.
+    Settings of scikit-learn are passed on to it, so these functions can replace scikit-learn's.
 
     Parameters
     ----------
@@ -148,7 +147,7 @@ def show_versions() -> None:
     python: ...
     """
     print(f"python: {sys.version.split()[0]} on {platform.platform()}")
-    package = sys.modules["sklearn_xlc"]  # its version is known where nobody has installed it, too
+    package = sys.modules["sklearn_xlc"]  # has a version also if not installed
     print(f"sklearn-xlc: {package.__version__}")
     for name in _DEPENDENCIES:
         try:

@@ -1,4 +1,4 @@
-"""Sparse matrices: canonical CSR, rows of stored entries, unit rows, and blocks of rows."""
+"""Sparse matrices: canonical CSR, positions of entries, unit rows, and blocks of rows."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 INT32_MAX = np.iinfo(np.int32).max
-#: Below this share of non-zeros a matrix is cheaper to multiply as a sparse one.
+#: Share of non-zeros below which sparse products are cheaper than dense ones.
 SPARSE_SHARE = 0.1
 #: Number of entries of a block of temporaries: about 32 MB of float64.
 BLOCK_ENTRIES = 2**22
-#: The same where a pass over them costs little, in the cache of a processor.
+#: Number of entries of a block for cheap operations: fits into a processor's cache.
 FEW_ENTRIES = 2**16
 
 
 def is_mostly_zeros(X: Any, share: float = SPARSE_SHARE) -> bool:
-    """Whether X is mostly zeros, dense or sparse: both formats then take the same path."""
+    """Return whether X is mostly zeros, for dense and sparse X alike."""
     n_nonzero = X.count_nonzero() if sp.issparse(X) else np.count_nonzero(X)
     return bool(n_nonzero < share * X.shape[0] * X.shape[1])
 
 
 def canonical(X: Any, keep_zeros: bool = False) -> Any:
-    """CSR or CSC with sorted, distinct indices; does not modify its argument.
+    """Return canonical CSR or CSC (sorted, distinct indices) without modifying the argument.
 
     Parameters
     ----------
     X : {ndarray, CSR or CSC matrix}
-        Returned as it is if it is dense or already canonical, else copied.
+        Returned as is if it is dense or canonical, else copied.
     keep_zeros : bool, default=False
-        Whether to keep stored zeros. Without them the sums of a row equal those of a dense row.
+        Whether to keep stored zeros. Without them, sums of a row equal the sums of a dense row.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def canonical(X: Any, keep_zeros: bool = False) -> Any:
 
 
 def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
-    """Row of every stored entry (the column, for a CSC matrix).
+    """Return the row of every stored entry (the column, for a CSC matrix).
 
     Examples
     --------
@@ -73,14 +73,14 @@ def row_numbers(indptr: npt.NDArray[Any]) -> IntArray:
 
 
 def row_of(matrix: Any, position: int) -> int:
-    """Row of the stored entry at `position` of a CSR matrix."""
+    """Return the row of the stored entry at `position` of a CSR matrix."""
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1
 
 
 def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArray:
-    """Ranges ``start, ..., start + length - 1``, one after the other.
+    """Concatenate the ranges ``start, ..., start + length - 1``.
 
-    With ``starts = indptr[rows]`` and ``lengths = np.diff(indptr)[rows]`` they are the positions
+    With ``starts = indptr[rows]`` and ``lengths = np.diff(indptr)[rows]``, these are the positions
     of the stored entries of the rows.
 
     Examples
@@ -96,7 +96,7 @@ def joined_ranges(starts: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> IntArr
 
 
 def index_dtype(*sizes: int) -> np.dtype[Any]:
-    """Type of the indices and pointers that SciPy takes where there are so many of a thing.
+    """Return SciPy's index type for the given sizes.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def index_dtype(*sizes: int) -> np.dtype[Any]:
 
 
 def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8) -> sp.csr_array:
-    """CSR with a one in each row, at the given column.
+    """Build a CSR matrix with a one in each row, at the given column.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def one_per_row(columns: npt.NDArray[Any], n_columns: int, dtype: Any = np.int8)
 
 
 def occurring_columns(X: Any) -> BoolArray:
-    """Columns of X, dense or CSR, that hold an entry other than zero.
+    """Return a mask of the columns of X, dense or CSR, with a non-zero entry.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def occurring_columns(X: Any) -> BoolArray:
 
 
 def find_entries(matrix: Any, rows: Any, columns: Any) -> IntArray:
-    """Positions of the stored entries at pairs of a row and a column.
+    """Find the positions of the stored entries at pairs of a row and a column.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def find_entries(matrix: Any, rows: Any, columns: Any) -> IntArray:
 
 
 def distinct_rows(matrix: Any) -> tuple[IntArray, IntArray]:
-    """First row of every distinct set of columns, and the index of each row's set.
+    """Find the first row of every distinct set of columns, and the index of each row's set.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def distinct_rows(matrix: Any) -> tuple[IntArray, IntArray]:
     Returns
     -------
     first : ndarray of shape (n_sets,)
-        Row where each set occurs first, ascending.
+        First row of each set, ascending.
     inverse : ndarray of shape (n_rows,)
         Index into `first`: row i has the same columns as row ``first[inverse[i]]``.
 
@@ -250,17 +250,7 @@ def unit_rows(X: Any) -> Any:
 
 
 def bounded_rows(X: Any) -> Any:
-    """Divide all rows by the largest of their norms; zeros stay zero.
-
-    Parameters
-    ----------
-    X : {array-like, sparse matrix} of shape (n_rows, n_columns)
-        Matrix.
-
-    Returns
-    -------
-    {ndarray, csr_array} of shape (n_rows, n_columns)
-        Rows of norm one or less; float64 unless X is floating.
+    """Divide all rows by the largest of their norms; float64 unless X is floating.
 
     Examples
     --------
@@ -275,7 +265,7 @@ def bounded_rows(X: Any) -> Any:
     values = X.data if is_sparse else X
     largest = np.abs(values).max(initial=0)
     if largest > 0:
-        values = values / largest  # so that no square overflows
+        values = values / largest  # no square overflows
         if is_sparse:
             norms = _stored_norms(values, row_numbers(X.indptr), X.shape[0])
         else:
@@ -285,7 +275,7 @@ def bounded_rows(X: Any) -> Any:
 
 
 def _as_floating(X: Any) -> Any:
-    # Sums and products of rows have the same bits in C order only.
+    # Sums and products of rows are reproducible to the bit in C order only.
     X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X, order="C")
     if X.dtype.kind != "f":
         return X.astype(np.float64)
@@ -298,7 +288,7 @@ def _stored_norms(data: npt.NDArray[Any], rows: IntArray, n_rows: int) -> FloatA
 
 
 def _row_scales(norms: FloatArray, largest: Callable[[], Any]) -> FloatArray | None:
-    """Divisors of rows whose squares overflow or underflow in float64; None if there are none."""
+    """Return divisors of rows if squares overflow or underflow in float64, else None."""
     extreme = ~((norms > 1e-140) & (norms < np.inf))
     if not extreme.any():
         return None
@@ -307,7 +297,7 @@ def _row_scales(norms: FloatArray, largest: Callable[[], Any]) -> FloatArray | N
 
 
 def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list[slice]:
-    """Slices that cut rows into blocks of at most `n_entries` entries and at least one row.
+    """Cut rows into slices of at most `n_entries` entries, and at least one row.
 
     None for `n_entries` means `BLOCK_ENTRIES`.
 
@@ -322,7 +312,7 @@ def row_blocks(n_rows: int, row_size: int, n_entries: int | None = None) -> list
 
 
 def uneven_blocks(sizes: npt.NDArray[Any], n_entries: int) -> list[slice]:
-    """Slices that cut rows of different sizes into blocks of about `n_entries` entries.
+    """Cut rows of different sizes into slices of about `n_entries` entries.
 
     Examples
     --------
@@ -336,7 +326,7 @@ def uneven_blocks(sizes: npt.NDArray[Any], n_entries: int) -> list[slice]:
 
 
 def mix_bits(words: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Hash of 64-bit counters, by the finaliser of SplitMix64 [1]_.
+    """Hash 64-bit counters by the finaliser of SplitMix64 [1]_.
 
     Every bit of the hash depends on all bits of the counter.
 

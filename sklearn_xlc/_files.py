@@ -1,7 +1,7 @@
-"""Files written whole or not at all: a document and named arrays, with a digest checked at load.
+"""Atomically written files of a document and named arrays, with a digest checked on reading.
 
-A file is a safetensors container, so that other tools can read its arrays. The document lies in it
-as bytes of JSON: a header of safetensors may have 100 MB at most.
+A file is a safetensors container; other tools can read its arrays. The document is an array of JSON
+bytes, because the header of safetensors is limited to 100 MB.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-#: Format of the container, and those that are read. Of 1, no weights of models were packed.
+#: Format of new files, and all readable formats. In format 1, weights of models are not packed.
 FORMAT = 2
 READ = (1, 2)
 _DOCUMENT = "document.json"
-#: Types of arrays that a file can hold, and what safetensors calls them.
+#: Types of arrays in a file, and their names in safetensors.
 DTYPES = {
     "bool": "BOOL",
     "uint8": "U8",
@@ -42,9 +42,9 @@ DTYPES = {
     "float64": "F64",
     "complex64": "C64",
 }
-#: Packages whose versions are stored, where loaded, by the names of their modules.
+#: Packages with stored versions, if loaded, by the names of their modules.
 _PACKAGES = {name: name for name in ("sklearn_xlc", "numpy", "torch")} | {"scikit-learn": "sklearn"}
-#: Packages of which another version is warned of: objects of these are in files, of NumPy arrays.
+#: Packages for the warning about other versions; of NumPy, files hold only arrays.
 _WARNED = ("sklearn_xlc", "scikit-learn", "torch")
 
 
@@ -52,11 +52,11 @@ _WARNED = ("sklearn_xlc", "scikit-learn", "torch")
 
 
 class Streamed(NamedTuple):
-    """An array that is made block by block when it is written, so that it is never held whole."""
+    """An array generated in blocks while it is written, never whole in memory."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    #: Returns the blocks: arrays that are the whole one if put one after the other.
+    #: Returns the blocks; concatenated they are the array.
     blocks: Callable[[], Iterable[np.ndarray]]
 
     @property
@@ -64,7 +64,7 @@ class Streamed(NamedTuple):
         return self.dtype.itemsize * math.prod(self.shape)
 
     def array(self) -> np.ndarray:
-        """The whole array."""
+        """Build the whole array."""
         whole, done = np.empty(self.shape, self.dtype).reshape(-1), 0
         for block in self.blocks():
             whole[done : done + block.size] = block.reshape(-1)
@@ -78,32 +78,32 @@ def write(
     arrays: Mapping[str, np.ndarray | Streamed],
     kind: str,
 ) -> None:
-    """Write a document and arrays to a file: whole, or not at all.
+    """Write a document and arrays to a file, atomically.
 
-    The file is written under a temporary name (``.sklearn_xlc-*.tmp``) in the same folder, forced
-    to the disk and renamed. Whoever reads or has mapped the old file keeps it.
+    The file is written under a temporary name (``.sklearn_xlc-*.tmp``) in the same folder, synced
+    and renamed. Processes reading the old file are not disturbed.
 
     Parameters
     ----------
     path : str or path-like
-        The file. A link is followed; the mode of an existing file is kept.
+        File to write. Links are followed; the mode of an existing file is kept.
     document : object
         None, bool, int, float, str, and lists and dicts of these with str keys. Floats come back
         exactly, NaN and infinity too; tuples come back as lists.
     arrays : mapping of str to ndarray or Streamed
         Bool, integers, floats up to float64 and complex64, of any shape and order. They come back
-        in C order and the byte order of the machine.
+        in C order and native byte order.
     kind : str
-        What the file is, such as "model"; :func:`read` asks for it.
+        Kind of the file, such as "model"; :func:`read` checks it.
 
     Raises
     ------
     OSError
         If the file cannot be written; an existing one is left as it was.
     TypeError
-        If the document or an array is of a type that cannot be stored.
+        If the type of the document or of an array is not supported.
     ValueError
-        If the document holds itself, is too deep, or an array has a name of the container's own.
+        If the document contains itself, is too deep, or an array has a reserved name.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def write(
 
 
 def _encode(document: Any) -> bytes:
-    """JSON of a document; json itself would turn keys of other types into strings."""
+    """Encode a document as JSON; raise for keys other than strings."""
     try:
         _check_document(document, "document")
         return json.dumps(document, separators=(",", ":"), check_circular=False).encode()
@@ -137,7 +137,7 @@ def _encode(document: Any) -> bytes:
 
 
 def _check_document(value: Any, where: str) -> None:
-    """Raise TypeError for what JSON does not give back as it was."""
+    """Raise TypeError for values changed by a round trip through JSON."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -151,12 +151,12 @@ def _check_document(value: Any, where: str) -> None:
 
 
 def _storable(name: str, array: np.ndarray | Streamed) -> np.ndarray | Streamed:
-    """Array in C order and little-endian, as safetensors has it."""
+    """Convert an array to C order and little-endian, the format of safetensors."""
     is_array = isinstance(array, np.ndarray | Streamed)
     if not is_array or array.dtype.name not in DTYPES:
         kind = array.dtype if is_array else type(array).__name__
         raise TypeError(f"array {name!r} is of type {kind}; a file holds {', '.join(DTYPES)}")
-    name.encode()  # raises UnicodeEncodeError for what a header cannot hold
+    name.encode()  # raises UnicodeEncodeError for names invalid in a header
     little = array.dtype.newbyteorder("<")
     if isinstance(array, Streamed):
         return array._replace(dtype=little)
@@ -166,9 +166,9 @@ def _storable(name: str, array: np.ndarray | Streamed) -> np.ndarray | Streamed:
 def _write_container(
     file: BinaryIO, head: dict[str, str], content: dict[str, np.ndarray | Streamed]
 ) -> None:
-    # By size of an item, largest first, so that each array starts at a multiple of it.
+    # By item size, largest first: each array starts at a multiple of its item size.
     content = dict(sorted(content.items(), key=lambda item: -item[1].dtype.itemsize))
-    # The digest is known at the end, and written over this one of the same length.
+    # The digest is known at the end and replaces this placeholder of equal length.
     header: dict[str, Any] = {"__metadata__": {**head, "digest": "0" * 64}}
     end = 0
     for name, array in content.items():
@@ -198,7 +198,7 @@ def _header(header: dict[str, Any]) -> bytes:
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """Open a file of a temporary name, which takes the place of `path` at the end."""
+    """Open a temporary file; rename it to `path` at the end."""
     try:
         target = os.path.realpath(path)
         mode = _mode_of(target)
@@ -223,7 +223,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 
 
 def _mode_of(path: str) -> int | None:
-    """Permissions of an existing file, None without one; OSError for what `open` would refuse."""
+    """Return the permissions of a file, None if it does not exist; raise OSError like `open`."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -236,8 +236,8 @@ def _mode_of(path: str) -> int | None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make a rename last; the file is whole without it too, so that a refusal is no failure."""
-    with contextlib.suppress(OSError):  # no handles of folders on Windows and on some networks
+    """Sync a rename to the disk; errors are ignored, because the file is complete anyway."""
+    with contextlib.suppress(OSError):  # folders cannot be opened on Windows and some networks
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -249,29 +249,29 @@ def _sync_folder(folder: str) -> None:
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.ndarray]]:
-    """Read a file of :func:`write`, and check it.
+    """Read and check a file of :func:`write`.
 
     Parameters
     ----------
     path : str or path-like
-        The file.
+        File to read.
     kind : str
-        What the file must be, such as "model".
+        Expected kind, such as "model".
 
     Returns
     -------
     document : object
-        The document.
+        Document.
     arrays : dict of str to ndarray
-        The arrays, in memory and writable.
+        Arrays, in memory and writable.
 
     Raises
     ------
     OSError
         If there is no such file, or it cannot be opened.
     ValueError
-        If the file was not written by :func:`write`, is damaged or truncated, is of another kind,
-        or of the format of a later version.
+        If the file was not written by :func:`write`, is damaged or truncated, or has another kind
+        or the format of a later version.
 
     Warns
     -----
@@ -292,7 +292,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.nda
     """
     name = os.fsdecode(path)
     with open(name, "rb"):
-        pass  # what `open` raises says more than what the library raises
+        pass  # errors of `open` are clearer than errors of the library
     try:
         head, content = _read_container(name, kind)
         document = _loads(content.pop(_DOCUMENT).tobytes())
@@ -304,13 +304,13 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.nda
 
 
 def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Metadata and content of a file; ValueError if it is damaged or something else."""
+    """Read metadata and content of a file; raise ValueError if it is damaged or no such file."""
     try:
-        # Not mapped: a file that somebody truncates meanwhile would end the process.
+        # Not mapped: truncation of the file meanwhile would kill the process.
         with safe_open(name, framework="numpy", backend="pread") as file:
             head = dict(file.metadata() or {})
             content = file.get_tensors()
-        with open(name, "rb") as plain:  # the library takes one of two entries of a name
+        with open(name, "rb") as plain:  # the library accepts repeated names
             _loads(plain.read(int.from_bytes(plain.read(8), "little")))
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from error
@@ -321,7 +321,7 @@ def _read_container(name: str, kind: str) -> tuple[dict[str, str], dict[str, np.
 
 
 def _loads(text: bytes) -> Any:
-    """Value of JSON; ValueError where a key occurs twice, and readers could see two values."""
+    """Parse JSON; raise ValueError for repeated keys: readers interpret them differently."""
     return json.loads(text.decode(), object_pairs_hook=_once)
 
 
@@ -333,7 +333,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_digest(head: dict[str, str], content: dict[str, np.ndarray]) -> None:
     stored = head.pop("digest")
-    if stored != digest(sorted(head.items()), content):  # the library does not keep the order
+    if stored != digest(sorted(head.items()), content):  # the library loses the order
         raise ValueError("it is damaged: its content does not match its digest")
 
 
@@ -357,31 +357,31 @@ def read_mapped(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Map the arrays of a file of :func:`write` into memory.
 
-    They are read when they are used, so that they may be larger than the memory. A truncated file
-    is noticed.
+    They are read when they are used, and may be larger than the memory. Truncation is detected.
 
     Parameters
     ----------
     path : str or path-like
-        The file. It must stay as it is while the arrays are used; :func:`write` may replace it.
+        File to map. It must not be modified while the arrays are used; :func:`write` may replace
+        it.
     kind : str
-        What the file must be.
+        Expected kind.
     verify : bool, default=False
-        Whether to check the digest, for which all arrays are read once, and to warn of versions.
+        Whether to read all arrays once to check the digest, and to warn about other versions.
 
     Returns
     -------
     document : object
-        The document.
+        Document.
     arrays : dict of str to ndarray
-        The arrays, read-only.
+        Arrays, read-only.
 
     Raises
     ------
     OSError
         If there is no such file, or it cannot be opened.
     ValueError
-        As :func:`read`; damage within arrays is found if `verify` is set.
+        As :func:`read`; damage within arrays is detected if `verify` is set.
 
     Warns
     -----
@@ -426,7 +426,7 @@ def read_mapped(
 
 
 def _part(content: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
-    """One array of a container, from the bytes behind the header."""
+    """Return an array of a container, from the bytes behind the header."""
     (start, end), shape = entry["data_offsets"], entry["shape"]
     if not 0 <= start <= end <= len(content):
         raise ValueError("it is truncated")
@@ -437,7 +437,7 @@ def _part(content: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
 
 
 def digest(document: Any, arrays: Mapping[str, np.ndarray | Streamed]) -> str:
-    """SHA-256, in hexadecimal, of a document and of arrays with names, types and shapes.
+    """Compute the SHA-256 of a document and of arrays with names, types and shapes.
 
     Parameters
     ----------
@@ -467,18 +467,18 @@ def digest(document: Any, arrays: Mapping[str, np.ndarray | Streamed]) -> str:
 
 
 def _title(name: str, array: np.ndarray | Streamed) -> bytes:
-    """What is hashed of an array in addition to its bytes."""
+    """Encode name, type and shape of an array, for the hash."""
     return repr((name, array.dtype.str, array.shape)).encode()
 
 
 def _blocks(array: np.ndarray | Streamed) -> Iterator[memoryview]:
-    """Bytes of an array in C order, without a copy."""
+    """Yield the bytes of an array in C order, without a copy."""
     for block in array.blocks() if isinstance(array, Streamed) else [array]:
         yield np.asarray(block, dtype=array.dtype, order="C").reshape(-1).view(np.uint8).data
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that matter to a file, where they are loaded."""
+    """Return the versions of loaded packages, for a file."""
     return {
         name: str(sys.modules[module].__version__)
         for name, module in _PACKAGES.items()
@@ -487,11 +487,11 @@ def versions() -> dict[str, str]:
 
 
 def warn_of_versions(name: str, stored: dict[str, str]) -> None:
-    """Warn if another version of this package, of scikit-learn or of torch has written `name`."""
+    """Warn if another version of this package, of scikit-learn or of torch wrote `name`."""
     loaded = versions()
     for package in _WARNED:
         wrote, here = stored.get(package), loaded.get(package)
-        # Builds of one version, for a GPU or without, differ behind the plus sign.
+        # Builds of one version for different devices differ after the plus sign.
         if wrote and here and str(wrote).partition("+")[0] != here.partition("+")[0]:
             warnings.warn(
                 f"{name} was written with {package} {wrote}, this is {here}: results may differ; "

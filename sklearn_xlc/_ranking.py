@@ -1,4 +1,4 @@
-"""Ranking: the largest entries of every row, best first; of equal entries the smaller id first."""
+"""Ranking of the largest entries of every row, best first; ties by the smaller id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn_xlc._csr import BoolArray, IntArray, find_entries, row_numbers
 def rank_rows(
     scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None = None
 ) -> tuple[npt.NDArray[Any], IntArray]:
-    """Best k entries of every row of a dense matrix.
+    """Find the best k entries of every row of a dense matrix.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def rank_rows(
     scores : ndarray of shape (n_rows, min(k, n_columns))
         Scores of the best entries, largest first.
     ids : ndarray of the same shape
-        Ids of the best entries. Of equal scores the smaller id is chosen, and ranked, first.
+        Ids of the best entries. Ties are chosen and ranked by the smaller id.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def rank_rows(
 
 
 def _select(scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None) -> BoolArray:
-    """Mask of the k largest scores of each row; ties for the last ranks go to smaller ids."""
+    """Return a mask of the k largest scores of each row; ties go to smaller ids."""
     cut = scores.shape[1] - k
     lowest = np.partition(scores, cut, axis=1)[:, cut, None]
     chosen = scores >= lowest
@@ -77,7 +77,7 @@ def _select(scores: npt.NDArray[Any], k: int, ids: npt.NDArray[Any] | None) -> B
 
 
 def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> IntArray:
-    """Best k stored entries of every row of a CSR matrix.
+    """Find the best k stored entries of every row of a CSR matrix.
 
     Parameters
     ----------
@@ -91,8 +91,7 @@ def rank_stored(data: npt.NDArray[Any], indptr: npt.NDArray[Any], k: int) -> Int
     Returns
     -------
     ndarray of shape (n_rows, k), int64
-        Positions in `data`, best first, equal scores in the order of `data`; -1 where a row has
-        fewer entries.
+        Positions in `data`, best first, ties in the order of `data`; -1 if a row has fewer entries.
 
     Examples
     --------

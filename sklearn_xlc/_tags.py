@@ -1,4 +1,4 @@
-"""Label sets as people have them: lists and columns of tags, and data frames of indicators."""
+"""Named label sets: lists and columns of tags, and data frames of indicators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_indicator, plain
 from sklearn_xlc._csr import canonical
 
-#: Kinds of label sets of one sample, by the name that a form has for them.
+#: Types of the label set of one sample, by their names in a form.
 _SETS: dict[str, Any] = {
     "list": list,
     "tuple": tuple,
@@ -28,7 +28,7 @@ _NUMBERS = (int, float, np.number, np.bool_)
 
 
 class NamedSets(NamedTuple):
-    """Label sets whose labels have names.
+    """Label sets with named labels.
 
     Parameters
     ----------
@@ -37,8 +37,7 @@ class NamedSets(NamedTuple):
     classes : ndarray of shape (n_labels,)
         Name of each column.
     form : str
-        What `in_form` needs to give label sets back as they were given, such as "list of set" or
-        "pandas frame".
+        Form of the input for `in_form`, such as "list of set" or "pandas frame".
     dtype : dtype
         Type of the numbers of a frame.
     """
@@ -50,28 +49,28 @@ class NamedSets(NamedTuple):
 
     @property
     def is_frame(self) -> bool:
-        """Whether a frame of indicators was given, whose columns have an order, or tags."""
+        """Whether the input was a frame of indicators, with ordered columns, rather than tags."""
         return self.form.endswith(" frame")
 
     @property
     def is_dense(self) -> bool:
-        """Whether what was given holds a number for every label of every sample."""
+        """Whether the input held a number for every label of every sample."""
         return self.is_frame and not self.form.endswith(" sparse frame")
 
 
 def named_sets(
     y: Any, classes: Any = None, name: str = "y", counts: bool = False
 ) -> NamedSets | None:
-    """Read label sets whose labels have names.
+    """Read label sets with named labels.
 
     Parameters
     ----------
     y : object
         Tags: a list, tuple, array, pandas or polars column with one list, tuple, set or array of
-        strings or integers per sample. Or a data frame of indicators, whose columns are labels.
+        strings or integers per sample. Or a data frame of indicators, one column per label.
         Repeated tags of a sample count once.
     classes : array-like of shape (n_labels,), default=None
-        Names of the columns to make. None: the sorted tags, or the columns of the frame.
+        Names of the columns. None: the sorted tags, or the columns of the frame.
     name : str, default="y"
         Name of the argument, for messages.
     counts : bool, default=False
@@ -118,12 +117,12 @@ def named_sets(
 
 
 def plain_sets(y: Any) -> Any:
-    """Indicator of label sets with names; any other y as it is."""
+    """Convert named label sets to an indicator; return any other y as is."""
     return y.indicator if isinstance(y, NamedSets) else y
 
 
 def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, list[Any]]:
-    """Indicator whose first columns are `classes`, and the names of all columns."""
+    """Reorder columns: `classes` first; return the indicator and the names of all columns."""
     at = {label: position for position, label in enumerate(classes)}
     columns = [at.setdefault(label, len(at)) for label in sets.classes.tolist()]
     indices = np.asarray(columns, dtype=np.int64)[sets.indicator.indices]
@@ -134,7 +133,7 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
 def in_form(
     sets: Any, classes: npt.NDArray[Any], form: str, dtype: Any = np.int8, X: Any = None
 ) -> Any:
-    """Give label sets in the form in which others were given.
+    """Convert an indicator to the form of other label sets.
 
     Parameters
     ----------
@@ -183,7 +182,7 @@ def in_form(
 
 
 def _refuse_array_of_strings(y: Any, name: str) -> None:
-    """Raise ValueError for a matrix of strings, which is neither classes nor an indicator."""
+    """Raise ValueError for a matrix of strings: neither classes nor an indicator."""
     if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] < 2 or not y.size:
         return
     if y.dtype.kind == "U" or (y.dtype == object and isinstance(y.flat[0], str)):
@@ -194,11 +193,11 @@ def _refuse_array_of_strings(y: Any, name: str) -> None:
 
 
 def _rows(y: Any, container: str) -> tuple[Sequence[Any], str]:
-    """Entries of a sequence or column, and the name that a form has for it; none of a matrix."""
+    """Return the entries of a sequence or column and its name in a form; none for a matrix."""
     if isinstance(y, list | tuple):
         return y, type(y).__name__ if type(y) in (list, tuple) else "list"
     if container in _COLUMNS and hasattr(y, "to_list"):
-        is_object = getattr(y.dtype, "kind", "O") == "O"  # of polars and Arrow, lists
+        is_object = getattr(y.dtype, "kind", "O") == "O"  # lists, in polars and Arrow
         return (y.to_list() if is_object else ()), container
     is_column = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == object
     return (list(y) if is_column else ()), "array"
@@ -210,7 +209,7 @@ def _is_set(row: Any) -> bool:
 
 
 def _are_tags(rows: Sequence[Any], y: Any, counts: bool) -> bool:
-    """Whether the rows of a list are tags, rather than rows of a matrix."""
+    """Return whether the rows of a list are tags, rather than rows of a matrix."""
     if isinstance(y, np.ndarray) or not all(map(_is_set, rows)):
         return True
     values = list(chain.from_iterable(rows))
@@ -226,7 +225,7 @@ def _are_tags(rows: Sequence[Any], y: Any, counts: bool) -> bool:
 def _of_tags(
     rows: Sequence[Any], classes: Any, name: str
 ) -> tuple[sp.csr_matrix, npt.NDArray[Any]]:
-    """Indicator of tags, and the names of its columns."""
+    """Convert tags to an indicator and the names of its columns."""
     for position, row in enumerate(rows):
         if not _is_set(row):
             single = isinstance(row, str | int | np.integer)
@@ -254,7 +253,7 @@ def _of_tags(
             "known so far; name it in `classes=` of partial_fit, or fit anew without warm_start"
         ) from None
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    ones = np.ones(len(indices), dtype=np.int32)  # repeated tags add up
+    ones = np.ones(len(indices), dtype=np.int32)  # repeated tags are summed
     sets = canonical(sp.csr_matrix((ones, indices, indptr), shape=(len(rows), len(classes))))
     parts = (np.ones(sets.nnz, dtype=np.int8), sets.indices, sets.indptr)
     return sp.csr_matrix(parts, shape=sets.shape), classes
@@ -277,7 +276,7 @@ def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
 
 
 def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None:
-    """Warn of tags that are empty, or differ by blanks only: of a string that was split."""
+    """Warn about empty tags and tags differing in blanks only, as after splitting strings."""
     seen = set(tags)
     for tag in tags if isinstance(tags[0], str) else ():
         bare = tag.strip()
@@ -320,7 +319,7 @@ def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:
 def _columns_of(
     indicator: sp.csr_matrix, names: npt.NDArray[Any], classes: npt.NDArray[Any], name: str
 ) -> tuple[sp.csr_matrix, npt.NDArray[Any]]:
-    """Columns in the order of `classes`, by name; by position where classes are their numbers."""
+    """Order columns as `classes`, by name; by position if classes are column numbers."""
     at = {label: position for position, label in enumerate(names.tolist())}
     order = [at.get(label, -1) for label in classes.tolist()]
     if len(at) == len(classes) and min(order) >= 0:

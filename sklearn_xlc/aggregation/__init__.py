@@ -1,23 +1,22 @@
 """Learning from labels of groups: label embeddings, and assignment of labels to samples.
 
-:func:`aggregation` joins :class:`~sklearn_xlc.groups.Groups` and their labels,
-:func:`learn_embeddings` learns a vector for each label (Algorithm 1 of EAGLE, and variants that
-discount the background of all samples), :func:`grlr_objective` is what Algorithm 1 maximises, and
-:func:`assign_labels` assigns the labels of a group to its samples (Algorithm 2).
-:func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier instead. The
-kernels work on the possible (sample, label) pairs only: each sample with each label of its groups.
-They run in blocks of labels under a memory limit, read and return arrays, and do not need torch.
+:func:`aggregation` joins :class:`~sklearn_xlc.groups.Groups` and their labels.
+:func:`learn_embeddings` learns a vector for each label (Algorithm 1 of EAGLE and variants of it);
+:func:`grlr_objective` is its objective. :func:`assign_labels` assigns the labels of a group to its
+samples by these vectors (Algorithm 2), :func:`assign_by_scores` by given scores.
+:func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier.
+
+The functions visit the possible (sample, label) pairs only: each sample with each label of its
+groups. They run in blocks of labels under a memory limit and do not need torch.
 """
 
 from sklearn_xlc._csr import unit_rows
-from sklearn_xlc.aggregation._assignment import assign_labels
+from sklearn_xlc.aggregation._assignment import assign_by_scores, assign_labels
 from sklearn_xlc.aggregation._background import Background, make_background
-from sklearn_xlc.aggregation._embeddings import Embeddings, expected_samples, learn_embeddings
-from sklearn_xlc.aggregation._objective import grlr_objective
+from sklearn_xlc.aggregation._embeddings import Embeddings, grlr_objective, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._posterior import group_log_likelihood, noisy_or_posterior
-from sklearn_xlc.aggregation._scored import assign_by_scores
-from sklearn_xlc.aggregation._sharing import sharing_rates
+from sklearn_xlc.aggregation._sharing import expected_samples, sharing_rates
 
 __all__ = [
     "Aggregation",

@@ -1,4 +1,4 @@
-"""Assignment of the labels of groups to the most similar samples."""
+"""Assignment of the labels of groups to samples, by similarity or by given scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray
+from sklearn_xlc._checks import check_csr
+from sklearn_xlc._csr import IntArray, canonical, uneven_blocks
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
+from sklearn_xlc.aggregation._pairs import (
+    BLOCK,
+    Aggregation,
+    FloatArray,
+    Pairs,
+    check_samples,
+    entries_of_pairs,
+    make_pairs,
+)
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
 
@@ -42,14 +51,14 @@ def assign_labels(
     use_counts : bool, default=False
         Whether a label that occurs c times in a group goes to the c most similar samples.
     totals : ndarray of shape (n_labels,), default=None
-        Number of samples that should carry each label: the label goes to further samples, the most
-        similar first, until this number is reached. A label that every group has might belong to
-        one sample of each: it goes to no further sample that is less similar than the mean of all
-        samples by more than half of what the best samples are more similar. None: no further
-        samples.
+        Wanted number of samples with each label. The label goes to further samples, the most
+        similar first, until this number is reached. A label of all groups might belong to one
+        sample of each. Let s be the similarity of its embedding to the mean of all samples, and b
+        to the best samples; no further sample has a similarity below ``s - (b - s) / 2``. None: no
+        further samples.
     quantile : float in [0, 1], default=None
-        Each label also goes to all samples of its groups that are at least as similar as this
-        quantile of the samples that already carry it. None: no further samples.
+        Each label also goes to all samples of its groups whose similarity reaches this quantile of
+        the samples with the label. None: no further samples.
     memory_limit : int, default=2**29
         Approximate limit in bytes of the working storage of all jobs together.
     n_jobs : int, default=None
@@ -80,11 +89,82 @@ def assign_labels(
     blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
     shared = (X, data, embeddings, use_counts, totals, quantile)
     parts = run_tasks(_assign_block, shared, blocks, n_jobs)
-    return join_blocks(data, parts)
+    return _join_blocks(data, parts)
 
 
-def join_blocks(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sp.csr_matrix:
-    """Indicator of the labels of the samples, from the samples and labels of each block."""
+def assign_by_scores(
+    data: Aggregation,
+    scores: sp.csr_matrix,
+    *,
+    use_counts: bool = False,
+    totals: FloatArray | None = None,
+) -> sp.csr_matrix:
+    """Assign the labels of groups to their samples by given scores.
+
+    Parameters
+    ----------
+    data : Aggregation
+        Groups and their labels.
+    scores : CSR matrix of shape (n_samples, n_labels)
+        Scores, the greater the better; one stored entry for each label of each sample's groups.
+    use_counts : bool, default=False
+        Whether a label that occurs c times in a group goes to the c best samples.
+    totals : ndarray of shape (n_labels,), default=None
+        Wanted number of samples with each label. The label goes to further samples, the best first,
+        until this number is reached. None: no further samples.
+
+    Returns
+    -------
+    csr_matrix of shape (n_samples, n_labels) and dtype int8
+        Indicator of the labels of the samples.
+
+    Raises
+    ------
+    ValueError
+        If the score of a pair is missing or NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_matrix
+    >>> from sklearn_xlc.aggregation import aggregation, assign_by_scores
+    >>> data = aggregation([[1], [1], [1]], [[1, 1]])
+    >>> scores = csr_matrix([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
+    >>> assign_by_scores(data, scores, totals=np.array([2, 1])).toarray()
+    array([[1, 0],
+           [0, 1],
+           [1, 0]], dtype=int8)
+    """
+    columns = canonical(sp.csc_array(check_csr(scores, "scores")), keep_zeros=True)
+    parts = [
+        _assign_range(data, columns, use_counts, totals, labels.start, labels.stop)
+        for labels in uneven_blocks(data.n_pairs, BLOCK)
+    ]
+    return _join_blocks(data, parts)
+
+
+def _assign_range(
+    data: Aggregation,
+    columns: sp.csc_array,
+    use_counts: bool,
+    totals: FloatArray | None,
+    first: int,
+    last: int,
+) -> tuple[IntArray, IntArray]:
+    """Return the samples and labels of the assigned pairs, for a range of labels."""
+    pairs = make_pairs(data, first, last)
+    columns = columns[:, first:last]
+    values = columns.data[entries_of_pairs(pairs, columns)]
+    # Only the order matters; ranks are a whole number apart, however close the scores are.
+    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
+    chosen = best_of_segments(pairs, ranks, pairs.counts if use_counts else None)
+    if totals is not None:
+        chosen |= _next_best(pairs, ranks, chosen, totals[first:last])
+    return pairs.samples[chosen], pairs.labels[chosen] + first
+
+
+def _join_blocks(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sp.csr_matrix:
+    """Build the indicator of the samples' labels from the pairs of each block."""
     samples, labels = (np.concatenate(part) for part in zip(*parts))
     entries = (np.ones(len(samples), dtype=np.int8), (samples, labels))
     assigned = sp.csr_matrix(entries, shape=(data.groups.n_samples, data.n_labels))
@@ -102,14 +182,14 @@ def _assign_block(
     first: int,
     last: int,
 ) -> tuple[IntArray, IntArray]:
-    """Samples and labels assigned in a range of labels."""
+    """Return the samples and labels of the assigned pairs, for a range of labels."""
     pairs = make_pairs(data, first, last)
     vectors = embeddings.block(first, last)
     scores = Gathered(X, pairs).scores(vectors.ravel())
     chosen = best_of_segments(pairs, scores, pairs.counts if use_counts else None)
     if totals is not None:
-        bound = _opposite(data, pairs, embeddings, vectors, scores, chosen)
-        chosen |= next_best(pairs, scores, chosen, totals[first:last], bound)
+        bound = _lowest_scores(data, pairs, embeddings, vectors, scores, chosen)
+        chosen |= _next_best(pairs, scores, chosen, totals[first:last], bound)
     if quantile is not None:
         chosen |= _above_quantile(pairs, scores, chosen, quantile)
     return pairs.samples[chosen], pairs.labels[chosen] + first
@@ -118,7 +198,10 @@ def _assign_block(
 def best_of_segments(
     pairs: Pairs, scores: FloatArray, counts: FloatArray | None
 ) -> npt.NDArray[np.bool_]:
-    """Mask of the best pair of each segment, or of the `counts` best pairs; ties: first ones."""
+    """Return a mask of the best pair, or the `counts` best pairs, of each segment.
+
+    Ties go to the first pair.
+    """
     if counts is None or (counts <= 1).all():
         bound = tie_bound(pairs.segment_max(scores))
         order = np.flatnonzero(scores >= bound[pairs.segment_of])
@@ -129,14 +212,14 @@ def best_of_segments(
     return _first_of_runs(order, pairs.segment_of[order], n_best, len(scores))
 
 
-def next_best(
+def _next_best(
     pairs: Pairs,
     scores: FloatArray,
     chosen: npt.NDArray[np.bool_],
     totals: FloatArray,
     bound: FloatArray | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Mask of the best pairs not yet chosen, as many samples as each label lacks to its total.
+    """Return a mask of further pairs of each label, the best first, up to its total.
 
     Their scores exceed the bound of the label.
     """
@@ -154,14 +237,14 @@ def next_best(
 def _first_of_runs(
     order: IntArray, keys: IntArray, n_first: FloatArray, n_pairs: int
 ) -> npt.NDArray[np.bool_]:
-    """Mask of the first `n_first` pairs of each run of equal keys."""
+    """Return a mask of the first `n_first` pairs of each run of equal keys."""
     rank = np.arange(len(order)) - np.searchsorted(keys, keys)
     mask = np.zeros(n_pairs, dtype=bool)
     mask[order[rank < n_first]] = True
     return mask
 
 
-def _opposite(
+def _lowest_scores(
     data: Aggregation,
     pairs: Pairs,
     embeddings: Embeddings,
@@ -169,10 +252,10 @@ def _opposite(
     scores: FloatArray,
     chosen: npt.NDArray[np.bool_],
 ) -> FloatArray:
-    """Score at which a sample is opposed to a label that every group has; otherwise minus infinity.
+    """Return the lowest acceptable score of each label: minus infinity unless all groups have it.
 
-    How many samples carry such a label is a guess, so that it must not go to the opposite of the
-    samples that have it, such as x and -x in Figure 1 of the paper.
+    The total of a label of all groups is a guess. It must not lead to samples opposite to the best
+    ones, such as x and -x in Figure 1 of the paper.
     """
     first, last = pairs.first, pairs.first + pairs.n_labels
     average = np.zeros(pairs.n_labels)
@@ -187,7 +270,7 @@ def _opposite(
 def _above_quantile(
     pairs: Pairs, scores: FloatArray, chosen: npt.NDArray[np.bool_], quantile: float
 ) -> npt.NDArray[np.bool_]:
-    """Mask of the pairs that reach the quantile of the chosen pairs of their label."""
+    """Return a mask of the pairs at or above a quantile of the chosen pairs of their label."""
     order = np.flatnonzero(chosen)
     order = order[np.lexsort((scores[order], pairs.labels[order]))]
     n_chosen = np.bincount(pairs.labels[order], minlength=pairs.n_labels)

@@ -1,4 +1,4 @@
-"""Mean and main directions of all samples, and an inner product that discounts them."""
+"""Mean and leading directions of all samples, and an inner product discounting them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Background:
     mean_square: float
 
     def vectors(self, sums: Any, weights: FloatArray, low_rank: FloatArray) -> FloatArray:
-        """Label vectors in feature space, (n_labels, n_features), from sums over their samples."""
+        """Compute label vectors, (n_labels, n_features), from sums over their samples."""
         dense = sums.toarray() if hasattr(sums, "toarray") else np.array(sums)
         dense -= weights[:, None].astype(dense.dtype) * self.mean
         low_rank = low_rank - weights[:, None].astype(dense.dtype) * self.mean_projection
@@ -52,12 +52,12 @@ class Background:
         return dense
 
     def without_samples(self) -> Background:
-        """Drop the two arrays that grow with the number of samples."""
+        """Drop the two arrays with one entry per sample."""
         return replace(self, projections=self.projections[:0], offsets=self.offsets[:0])
 
 
 def make_background(X: Any, n_components: int, shrinkage: float, rng: Any) -> Background:
-    r"""Mean and leading directions of samples of norm one.
+    r"""Compute the mean and leading directions of samples of norm one.
 
     With the second moments of the samples :math:`X'X / n = V' S V`, whose trace is 1, the inner
     product comes from ridge regression, :math:`\alpha (X'X / n + \alpha I)^{-1}` with

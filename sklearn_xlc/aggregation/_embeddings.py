@@ -1,4 +1,4 @@
-"""Label embeddings from group labels: group-robust label representation (GRLR) and its contrast."""
+"""Label embeddings from group labels: group-robust label representation (GRLR) and variants."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._csr import IntArray
+from sklearn_xlc._checks import check_sparse
+from sklearn_xlc._csr import IntArray, joined_ranges, mix_bits
 from sklearn_xlc.aggregation._background import Background
 from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, check_samples, make_pairs
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
-from sklearn_xlc.aggregation._start import start_pairs
 
 #: Approximate limit in bytes of the working storage of all jobs together.
 MEMORY_LIMIT = 2**29
@@ -21,10 +21,10 @@ MEMORY_LIMIT = 2**29
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Label vectors of norm one, stored as sums over samples so that sparse samples stay sparse.
+    """Label vectors of norm one, stored as sums of samples.
 
-    Without a background, the vector of a label is its normalised sum; with a background, its mean
-    and directions are discounted first. :meth:`block` computes the vectors of a range of labels.
+    Sums of sparse samples stay sparse. Without a background, the vector of a label is its
+    normalised sum; with one, mean and directions of the background are discounted first.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Embeddings:
     background: Background | None
 
     def block(self, first: int, last: int) -> FloatArray:
-        """Vectors of the labels ``first, ..., last - 1`` as an ndarray (n, n_features)."""
+        """Compute the vectors of labels ``first, ..., last - 1``, an ndarray (n, n_features)."""
         part = slice(first, last)
         if self.background is None or self.low_rank is None:
             sums = self.sums[part]
@@ -57,7 +57,7 @@ class Embeddings:
         return np.divide(dense, norms, out=dense, where=norms > 0)
 
     def without_samples(self) -> Embeddings:
-        """Drop the arrays that grow with the number of samples; only learning needs them."""
+        """Drop the arrays with one entry per sample; only learning needs them."""
         if self.background is None:
             return self
         return replace(self, background=self.background.without_samples())
@@ -77,7 +77,7 @@ def learn_embeddings(
     memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> Embeddings:
-    r"""Learn label embeddings by Algorithm 1 (GRLR) in [1]_, optionally against a background.
+    r"""Learn label embeddings by Algorithm 1 (GRLR) in [1]_.
 
     The embedding e of a label starts as the sum of all samples of the label's groups. Each
     iteration gives a weight to every sample of these groups, 1 to the most similar sample of each
@@ -91,20 +91,20 @@ def learn_embeddings(
     data : Aggregation
         Groups and their labels.
     background : Background, default=None
-        Background to discount in sums and similarities. None: nothing, as in the paper.
+        Background to discount in sums and similarities. None: no background, as in the paper.
     n_iter : int, default=20
         Number of iterations T; 0 is EAGLE-0.
     step_size : float, default=0.1
         Step size :math:`\lambda` of [1]_. None replaces e by g.
     temperature : float, default=0
-        Divisor of the similarities in a softmax over each group, which gives the weights; in units
-        of the spread of the label's similarities. 0: only the most similar sample counts, or all of
-        them on ties.
+        Temperature of the softmax over the similarities in each group, which gives the weights; in
+        units of the standard deviation of the label's similarities. 0: only the most similar sample
+        counts, or all of them on ties.
     targets : ndarray of shape (n_labels,), default=None
-        Number of samples of a group that are expected to carry each label; multiplies the soft
-        weights, which never exceed 1. None: one sample per group.
+        Expected number of samples of a group with each label; multiplies the soft weights, which
+        never exceed 1. None: one sample per group.
     use_counts : bool, default=False
-        Whether a group counts as many times as it holds the label, in the first sum and as a
+        Whether the count of a label in a group is the group's weight in the first sum, and its
         target.
     seed : int, default=0
         Seed of the starting samples of labels whose samples sum to zero.
@@ -163,7 +163,7 @@ class _Settings:
 
 
 class _Kernel:
-    """Similarities of the pairs to weighted sums of the pairs' own samples."""
+    """Similarities of samples to weighted sums of the samples of each label."""
 
     def __init__(self, X: Any, pairs: Pairs, background: Background | None) -> None:
         self.pairs, self.background = pairs, background
@@ -173,7 +173,7 @@ class _Kernel:
             self.offsets = background.offsets[pairs.samples]
 
     def __call__(self, weights: FloatArray) -> FloatArray:
-        """Inner product of each pair's sample with the sum of its label's weighted samples."""
+        """Multiply each pair's sample with the sum of its label's weighted samples."""
         scores = self.gathered.scores(self.gathered.sums(weights))
         if self.background is None:
             return scores
@@ -185,7 +185,7 @@ class _Kernel:
         return scores
 
     def square(self, weights: FloatArray, scores: FloatArray) -> FloatArray:
-        """Squared norm of each label's sum, from its similarities to its own samples."""
+        """Compute the squared norm of each label's sum from its products with its samples."""
         square = self.pairs.label_sum(weights * scores)
         if self.background is not None:
             total = self.pairs.label_sum(weights)
@@ -202,7 +202,7 @@ def _embed_block(
     first: int,
     last: int,
 ) -> tuple[Any, ...]:
-    """Sums, weights and low-rank sums of a range of labels."""
+    """Learn the sums, weights and low-rank sums of a range of labels."""
     pairs = make_pairs(data, first, last)
     kernel = _Kernel(X, pairs, background)
     counts = pairs.counts[pairs.segment_of] if settings.use_counts else 1.0
@@ -211,20 +211,20 @@ def _embed_block(
     zero = _zero_sums(kernel, weights, scores)
     if len(zero):
         weights[np.isin(pairs.labels, zero)] = 0
-        weights[start_pairs(X, data, pairs, zero, settings.seed)] = 1
+        weights[_start_pairs(X, data, pairs, zero, settings.seed)] = 1
         scores = kernel(weights)
     weights, scores = _iterate(kernel, weights, scores, settings)
     return _label_vectors(kernel, weights)
 
 
 def _zero_sums(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntArray:
-    """Labels whose sum is zero up to rounding.
+    """Find the labels whose samples sum to zero, up to rounding.
 
-    Opposite samples sum to zero, and so do the samples of all groups once they are centred.
+    Opposite samples sum to zero, and so do centred samples of all groups.
     """
     pairs, background = kernel.pairs, kernel.background
     total, precision = pairs.label_sum(weights), np.finfo(scores.dtype).eps
-    # The square is cheap but loses half of the digits: it tells which sums need a closer look.
+    # The square is cheap but loses half of the digits: it selects the sums to compute in full.
     doubtful = np.flatnonzero(kernel.square(weights, scores) <= 1e4 * precision * total**2)
     if not len(doubtful):
         return doubtful
@@ -236,19 +236,63 @@ def _zero_sums(kernel: _Kernel, weights: FloatArray, scores: FloatArray) -> IntA
     return doubtful[norms <= 100 * precision * total[doubtful]]
 
 
+def _start_pairs(X: Any, data: Aggregation, pairs: Pairs, labels: IntArray, seed: int) -> IntArray:
+    """Select the starting sample of each given label, as a pair of the block.
+
+    The seed picks a sample of one of the label's groups, the same sample for labels with the same
+    groups. The first of these labels starts there, the second from the least similar sample of the
+    group, the third from the next, and so on. Zero samples are never picked; a label with zero
+    samples only gets none.
+    """
+    filled = _is_filled(X)[pairs.samples]
+    before = np.concatenate([[0], np.cumsum(filled)])
+    n_filled = np.diff(before[pairs.indptr])[labels]
+    labels, n_filled = labels[n_filled > 0], n_filled[n_filled > 0]
+    if not len(labels):
+        return labels
+    words = data.signatures[pairs.first + labels] + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    rank = (mix_bits(words) % n_filled.astype(np.uint64)).astype(np.int64)
+    picked = np.flatnonzero(filled)[before[pairs.indptr[labels]] + rank]
+    segment = pairs.segment_of[picked]
+    sizes = np.diff(pairs.segments, append=len(pairs.samples))[segment]
+    owner = np.repeat(np.arange(len(labels)), sizes)
+    in_group = joined_ranges(pairs.segments[segment], sizes)
+    owner, in_group = owner[filled[in_group]], in_group[filled[in_group]]
+    similarity = _row_products(X, pairs.samples[in_group], pairs.samples[picked][owner])
+    similarity[in_group == picked[owner]] = -np.inf  # the picked sample comes first
+    order = np.lexsort((similarity, owner))
+    n_in_group = np.bincount(owner, minlength=len(labels))
+    rank = data.n_identical_before[pairs.first + labels] % n_in_group
+    return in_group[order[np.cumsum(n_in_group) - n_in_group + rank]]
+
+
+def _is_filled(X: Any) -> Any:
+    """Return a mask of the non-zero samples."""
+    if sp.issparse(X):
+        return np.diff(X.indptr) > 0
+    return X.any(axis=1)
+
+
+def _row_products(X: Any, left: IntArray, right: IntArray) -> FloatArray:
+    """Compute the inner products of pairs of samples."""
+    if sp.issparse(X):
+        return np.asarray(X[left].multiply(X[right]).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X[left], X[right]))
+
+
 def _iterate(
     kernel: _Kernel, weights: FloatArray, scores: FloatArray, settings: _Settings
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights of the samples in each label's embedding after all steps, and similarities to it.
+    """Take all steps; return the weights of the samples and their similarities to the embedding.
 
-    The embedding is linear in the weights of its samples, so its steps are steps of the weights.
+    An embedding is linear in the weights of its samples, so steps are taken on the weights.
     """
     pairs = kernel.pairs
     targets = _segment_targets(pairs, settings)
     weights, scores = _project(kernel, weights, scores)
     chosen = None
     for _ in range(settings.n_iter):
-        before, chosen = chosen, _choose(pairs, scores, settings.temperature, targets)
+        before, chosen = chosen, _sample_weights(pairs, scores, settings.temperature, targets)
         if before is None or not np.array_equal(before, chosen):
             direction, direction_scores = _project(kernel, chosen, kernel(chosen))
         if settings.step_size is None:
@@ -264,7 +308,7 @@ def _iterate(
 def _project(
     kernel: _Kernel, weights: FloatArray, scores: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights and scores divided by the norm of the label's sum; Proj(0) = 0."""
+    """Divide weights and scores by the norm of the label's sum; Proj(0) = 0."""
     norm = np.sqrt(kernel.square(weights, scores))
     scale = np.divide(1, norm, out=np.zeros_like(norm), where=norm > 0)
     scale = scale.astype(scores.dtype)[kernel.pairs.labels]
@@ -272,7 +316,7 @@ def _project(
 
 
 def _segment_targets(pairs: Pairs, settings: _Settings) -> FloatArray | None:
-    """Number of samples that should carry the label, for each segment."""
+    """Return the expected number of samples with the label, for each segment."""
     if settings.use_counts:
         return pairs.counts
     if settings.targets is None:
@@ -280,10 +324,10 @@ def _segment_targets(pairs: Pairs, settings: _Settings) -> FloatArray | None:
     return settings.targets[pairs.first + pairs.label_of_segment]
 
 
-def _choose(
+def _sample_weights(
     pairs: Pairs, scores: FloatArray, temperature: float, targets: FloatArray | None
 ) -> FloatArray:
-    """Weight of each sample in the next direction."""
+    """Compute the weight of each sample in the next direction."""
     if temperature == 0:
         bound = tie_bound(pairs.segment_max(scores))
         return (scores >= bound[pairs.segment_of]).astype(scores.dtype)
@@ -292,7 +336,7 @@ def _choose(
     n_pairs = np.maximum(np.diff(pairs.indptr), 1)
     spread = np.sqrt(pairs.label_sum(centred**2) / n_pairs)
     scale = np.divide(1 / temperature, spread, out=np.zeros_like(spread), where=spread > 0)
-    # A spread of rounding errors must not overflow; no softmax tells 1e30 from 1e20.
+    # A spread of rounding errors must not overflow; to a softmax, 1e30 and 1e20 are the same.
     centred *= np.minimum(scale, 1e30).astype(scores.dtype)[pairs.labels]
     centred -= pairs.segment_max(centred)[pairs.segment_of]
     soft = np.exp(centred)
@@ -303,7 +347,7 @@ def _choose(
 
 
 def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
-    """Sums, weights and low-rank sums of a block: the parts of :class:`Embeddings`."""
+    """Compute the parts of :class:`Embeddings`: sums, weights and low-rank sums."""
     sums = kernel.gathered.to_rows(kernel.gathered.sums(weights))
     total = kernel.pairs.label_sum(weights).astype(sums.dtype)
     low_rank = None
@@ -312,44 +356,96 @@ def _label_vectors(kernel: _Kernel, weights: FloatArray) -> tuple[Any, ...]:
     return sums, total, low_rank
 
 
-def expected_samples(data: Aggregation, rates: FloatArray | None = None) -> FloatArray:
-    r"""Estimate the number of (sample, group) memberships that carry each label.
+def grlr_objective(
+    X: Any,
+    data: Aggregation,
+    embeddings: Any,
+    *,
+    memory_limit: int = MEMORY_LIMIT,
+    n_jobs: int | None = None,
+) -> FloatArray:
+    r"""Compute the objective of the label embeddings of [1]_, its Eq. 2.
 
-    If samples carry a label independently with probability p, a group of g samples has it with
-    probability :math:`q = 1 - (1 - p)^g`: p follows from the share q of the groups with the label
-    and from their mean size, also approximately for groups of unequal sizes. Groups of similar
-    samples have more samples with the label; `rates` then give the larger number. The result is
-    never less than one sample for each of the label's groups.
+    The best embedding of label k is the vector e of norm one that maximises
+
+    .. math:: \sum_{j \in M_k} \max_{i \in N_j} \langle x_i, e \rangle,
+
+    the sum over the label's groups of the similarity of their most similar sample. Finding it is
+    hard. Algorithm 1 (:func:`learn_embeddings` without a background) climbs from the sum of all
+    samples; unless two samples of a group tie, no step decreases the objective.
 
     Parameters
     ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Samples of norm one, or zero.
     data : Aggregation
-        Groups and their labels.
-    rates : ndarray of shape (n_labels,), default=None
-        Probability that one more sample of the group carries the label (:func:`sharing_rates`).
+        Groups and their labels. A group counts once, however often it holds a label.
+    embeddings : Embeddings, or {ndarray, sparse matrix} of shape (n_labels, n_features)
+        Embeddings of the labels; rows are scaled to norm one.
+    memory_limit : int, default=2**29
+        Approximate limit in bytes of the working storage of all jobs together.
+    n_jobs : int, default=None
+        Number of blocks of labels computed in parallel.
 
     Returns
     -------
-    ndarray of shape (n_labels,)
-        Expected numbers of samples.
+    ndarray of shape (n_labels,) and dtype float64
+        Objective of each label, between minus and plus the number of its groups.
+
+    Raises
+    ------
+    ValueError
+        If `X` or `embeddings` do not match the shape of `data`, or are corrupt.
+
+    References
+    ----------
+    .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
+       Aggregated Labels. ICML 2020. Eq. 2.
 
     Examples
     --------
-    One of two pairs of samples has the label, so 29% of the samples do, if they are independent:
+    Samples 0 and 2 are equal, and in different groups of the label:
 
     >>> import numpy as np
-    >>> from sklearn_xlc.aggregation import aggregation, expected_samples
-    >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
-    >>> expected_samples(data), expected_samples(data, np.array([0.75]))
-    (array([1.171...]), array([1.75]))
+    >>> from sklearn_xlc.aggregation import aggregation, grlr_objective, learn_embeddings
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])
+    >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [1]])
+    >>> [
+    ...     grlr_objective(X, data, learn_embeddings(X, data, n_iter=t)).round(3).item()
+    ...     for t in (0, 1, 20)
+    ... ]
+    [1.414, 1.454, 1.983]
+    >>> grlr_objective(X, data, [[1, 0]])
+    array([2.])
     """
-    n_groups = np.diff(data.labels.indptr).astype(np.float64)
-    n_memberships = len(data.groups.samples)
-    filled = max(1, int(np.count_nonzero(data.groups.sizes)))
-    # A label of all groups could be one of all samples; half a group without it keeps p below 1.
-    share = np.minimum(n_groups / filled, 1 - 0.5 / filled)
-    mean_size = max(1.0, n_memberships / filled)
-    expected = np.maximum(n_groups, n_memberships * (1 - (1 - share) ** (1 / mean_size)))
-    if rates is None:
-        return expected
-    return np.maximum(expected, n_groups + (data.n_pairs - n_groups) * rates)
+    X = check_samples(X, data)
+    embeddings = _as_embeddings(embeddings, (data.n_labels, X.shape[1]))
+    blocks = split_labels(data, X, 1, memory_limit, count_jobs(n_jobs))
+    parts = run_tasks(_objective_block, (X, data, embeddings), blocks, n_jobs)
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _as_embeddings(vectors: Any, shape: tuple[int, int]) -> Embeddings:
+    """Convert vectors to embeddings, and check their shape."""
+    if not isinstance(vectors, Embeddings):
+        if sp.issparse(vectors):
+            vectors = sp.csr_array(check_sparse(vectors, "embeddings"), dtype=np.float64)
+        else:
+            vectors = np.asarray(vectors, dtype=np.float64)
+        vectors = Embeddings(vectors, np.ones(shape[0]), None, None)
+    if vectors.sums.shape != shape:
+        raise ValueError(
+            f"embeddings must have a row for each of the {shape[0]} labels and a column for each "
+            f"of the {shape[1]} features, got shape {vectors.sums.shape}"
+        )
+    return vectors
+
+
+def _objective_block(
+    X: Any, data: Aggregation, embeddings: Embeddings, first: int, last: int
+) -> FloatArray:
+    """Compute the objective of each of a range of labels."""
+    pairs = make_pairs(data, first, last)
+    vectors = embeddings.block(first, last).astype(X.dtype, copy=False)
+    best = pairs.segment_max(Gathered(X, pairs).scores(vectors.ravel()))
+    return np.bincount(pairs.label_of_segment, best, minlength=last - first).astype(np.float64)

@@ -11,10 +11,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr, check_sparse
-from sklearn_xlc._csr import IntArray, canonical, row_numbers
+from sklearn_xlc._csr import IntArray, canonical, find_entries, row_numbers
 from sklearn_xlc.groups import Groups, check_groups
 
 FloatArray = npt.NDArray[Any]
+
+#: Approximate number of (sample, label) pairs in a block of labels with given scores.
+BLOCK = 2**22
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Aggregation:
 
     @cached_property
     def n_pairs(self) -> IntArray:
-        """Number of (sample, label) pairs of each label, of shape (n_labels,)."""
+        """Number of pairs of each label, of shape (n_labels,)."""
         return self.per_label(self.groups.sizes)
 
     def of_groups(self, mask: npt.NDArray[np.bool_]) -> Aggregation:
@@ -53,14 +56,14 @@ class Aggregation:
         return replace(self, labels=sp.csc_array(parts, shape=labels.shape))
 
     def per_label(self, of_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sum of a quantity over the groups of each label."""
+        """Sum a quantity over the groups of each label."""
         none = np.zeros(1, of_group.dtype)
         cumulated = np.concatenate([none, np.cumsum(of_group[self.labels.indices])])
         return np.diff(cumulated[self.labels.indptr])
 
     @cached_property
     def signatures(self) -> npt.NDArray[np.uint64]:
-        """Hash of each label's groups: equal for labels with the same groups."""
+        """Hash of each label's groups; labels with the same groups have the same hash."""
         n_groups = len(self.groups)
         words = np.random.default_rng(0).integers(2**64, size=n_groups, dtype=np.uint64)
         return self.per_label(words)
@@ -91,7 +94,7 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
     Returns
     -------
     Aggregation
-        Groups and labels, in the order in which the kernels read them.
+        Groups and labels.
 
     Raises
     ------
@@ -119,12 +122,12 @@ def aggregation(groups: Any, group_labels: Any) -> Aggregation:
 
 
 def check_samples(X: Any, data: Aggregation) -> Any:
-    """Samples that a kernel can read: a sparse matrix is valid, and there is a row for each.
+    """Validate X: one row per sample; the arrays of a sparse matrix are consistent.
 
     Raises
     ------
     ValueError
-        If X is a corrupt sparse matrix, or has another number of rows than `data` has samples.
+        If X is a corrupt sparse matrix, or its number of rows is not the number of samples.
     """
     if X.shape[0] != data.groups.n_samples:
         raise ValueError(
@@ -138,7 +141,7 @@ def check_samples(X: Any, data: Aggregation) -> Any:
 class Pairs:
     """All (sample, label) pairs of a range of labels, label by label and group by group.
 
-    A *segment* is the pairs of one (group, label): the samples that may carry the label.
+    A *segment* holds the pairs of one (group, label): the samples that may carry the label.
     """
 
     first: int  # label 0 of this block is label `first` of the data
@@ -156,33 +159,33 @@ class Pairs:
         return len(self.indptr) - 1
 
     def once(self, which: IntArray) -> IntArray:
-        """Select one pair for each distinct (sample, label) of some pairs."""
+        """Drop repeated (sample, label) from the positions of some pairs."""
         if not self.overlap or not len(which):
             return which
         keys = self.labels[which] * (int(self.samples.max()) + 1) + self.samples[which]
         return which[np.sort(np.unique(keys, return_index=True)[1])]
 
     def label_sum(self, values: FloatArray) -> FloatArray:
-        """Sum over the pairs of each label, in double precision, of shape (n_labels,)."""
+        """Sum over the pairs of each label in double precision; of shape (n_labels,)."""
         total = np.bincount(self.labels, values, minlength=self.n_labels)
         return total.astype(np.float64, copy=False)  # an empty sum is an integer
 
     def segment_sum(self, values: FloatArray) -> FloatArray:
-        """Sum over each segment, of shape (n_segments,)."""
+        """Sum over each segment; of shape (n_segments,)."""
         return np.add.reduceat(values, self.segments) if len(values) else values
 
     def segment_max(self, values: FloatArray) -> FloatArray:
-        """Largest value of each segment, of shape (n_segments,)."""
+        """Find the largest value of each segment; of shape (n_segments,)."""
         return np.maximum.reduceat(values, self.segments) if len(values) else values
 
     def weighting(self, weights: FloatArray) -> sp.csr_array:
-        """CSR of shape (n_labels, n_pairs) whose product with values of pairs sums by label."""
+        """Build a CSR matrix of shape (n_labels, n_pairs) for weighted sums by label."""
         parts = (weights, np.arange(len(weights)), self.indptr)
         return sp.csr_array(parts, shape=(self.n_labels, len(weights)))
 
 
 def make_pairs(data: Aggregation, first: int, last: int) -> Pairs:
-    """Pairs of the labels ``first, ..., last - 1``."""
+    """List the pairs of labels ``first, ..., last - 1``."""
     labels = data.labels[:, first:last]
     members = data.groups.take(labels.indices)
     label_of_segment = row_numbers(labels.indptr)
@@ -197,3 +200,16 @@ def make_pairs(data: Aggregation, first: int, last: int) -> Pairs:
         counts=labels.data,
         overlap=data.groups.overlap,
     )
+
+
+def entries_of_pairs(pairs: Pairs, columns: sp.csc_array, name: str = "scores") -> IntArray:
+    """Find the position of each pair's entry in the data of the labels' columns."""
+    positions = find_entries(columns.T, pairs.labels, pairs.samples)
+    missing = np.isnan(np.append(columns.data, np.nan)[positions])
+    if missing.any():
+        pair = int(missing.argmax())
+        raise ValueError(
+            f"{name} must hold a number for each label of each sample's groups, but has none for "
+            f"label {pairs.first + pairs.labels[pair]} of row {pairs.samples[pair]}"
+        )
+    return positions

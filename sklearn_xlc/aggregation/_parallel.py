@@ -1,4 +1,4 @@
-"""Tasks through joblib: on threads, or on the backend of a joblib context, such as dask."""
+"""Parallel tasks through joblib: on threads, or on the backend of a joblib context (dask)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 from joblib import Parallel, delayed, effective_n_jobs
 
 Result = TypeVar("Result")
-#: How often tasks are started when workers die, as often as dask tries a task.
+#: Number of attempts at a task when workers die, as in dask.
 ATTEMPTS = 4
 
 
 class Shared:
-    """What all tasks of a call read, as one object.
+    """Arguments shared by all tasks of a call.
 
     joblib's backend for dask sends large arguments to a worker once, and small ones with each task.
-    It asks an object for its size, and an object of Python that holds arrays calls itself small.
+    It reads the size from ``__sizeof__``, which by default does not count arrays.
     """
 
     def __init__(self, values: tuple[Any, ...]) -> None:
@@ -33,12 +33,12 @@ class Shared:
 
 
 def count_jobs(n_jobs: int | None) -> int:
-    """Number of tasks that run at once.
+    """Return the number of concurrent tasks.
 
-    A task of dask computes on its own unless `n_jobs` says more: what started it, such as a search,
-    has the other workers busy, and tasks that wait for tasks would all be in memory at once.
+    Within a task of dask it is 1, unless `n_jobs` asks for more: the other workers are busy with
+    the search that started the task, and waiting tasks would hold memory.
     """
-    if n_jobs == 1 or (n_jobs is None and _is_within_a_task()):
+    if n_jobs == 1 or (n_jobs is None and _is_dask_task()):
         return 1
     return effective_n_jobs(n_jobs)
 
@@ -50,7 +50,7 @@ def run_tasks(
     n_jobs: int | None,
     prefer: str | None = "threads",
 ) -> list[Result]:
-    """Results of ``function(*shared, *task)`` for each task, in their order."""
+    """Return ``function(*shared, *task)`` of each task, in order."""
     if count_jobs(n_jobs) == 1 or len(tasks) == 1:
         return [function(*shared, *task) for task in tasks]
     held = Shared(shared)
@@ -59,8 +59,8 @@ def run_tasks(
         calls = (delayed(_run)(function, held, task) for task in tasks)
         return list(Parallel(n_jobs=n_jobs, prefer=prefer)(calls))
 
-    # Where a worker of dask dies, dask runs its tasks again; but if it had the only copy of what
-    # they share, they are cancelled, and that must be sent again.
+    # dask runs the tasks of a dead worker again. But if the worker had the only copy of the shared
+    # arguments, the tasks are cancelled, and the arguments must be sent again.
     for _ in range(ATTEMPTS - 1):
         with suppress(CancelledError):
             return run_all()
@@ -71,8 +71,8 @@ def _run(function: Callable[..., Result], shared: Shared, task: tuple[Any, ...])
     return function(*shared.values, *task)
 
 
-def _is_within_a_task() -> bool:
-    """Whether this thread runs a task of dask."""
+def _is_dask_task() -> bool:
+    """Return whether this thread runs a task of dask."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return False

@@ -1,4 +1,4 @@
-"""Posterior of the labels of samples, given which labels their groups have."""
+"""Posterior probabilities of samples' labels, given the labels of their groups."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr
 from sklearn_xlc._csr import IntArray, canonical, uneven_blocks
-from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, Pairs, make_pairs
-from sklearn_xlc.aggregation._scored import BLOCK, entries_of_pairs
+from sklearn_xlc.aggregation._pairs import (
+    BLOCK,
+    Aggregation,
+    FloatArray,
+    Pairs,
+    entries_of_pairs,
+    make_pairs,
+)
 
-#: Probabilities are kept this far from 0 and 1: a classifier that is certain may be wrong, and of
-#: a group that it gives no chance at all every sample is as likely.
+#: Distance of probabilities from 0 and 1: a certain classifier may be wrong. If all samples of a
+#: group have probability 0, they are equally likely.
 EPSILON = 1e-6
 
 
 def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.csr_matrix:
-    r"""Probability that a sample carries a label, given that one of its group does.
+    r"""Compute the posterior probabilities of samples' labels, given the labels of their groups.
 
-    A group has a label if one of its samples carries it (a noisy-or). Where sample i carries the
-    label with probability :math:`q_i`, independently of the others, it does so given that its group
-    has the label with probability :math:`p_i = q_i / (1 - \prod_j (1 - q_j))`, the product over all
-    samples of the group. The :math:`p_i` of a group therefore sum to at least one.
+    A group has a label if at least one of its samples carries it (a noisy-or). Let sample i carry
+    the label with probability :math:`q_i`, independently of the others. Given that its group has
+    the label, the probability is :math:`p_i = q_i / (1 - \prod_j (1 - q_j))`, with the product over
+    all samples of the group. The :math:`p_i` of a group sum to at least one.
 
     Parameters
     ----------
@@ -44,9 +50,9 @@ def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.cs
 
     Notes
     -----
-    In a sample of several groups with the label, each of them multiplies the odds by the inverse
-    probability that another of its samples carries the label. This is exact unless two samples
-    share two groups, or groups form a circle.
+    If a sample is in several groups with the label, each group divides the odds by the probability
+    that another of its samples carries the label. This is exact unless two samples share two
+    groups, or groups form a cycle.
 
     Examples
     --------
@@ -76,11 +82,10 @@ def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.cs
 def group_log_likelihood(
     data: Aggregation, probabilities: sp.csr_matrix, log_none: FloatArray
 ) -> float:
-    r"""Mean log-likelihood of the labels of a group, under a noisy-or of its samples.
+    r"""Compute the mean log-likelihood of the groups' labels, under a noisy-or of their samples.
 
-    A group has a label with probability :math:`1 - \prod_j (1 - q_j)` and lacks it with
-    :math:`\prod_j (1 - q_j)`. From probabilities of classifiers that were not trained on the group,
-    the likelihood compares classifiers where no sample has labels of its own.
+    A group has a label with probability :math:`1 - \prod_j (1 - q_j)`. On groups not used for
+    training, the likelihood compares classifiers without labels of single samples.
 
     Parameters
     ----------
@@ -121,19 +126,19 @@ def group_log_likelihood(
 
 
 def _inside(probabilities: FloatArray) -> FloatArray:
-    """Probabilities that are neither 0 nor 1."""
+    """Clip probabilities, so that none is 0 or 1."""
     return np.clip(probabilities.astype(np.float64), EPSILON, 1 - EPSILON)
 
 
 def _columns(probabilities: sp.csr_matrix) -> sp.csc_array:
-    """Canonical columns that keep stored zeros."""
+    """Convert to canonical CSC, keeping stored zeros."""
     return canonical(sp.csc_array(check_csr(probabilities, "probabilities")), keep_zeros=True)
 
 
 def _blocks(
     data: Aggregation, columns: sp.csc_array
 ) -> Iterator[tuple[Pairs, sp.csc_array, IntArray]]:
-    """Pairs of ranges of labels, the columns of these, and the entry of each pair."""
+    """Yield the pairs of a range of labels, their columns, and the entry of each pair."""
     for labels in uneven_blocks(data.n_pairs, BLOCK):
         pairs, part = make_pairs(data, labels.start, labels.stop), columns[:, labels]
         yield pairs, part, entries_of_pairs(pairs, part, "probabilities")

@@ -1,4 +1,4 @@
-"""Products of samples with label vectors, at the (sample, label) pairs only, in bounded memory."""
+"""Products of samples and label vectors for (sample, label) pairs, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SPARSITY = 16
 def split_labels(
     data: Aggregation, X: Any, n_extra: int, memory_limit: int, n_jobs: int = 1
 ) -> list[tuple[int, int]]:
-    """Ranges of labels, or single labels, that `n_jobs` jobs compute in `memory_limit` bytes.
+    """Split the labels into ranges, so that `n_jobs` jobs together stay within `memory_limit`.
 
-    There is a range for each job, where the labels can be split. A pair takes the entries of its
-    sample (a value, an index and a copy of it) and `n_extra` numbers.
+    There is at least one range for each job, if there are enough labels. A pair takes the entries
+    of its sample (a value, an index and a copy of it) and `n_extra` numbers.
     """
     groups = data.groups
     n_entries = np.diff(X.indptr) if sp.issparse(X) else np.full(len(X), X.shape[1])
@@ -43,9 +43,9 @@ def split_labels(
 
 
 class Gathered:
-    """Samples of a block's pairs, summed into label vectors and multiplied with them.
+    """Sums and products of the samples of a block's pairs.
 
-    Label vectors of a block are one flat array, label after label; :meth:`to_rows` unfolds it.
+    The label vectors of a block are one flat array, label after label; :meth:`to_rows` reshapes it.
     """
 
     def __init__(self, X: Any, pairs: Pairs) -> None:
@@ -56,7 +56,7 @@ class Gathered:
         self._used: IntArray | None = None
 
     def _pieces(self) -> list[tuple[int, int]]:
-        """Ranges of pairs: one, or several of PIECE entries where the block is one large label."""
+        """Split the pairs of a large single label into ranges of about PIECE entries."""
         n_pairs = len(self.pairs.samples)
         if self.pairs.n_labels > 1 or not n_pairs:
             return [(0, n_pairs)]
@@ -69,7 +69,7 @@ class Gathered:
         return list(zip(starts.tolist(), [*starts[1:].tolist(), n_pairs]))
 
     def _matrices(self) -> Iterator[tuple[slice, Any]]:
-        """Each piece as a matrix with one row per pair; kept where there is a single piece."""
+        """Yield each piece as a matrix with one row per pair; cache a single piece."""
         for start, stop in self.bounds:
             if self._kept is not None:
                 yield slice(start, stop), self._kept
@@ -82,7 +82,7 @@ class Gathered:
             yield slice(start, stop), rows
 
     def _shifted(self, rows: sp.csr_array, labels: IntArray) -> sp.csr_array:
-        """Rows with columns moved to the position of their label in the flat label vectors."""
+        """Shift the columns of each row to its label's position in the flat label vectors."""
         size = self.pairs.n_labels * self.n_features
         index = np.int64 if size > np.iinfo(np.int32).max else np.int32
         moved = np.repeat((labels * self.n_features).astype(index), np.diff(rows.indptr))
@@ -93,7 +93,7 @@ class Gathered:
         return sp.csr_array((rows.data, moved, rows.indptr), shape=(rows.shape[0], size))
 
     def sums(self, weights: FloatArray) -> FloatArray:
-        """Flat label vectors: the weighted sums of the samples of each label."""
+        """Compute flat label vectors: the weighted sums of the samples of each label."""
         total: Any = None
         for part, rows in self._matrices():
             if sp.issparse(rows):
@@ -106,7 +106,7 @@ class Gathered:
         return total
 
     def scores(self, vectors: FloatArray) -> FloatArray:
-        """Inner product of each pair's sample with its label's vector, of shape (n_pairs,)."""
+        """Multiply each pair's sample with its label's vector; of shape (n_pairs,)."""
         out = np.empty(len(self.pairs.samples), dtype=self.X.dtype)
         for part, rows in self._matrices():
             if sp.issparse(rows):
@@ -119,7 +119,7 @@ class Gathered:
         return out
 
     def to_rows(self, vectors: FloatArray) -> Any:
-        """Label vectors as CSR where X is sparse, else as an array, (n_labels, n_features)."""
+        """Reshape label vectors to (n_labels, n_features); CSR if X is sparse."""
         shape = (self.pairs.n_labels, self.n_features)
         if not sp.issparse(self.X):
             return vectors.reshape(shape)
@@ -133,15 +133,16 @@ class Gathered:
 
 
 def tie_bound(best: FloatArray) -> FloatArray:
-    """Smallest cosine that ties with the best, so that rounding does not decide between samples.
+    """Return the smallest cosine counted as a tie with the best.
 
     Exact ties are common: both samples of a label's only group are equally similar to their sum.
+    Rounding must not decide between them.
     """
     return best - 100 * np.finfo(best.dtype).eps
 
 
 def dot_rows(rows: FloatArray, table: FloatArray, which: IntArray) -> FloatArray:
-    """Inner product of each row with row `which` of `table`."""
+    """Multiply row i with row ``which[i]`` of `table`."""
     out = np.empty(len(rows), dtype=rows.dtype)
     for part in row_blocks(len(rows), rows.shape[1], 2**20):
         out[part] = np.einsum("ij,ij->i", rows[part], table[which[part]])

@@ -1,4 +1,4 @@
-"""Estimate the share of a group's samples that carry a label of the group."""
+"""Estimates of the number of samples with each label of their group."""
 
 from __future__ import annotations
 
@@ -16,10 +16,53 @@ from sklearn_xlc.aggregation._pairs import Aggregation, FloatArray, check_sample
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels
 
-#: Number of samples without a label that set its bound, and the share of these above it.
+#: Number of samples without a label that determine its bound, and the share of these above it.
 N_OTHERS, TAIL = 1000, 0.005
 #: Weight of the pooled rate, in samples.
 STRENGTH = 20
+
+
+def expected_samples(data: Aggregation, rates: FloatArray | None = None) -> FloatArray:
+    r"""Estimate the number of samples with each label, summed over groups.
+
+    If samples carry a label independently with probability p, a group of g samples has it with
+    probability :math:`q = 1 - (1 - p)^g`. This gives p from the share q of the groups with the
+    label and from their mean size. Groups of similar samples have more samples with the label;
+    `rates` then give the larger number. The result is at least one sample for each of the label's
+    groups.
+
+    Parameters
+    ----------
+    data : Aggregation
+        Groups and their labels.
+    rates : ndarray of shape (n_labels,), default=None
+        Probability that one more sample of the group carries the label (:func:`sharing_rates`).
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        Expected numbers of samples.
+
+    Examples
+    --------
+    One of two pairs of samples has the label, so 29% of the samples do, if they are independent:
+
+    >>> import numpy as np
+    >>> from sklearn_xlc.aggregation import aggregation, expected_samples
+    >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
+    >>> expected_samples(data), expected_samples(data, np.array([0.75]))
+    (array([1.171...]), array([1.75]))
+    """
+    n_groups = np.diff(data.labels.indptr).astype(np.float64)
+    n_memberships = len(data.groups.samples)
+    filled = max(1, int(np.count_nonzero(data.groups.sizes)))
+    # A label of all groups would give p = 1; assume half a group without it.
+    share = np.minimum(n_groups / filled, 1 - 0.5 / filled)
+    mean_size = max(1.0, n_memberships / filled)
+    expected = np.maximum(n_groups, n_memberships * (1 - (1 - share) ** (1 / mean_size)))
+    if rates is None:
+        return expected
+    return np.maximum(expected, n_groups + (data.n_pairs - n_groups) * rates)
 
 
 def sharing_rates(
@@ -31,22 +74,20 @@ def sharing_rates(
     memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
 ) -> FloatArray:
-    r"""Estimate how often samples carry a label that another sample of their group carries.
+    r"""Estimate how often a label of one sample is shared by the other samples of its group.
 
-    Samples of groups *without* a label do not carry it. An embedding of the label is learnt from
-    half of the groups, and scores the samples of the other half. The bound is the score that a
-    share t = 0.005 of the samples without the label exceeds. Of the other samples, the share above
-    the bound, less t, carries the label. Let a be the share above the bound among samples that are
-    not the best of their group, and b the share among the best samples. The rate is
-    ``(a - t) / (b - t)``, since b measures how often a sample that carries the label is found.
+    An embedding of each label is learnt from half of the groups, and scores the samples of the
+    other half. Samples of groups *without* the label do not carry it; a share t = 0.005 of them
+    scores above a bound. Let a be the share above the bound among samples that are not the best of
+    their group, and b the share among the best samples. The rate is ``(a - t) / (b - t)``: b
+    measures how often a sample with the label is found.
 
     Both shares of a label are shrunk towards the shares of all labels together, with the weight of
-    20 samples, so that a rare label has nearly the common rate. In random groups the rates come out
+    20 samples, so that a rare label has nearly the common rate. In random groups the rates are
     smaller than the frequencies of the labels; :func:`expected_samples` takes the larger number. In
-    groups of similar samples they are much larger, and mostly too large, up to three times on the
-    sets measured, since neighbours of a sample with the label resemble it more than other samples
-    do. With hardly informative embeddings the rates are too small: the best sample of a group
-    exceeds the bound because it is the best.
+    groups of similar samples they are much larger, and mostly too large (up to three times on the
+    data sets measured), since neighbours of a sample with the label resemble it. With uninformative
+    embeddings the rates are too small: the best sample of a group exceeds the bound by chance.
 
     Parameters
     ----------
@@ -55,9 +96,9 @@ def sharing_rates(
     data : Aggregation
         Groups and their labels.
     background : Background, default=None
-        Background that the embeddings discount. None: no background.
+        Background to discount in the embeddings. None: no background.
     seed : int, default=0
-        Seed that draws the halves, and the samples that set the bounds.
+        Seed of the two halves, and of the samples for the bounds.
     memory_limit : int, default=2**29
         Approximate limit in bytes of the working storage of all jobs together.
     n_jobs : int, default=None
@@ -104,20 +145,20 @@ def sharing_rates(
     parts = run_tasks(_count_block, shared, blocks, n_jobs)
     n_best, best, n_in_group, in_group = map(np.concatenate, zip(*parts))
     # Labels whose best samples hardly differ from the others are uninformative.
-    power = np.maximum(_towards_pooled(best, n_best), 10 * TAIL)
-    rates = np.clip(_towards_pooled(in_group, n_in_group) / power, 0, 1)
-    # The common rate is no guess for a label that all samples might carry.
+    power = np.maximum(_shrunk_share(best, n_best), 10 * TAIL)
+    rates = np.clip(_shrunk_share(in_group, n_in_group) / power, 0, 1)
+    # For a label of all groups there is no sample without the label, hence no estimate.
     return np.where(np.diff(has_label.indptr) < len(others), rates, 0)
 
 
-def _towards_pooled(found: FloatArray, number: FloatArray) -> FloatArray:
-    """Share found of each label, shrunk towards the share of all labels."""
+def _shrunk_share(found: FloatArray, number: FloatArray) -> FloatArray:
+    """Divide `found` by `number`, shrunk towards the share of all labels."""
     pooled = found.sum() / max(1.0, number.sum())
     return np.asarray((found + STRENGTH * pooled) / (number + STRENGTH))
 
 
 def _labels_of_samples(data: Aggregation, samples: IntArray) -> sp.csc_array:
-    """Entries for the labels of the samples' groups, of shape (len(samples), n_labels)."""
+    """Return the labels of the samples' groups, of shape (len(samples), n_labels)."""
     return sp.csc_array(data.groups.membership()[samples] @ data.labels)
 
 
@@ -131,8 +172,9 @@ def _count_block(
     first: int,
     last: int,
 ) -> tuple[FloatArray, ...]:
-    """Number of the best samples of each label's groups, and by how much those above the bound
-    exceed chance; then the same of the other samples in the groups.
+    """Count samples, and samples above the bound beyond chance, of each label.
+
+    Two numbers for the best samples of the label's groups, then two for their other samples.
     """
     vectors = embeddings.block(first, last)
     bound, chance = _bounds(X_others, vectors, has_label[:, first:last], limit)
@@ -152,9 +194,10 @@ def _count_block(
 def _bounds(
     others: Any, vectors: FloatArray, has_label: sp.csc_array, limit: int
 ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
-    """Score that few samples without the label exceed, and the probability that another one does.
+    """Compute the bound of each label, and the probability of a further score above it.
 
-    The r-th largest of m scores is exceeded by a further one with probability r / (m + 1).
+    Few samples without the label exceed the bound. The r-th largest of m scores is exceeded by a
+    further one with probability r / (m + 1).
     """
     n_samples, n_labels = has_label.shape
     bound = np.full(n_labels, np.nan, dtype=vectors.dtype)

@@ -1,4 +1,4 @@
-"""Batches of samples in every form that encoders read, with labels and weights."""
+"""Batches of samples for encoders, with labels and weights."""
 
 from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.randomness import generator_for

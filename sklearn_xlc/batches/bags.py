@@ -14,15 +14,14 @@ from sklearn_xlc.batches.samples import pinned, to_device
 
 @dataclass
 class Bags:
-    """Batch of bags of any sizes; their instances are stored one after the other.
+    """Batch of bags; the instances are sorted by bag.
 
-    The form of :class:`~sklearn_xlc.groups.Groups` that heads read: instances are sorted by bag, so
-    that pointers suffice to say which instances belong to a bag.
+    The tensor form of :class:`~sklearn_xlc.groups.Groups`: pointers assign the instances to bags.
 
     Parameters
     ----------
-    instances : tensor of shape (n_instances, n_columns), SparseRows, or others of as many
-        Inputs of the encoder.
+    instances : tensor of shape (n_instances, n_columns), SparseRows, or other inputs
+        Inputs of the encoder, one per instance.
     indptr : tensor of shape (n_bags + 1,), int64
         Bag i owns the instances ``indptr[i], ..., indptr[i + 1] - 1``, at least one.
     features : tensor of shape (n_instances, n_features), default=None
@@ -44,7 +43,7 @@ class Bags:
         return Bags(to_device(self.instances, target), copied(self.indptr, target), features)
 
     def pin_memory(self) -> Bags:
-        """Copy to pinned memory, before there are features."""
+        """Copy instances and pointers to pinned memory."""
         return Bags(pinned(self.instances), self.indptr.pin_memory())
 
     @property

@@ -1,4 +1,4 @@
-"""Tables that processes hold in parts, read by the first one a few rows at a time."""
+"""Tables distributed over processes, read by the first process in blocks of rows."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from torch import Tensor
 from sklearn_xlc._files import Streamed
 from sklearn_xlc.batches.processes import Processes
 
-#: Numbers in a block that travels.
+#: Numbers in a message.
 _BLOCK = 2**20
-#: Requests that end the reading: all is well, and the first process has failed.
+#: Requests to end the reading: success, and failure of the first process.
 _END, _FAILED = -1, -2
 
 
 class Fetching:
-    """A reading of tables by the first process; the others send what it asks for.
+    """Context to read distributed tables in the first process; the others send their parts.
 
-    A context that all processes enter. In it they name their parts of the same tables in the same
-    order, and the first process reads the tables, as often as it likes. Those of the others stay at
-    the end of the block until it has left it.
+    All processes enter the context and register their parts of the same tables in the same order.
+    The first process may read the tables any number of times. The others answer at the end of the
+    block until the first has left it.
 
     Raises
     ------
     ConnectionError
-        In the other processes, at the end of the block, if the first has left it by an error.
+        In the other processes, at the end of the block, if the first one raises.
     """
 
     def __init__(self) -> None:
@@ -38,16 +38,16 @@ class Fetching:
 
     @property
     def reads(self) -> bool:
-        """Whether this process reads the tables: the first one, or one without tables."""
+        """Whether this process reads tables: the first process, or any if there are no tables."""
         return self.processes is None or self.processes.rank == 0
 
     def table(self, part: Tensor, shard: Any) -> Any:
-        """A table of which `part` has the rows of this process.
+        """Register the rows of this process, `part`, as its part of a table.
 
         Returns
         -------
         Table
-            In the first process; in the others nothing to read, an empty tensor.
+            In the other processes, an empty tensor.
         """
         self.processes = shard.processes
         part = part.detach().contiguous()
@@ -81,7 +81,7 @@ class Fetching:
             processes.send(self._parts[number].view(-1)[start:stop], 0)
 
     def fetched(self, number: int, rank: int, start: int, stop: int) -> np.ndarray:
-        """Numbers `start` to `stop` of a process's part of a table."""
+        """Fetch the numbers `start` to `stop` of a process's part of a table."""
         assert self.processes is not None
         part = self._parts[number].view(-1)
         if rank == 0:
@@ -100,14 +100,14 @@ class Fetching:
 
 
 class Table:
-    """What the first process sees of a table: an array that is fetched as it is read.
+    """Array view of a distributed table; blocks are fetched when they are read.
 
     Attributes
     ----------
     shape : tuple of int
     dtype : numpy dtype
     device : torch.device
-        Of the part of the first process.
+        Device of the part of the first process.
     """
 
     requires_grad = False
@@ -131,7 +131,7 @@ class Table:
         return math.prod(self.shape)
 
     def reshape(self, n_rows: int, length: int) -> Table:
-        """The table in rows of another length; `n_rows` is -1."""
+        """Reshape to rows of `length` numbers; `n_rows` is -1."""
         made = Table(self._fetching, self._number, self._n_rows)
         made.shape = (self.size // length, length)
         return made
@@ -144,7 +144,7 @@ class Table:
         return whole.reshape(-1, *self.shape[1:])
 
     def streamed(self) -> Streamed:
-        """The table for a file: blocks of it are fetched as they are written."""
+        """Return the table for a file; blocks are fetched when they are written."""
 
         def blocks() -> Iterator[np.ndarray]:
             for start in range(0, self.size, _BLOCK):
@@ -153,7 +153,7 @@ class Table:
         return Streamed(self.shape, self.dtype, blocks)
 
     def _read(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Numbers `start` to `stop` of all, by the processes that have them."""
+        """Yield the numbers `start` to `stop` of the table, one process after the other."""
         assert self._fetching.processes is not None
         width = self.size // self._n_rows
         edges = [edge * width for edge in self._fetching.processes.edges(self._n_rows)]

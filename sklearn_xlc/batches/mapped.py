@@ -1,4 +1,4 @@
-"""Rows of matrices that are mapped from files, fetched before they are read in random order."""
+"""Prefetching of rows from memory-mapped files, for reading in random order."""
 
 from __future__ import annotations
 
@@ -11,33 +11,28 @@ import scipy.sparse as sp
 
 
 def is_mapped(array: Any) -> bool:
-    """Whether an array, or one that it is a part of, is mapped from a file."""
+    """Return whether an array, or its base, is mapped from a file."""
     return _mapping(array) is not None
 
 
 def fetched(
     pieces: Iterator[np.ndarray], X: Any, rows_of: Callable[[np.ndarray], np.ndarray]
 ) -> Iterator[np.ndarray]:
-    """The pieces of an order of samples; the rows of X of each are fetched before it is read.
+    """Yield the pieces of an order of samples, prefetching each piece's rows of X.
 
-    Systems read a mapped file ahead, up to megabytes about each row. Of rows in random order that
-    is read for nothing, and takes the place of what is needed: a file of 5 GiB was read more than
-    fifty times over before a pass had ended, where memory held a quarter of it. So that is switched
-    off until the last piece, and each piece asks for its own pages.
+    Operating systems read up to megabytes ahead around each row of a mapped file. With rows in
+    random order this is wasted, and evicts needed pages: with memory for a quarter of it, a file of
+    5 GiB was read more than fifty times in one pass. So read-ahead is switched off until the last
+    piece, and each piece requests its own pages.
 
     Parameters
     ----------
     pieces : iterator of ndarray
-        Samples, each piece few enough to stay in memory.
+        Indices of samples; the rows of a piece must fit into memory.
     X : CSR matrix or ndarray of shape (n_rows, ...)
-        Matrix. Nothing is done if it is not mapped, or the system takes no advice.
+        Matrix. Unless it is mapped and the system supports ``madvise``, nothing is prefetched.
     rows_of : callable
-        Rows of X of samples.
-
-    Yields
-    ------
-    ndarray
-        The same pieces.
+        Function from indices of samples to rows of X.
     """
     arrays = [X.data, X.indices] if sp.issparse(X) else [X]
     arrays = [array for array in arrays if is_mapped(array) and array.flags.c_contiguous]
@@ -56,7 +51,7 @@ def fetched(
 
 
 def _mapping(array: Any) -> Any:
-    """The map that an array lies in, or None."""
+    """Return the memory map of an array, or None."""
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap) and array._mmap is not None:  # type: ignore[attr-defined]
             return array._mmap  # type: ignore[attr-defined]
@@ -70,7 +65,7 @@ def _advise_whole(arrays: list[np.ndarray], advice: int) -> None:
 
 
 def _fetch(array: np.ndarray, indptr: np.ndarray | None, rows: np.ndarray) -> None:
-    """Ask for the pages of rows in rising order, neighbours at once."""
+    """Request the pages of ascending rows, merging adjacent ranges."""
     mapping = _mapping(array)
     begin = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
     if indptr is None:

@@ -1,4 +1,4 @@
-"""Order of the samples in a pass: shuffled, near each other where there are very many entries."""
+"""Order of the samples in an epoch: shuffled, for large data in blocks of neighbours."""
 
 from __future__ import annotations
 
@@ -8,40 +8,35 @@ import numpy as np
 
 from sklearn_xlc._csr import joined_ranges
 
-#: Numbers, or stored entries, of X from which on samples are shuffled by blocks: 2 GB as CSR.
+#: Size of X, in numbers or stored entries, from which samples are shuffled in blocks: 2 GB as CSR.
 MANY_ENTRIES = 2**28
-#: Entries of a block of samples that lie together, 128 KB of CSR: what a disk reads at once.
+#: Entries of a block of neighbouring samples: 128 KB of CSR, one read of a disk.
 _BLOCK = 2**14
-#: Blocks whose samples are mixed: they are read once if 256 MB of them stay in memory.
+#: Number of blocks shuffled together: they are read once if 256 MB fit into memory.
 _TOGETHER = 2**11
 
 
 def is_by_blocks(n_entries: int) -> bool:
-    """Whether samples of so many entries are shuffled by blocks."""
+    """Return whether `n_entries` entries are shuffled in blocks."""
     return n_entries >= MANY_ENTRIES
 
 
 def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Samples in random order, in pieces.
+    """Yield the indices of samples in random order, in pieces.
 
-    A pure function of the generator and of the sizes, so that the same matrix in memory, or mapped
-    from a file, is read in the same order. A file that is larger than the memory would be read once
-    for every few samples if they were drawn from all of it. So beyond `MANY_ENTRIES` blocks of
-    neighbours are drawn, and the samples of each 2048 blocks are mixed.
+    The order depends on the generator and the sizes only: a matrix in memory and its mapped file
+    are read in the same order. Beyond `MANY_ENTRIES`, blocks of neighbouring samples are drawn, and
+    the samples of 2048 blocks are shuffled together: drawing single samples would read a file
+    larger than the memory many times.
 
     Parameters
     ----------
     n_samples : int
         Number of samples.
     n_entries : int
-        Number of numbers, or stored entries, that they have.
+        Size of X: its numbers, or its stored entries.
     rng : numpy Generator
         Generator. Everything is drawn from it before the first piece.
-
-    Yields
-    ------
-    ndarray of int64
-        A piece of the order; together they hold every sample once.
 
     Examples
     --------
@@ -57,12 +52,12 @@ def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterat
     starts = rng.permutation(np.arange(0, n_samples, size))
     rng = np.random.default_rng(rng.integers(2**63))
     for first in range(0, len(starts), _TOGETHER):
-        some = starts[first : first + _TOGETHER]
-        yield rng.permutation(joined_ranges(some, np.minimum(size, n_samples - some)))
+        drawn = starts[first : first + _TOGETHER]
+        yield rng.permutation(joined_ranges(drawn, np.minimum(size, n_samples - drawn)))
 
 
 def regrouped(pieces: Iterator[np.ndarray], sizes: Iterable[int]) -> Iterator[np.ndarray]:
-    """The same indices in pieces of other sizes.
+    """Yield the same indices in pieces of other sizes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Batches that a thread prepares while an accelerator computes, and their copies to it."""
+"""Background preparation of batches while an accelerator computes, and copies to it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,31 @@ from torch import Tensor
 
 Item = TypeVar("Item")
 
-#: Types of devices whose steps take the processors that cut batches: there nothing is prepared.
+#: Devices without background preparation: their steps use the same processors.
 IN_PLACE = {"cpu"}
-#: Items that are prepared, or under way, beside the one in use.
+#: Number of items prepared in advance.
 _AHEAD = 2
 _END: Any = object()
 
 
 def prepares_ahead(device: torch.device) -> bool:
-    """Whether batches for a device are prepared in the background."""
+    """Return whether batches for a device are prepared in the background."""
     return device.type not in IN_PLACE
 
 
 def prefetched(items: Generator[Item], device: torch.device) -> Generator[Item]:
-    """Yield the items of a generator, which one background thread asks for in advance.
+    """Yield the items of a generator, computed in advance by a background thread.
 
     An exception of the generator is raised here, in its turn and with its traceback. The thread
-    ends with the last item, or when this one is closed: what is then under way is waited for, and
-    the generator is closed, too.
+    ends with the last item. Closing the returned generator waits for the item in progress and
+    closes `items`, too.
 
     Parameters
     ----------
     items : generator
-        Nobody else may use it meanwhile.
+        Generator; not to be used elsewhere meanwhile.
     device : torch.device
-        Device of the caller; the thread has the same current one.
-
-    Yields
-    ------
-    object
-        The items, in order.
+        Current device of the thread.
 
     Examples
     --------
@@ -61,27 +56,27 @@ def prefetched(items: Generator[Item], device: torch.device) -> Generator[Item]:
             while (item := coming.popleft().result()) is not _END:
                 coming.append(thread.submit(next, items, _END))
                 yield item
-        finally:  # also where the caller stops early: no item more is begun
+        finally:  # also if the caller stops early: no further item is started
             thread.shutdown(cancel_futures=True)
 
 
 def _current(device: torch.device) -> tuple[int, ...]:
-    """Number of the GPU of the caller, if there is one."""
+    """Return the index of the caller's GPU, if any."""
     if device.type != "cuda":
         return ()
     return (torch.cuda.current_device() if device.index is None else device.index,)
 
 
 def _enter(*number: int) -> None:
-    # A thread begins with the first GPU, where memory that it pins would open a second context.
+    # A new thread uses the first GPU; pinning memory there would open a second context.
     if number:
         torch.cuda.set_device(*number)
 
 
 def copied(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; nobody waits for a copy to a GPU.
+    """Copy a tensor to a device; copies to a GPU are asynchronous.
 
-    Kernels that read it follow in the same stream. Pinned memory is not used anew before it is
-    read: torch's allocator notes the event. Other memory is staged before the call returns.
+    Kernels reading the copy follow in the same stream. torch's allocator does not reuse pinned
+    memory before it is read; other memory is staged before the call returns.
     """
     return tensor.to(device, non_blocking=device.type == "cuda")

@@ -1,8 +1,8 @@
-"""Processes that train one model together: who holds what, and what they exchange.
+"""Processes of a distributed fit: the rows of each process, and their communication.
 
-They are started by others (``torchrun``, ``accelerate launch``, a cluster) and talk through
-:mod:`torch.distributed`, which is loaded by them alone. All of them run the same code on the same
-data, so that they meet in the same places.
+A launcher (``torchrun``, ``accelerate launch``, a cluster) starts the processes and sets up
+:mod:`torch.distributed`; this package never imports it on its own. All processes run the same code
+on the same data, so that collective calls match.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch import Tensor
 class Processes(NamedTuple):
     """The processes of the default group of :mod:`torch.distributed`.
 
-    Every method but `part` and `edges` is called by all processes, with tensors of equal width.
+    All methods but `part` and `edges` are collective: all processes call them, with tensors of
+    equal width.
 
     Parameters
     ----------
@@ -40,20 +41,20 @@ class Processes(NamedTuple):
     size: int
 
     def edges(self, n: int) -> list[int]:
-        """Where the parts of n rows begin, and n."""
+        """Start row of each process's part, then n."""
         return [n * rank // self.size for rank in range(self.size + 1)]
 
     def part(self, n: int) -> slice:
-        """Rows of this process among n."""
+        """Return the slice of this process among n rows."""
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def shares(self, n: int) -> list[int]:
-        """How many of n rows each process has."""
+        """Return the number of rows of each process, of n in all."""
         edges = self.edges(n)
         return [stop - start for start, stop in zip(edges, edges[1:])]
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the processes, in place of the tensor."""
+        """Sum over the processes, in place."""
         with _meeting(self):
             _group().all_reduce(tensor)
         return tensor
@@ -65,7 +66,7 @@ class Processes(NamedTuple):
         return [part.view(each.shape) for part, each in zip(parts, tensors)]
 
     def joined(self, part: Tensor, sizes: Sequence[int]) -> Tensor:
-        """Rows of all processes, one process after the other; `sizes` says how many each has."""
+        """Concatenate the rows of all processes; `sizes` are their numbers of rows."""
         most = max(sizes)
         part = _padded(part, most)
         out = part.new_empty(self.size * most, *part.shape[1:])
@@ -76,11 +77,11 @@ class Processes(NamedTuple):
         return torch.cat([rows[:size] for rows, size in zip(out.split(most), sizes)])
 
     def joined_parts(self, part: Tensor, n: int) -> Tensor:
-        """Rows of all processes, which have the parts of n that :meth:`part` gives them."""
+        """Concatenate the rows of all processes, each with its :meth:`part` of n."""
         return self.joined(part, self.shares(n))
 
     def part_of_first(self, whole: Tensor) -> Tensor:
-        """Own rows of a tensor of the first process; the others have one of the same shape."""
+        """Scatter the rows of a tensor of the first process; the others give one of its shape."""
         sizes, edges = self.shares(len(whole)), self.edges(len(whole))
         most, parts = max(sizes), None
         out = whole.new_empty(most, *whole.shape[1:])
@@ -92,36 +93,36 @@ class Processes(NamedTuple):
         return out[: sizes[self.rank]].clone() if min(sizes) < most else out
 
     def sizes(self, *parts: Tensor) -> list[list[int]]:
-        """How many rows each process has of each tensor, in one message."""
+        """Return the number of rows of each tensor in each process, in one message."""
         own = torch.tensor([[len(part) for part in parts]], device=parts[0].device)
         return self.joined(own, [1] * self.size).T.tolist()
 
     def send(self, tensor: Tensor, rank: int) -> None:
-        """Send a tensor to a process, which receives it meanwhile."""
+        """Send a tensor to a process, until it calls :meth:`receive`."""
         with _meeting(self):
             _group().send(tensor, dst=rank)
 
     def receive(self, tensor: Tensor, rank: int) -> None:
-        """Fill a tensor with one that a process sends."""
+        """Receive a tensor from a process, in place."""
         with _meeting(self):
             _group().recv(tensor, src=rank)
 
     def objects(self, value: Any) -> list[Any]:
-        """The value of each process."""
+        """Return the value of each process."""
         values: list[Any] = [None] * self.size
         with _meeting(self):
             _group().all_gather_object(values, value)
         return values
 
     def of_first(self, value: Any) -> Any:
-        """The value of the first process."""
+        """Return the value of the first process."""
         values = [value if self.rank == 0 else None]
         with _meeting(self):
             _group().broadcast_object_list(values)
         return values[0]
 
     def take_first(self, tensor: Tensor) -> None:
-        """Give a tensor the values that it has in the first process, in place."""
+        """Broadcast the tensor of the first process, in place."""
         with torch.no_grad(), _meeting(self):
             values = tensor.detach().contiguous()
             _group().broadcast(values, src=0)
@@ -129,12 +130,12 @@ class Processes(NamedTuple):
 
 
 def all_processes() -> Processes | None:
-    """The processes of the default group, if there are several.
+    """Return the processes of the default group, or None if there is only one.
 
     Examples
     --------
     >>> from sklearn_xlc.batches.processes import all_processes
-    >>> all_processes()  # of a program that nobody started several times
+    >>> all_processes()  # without a launcher
     """
     group = _group()
     if group is None or not (group.is_available() and group.is_initialized()):
@@ -148,7 +149,7 @@ def all_processes() -> Processes | None:
 
 
 class _Thread(threading.local):
-    """Processes of the fit that runs in this thread, and its rows of the batch under way."""
+    """Processes of this thread's fit, and its rows of the current batch."""
 
     processes: Processes | None = None
     own: tuple[slice, int] | None = None
@@ -158,7 +159,7 @@ _THREAD = _Thread()
 
 
 def training_processes() -> Processes | None:
-    """The processes that take part in this thread's fit; None: it is alone."""
+    """Return the processes of this thread's fit; None if there is only one."""
     return _THREAD.processes
 
 
@@ -174,7 +175,7 @@ def training_with(processes: Processes | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(own: slice | None, n_rows: int) -> Iterator[None]:
-    """Say which rows of a batch of `n_rows` the encoder of this process reads; None: all."""
+    """Set the rows of a batch of `n_rows` for the encoder of this process; None: all."""
     before, _THREAD.own = _THREAD.own, None if own is None else (own, n_rows)
     try:
         yield
@@ -183,10 +184,10 @@ def reading(own: slice | None, n_rows: int) -> Iterator[None]:
 
 
 def rows_read() -> tuple[slice, int] | None:
-    """The rows that :func:`reading` has said, and the size of the batch; None: all.
+    """Return the rows set by :func:`reading` and the size of the batch; None: all rows.
 
-    A layer that draws numbers for its rows draws those of the whole batch and takes its own: all
-    processes then draw alike, and as one process alone would.
+    A layer with random numbers draws them for the whole batch and keeps its own rows, so that the
+    draws do not depend on the number of processes.
     """
     return _THREAD.own
 
@@ -195,7 +196,7 @@ def rows_read() -> tuple[slice, int] | None:
 
 
 def _padded(part: Tensor, n_rows: int) -> Tensor:
-    """Rows, and zeros below them, in memory of one piece: all processes send alike."""
+    """Pad with rows of zeros to `n_rows`, in contiguous memory, for messages of equal size."""
     if len(part) == n_rows:
         return part.contiguous()
     return torch.cat([part, part.new_zeros(n_rows - len(part), *part.shape[1:])])
@@ -206,13 +207,13 @@ def _group() -> Any:
 
 
 def _all_gather() -> Any:
-    """A function of torch.distributed that was given another name."""
+    """Return the all-gather function of torch.distributed, renamed in later versions."""
     return getattr(_group(), "all_gather_single", None) or _group().all_gather_into_tensor
 
 
 @contextlib.contextmanager
 def _meeting(processes: Processes) -> Iterator[None]:
-    """Say in plain words that another process is gone, or that all are."""
+    """Raise a clear error if other processes have ended."""
     present = all_processes()
     if present != processes:
         now = "it is alone" if present is None else f"there are {present.size}"

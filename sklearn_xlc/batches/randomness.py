@@ -1,8 +1,7 @@
-"""Random numbers and torch's settings: each fit has its own, and callers keep theirs.
+"""Random generators and torch settings of a fit, separate from the caller's.
 
-Layers and heads draw from :func:`generator_for`, which is the fit's own generator while the thread
-trains. Code that may draw from torch's global generator (functions and modules of the user) runs
-inside :func:`as_global`.
+Layers and heads draw from :func:`generator_for`, the fit's own generator during training. Code of
+the user may draw from torch's global generator and runs inside :func:`as_global`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Any
 
 import torch
 
-#: Generators of one fit: the CPU's first, then, where it is not the CPU, that of the net's device.
+#: Generators of one fit: of the CPU, then of the net's device unless it is the CPU.
 Generators = tuple[torch.Generator, ...]
 
-#: Held while torch's global generator or default type is not the caller's.
+#: Held while torch's global generator or default dtype is replaced.
 GLOBAL_LOCK = threading.RLock()
 
 
 class _Thread(threading.local):
-    """Generators from which this thread draws, and those it has put in place of the global ones."""
+    """Generators of this thread, and the ones in place of the global generators."""
 
     drawn_from: Generators = ()
     as_global: Generators | None = None
@@ -33,7 +32,7 @@ _THREAD = _Thread()
 
 
 def new_generators(seed: int) -> Generators:
-    """Seed the generator of a fit, on the CPU."""
+    """Return a seeded CPU generator for a fit."""
     return (torch.Generator().manual_seed(seed),)
 
 
@@ -45,7 +44,7 @@ def with_device(generators: Generators, device: torch.device) -> Generators:
 
 
 def generator_for(device: torch.device) -> torch.Generator | None:
-    """Find the generator for a random tensor on `device`.
+    """Return the generator for a random tensor on `device`.
 
     Parameters
     ----------
@@ -55,8 +54,7 @@ def generator_for(device: torch.device) -> torch.Generator | None:
     Returns
     -------
     torch.Generator or None
-        The generator of the fit that trains in this thread; None outside of a fit: functions of
-        torch then draw from the global generator.
+        Generator of this thread's fit. None outside of a fit: torch then uses its global generator.
 
     Examples
     --------
@@ -82,10 +80,10 @@ def drawing_from(generators: Generators) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_global(generators: Generators) -> Iterator[None]:
-    """Put generators in place of torch's global ones, and float32 for the default type.
+    """Replace torch's global generators by `generators`, and its default dtype by float32.
 
-    Only one thread at a time is inside. The caller's generators and type are put back at the end;
-    `generators` are then where the block has left them.
+    Only one thread at a time enters the block. At the end the caller's generators and dtype are
+    restored; `generators` keep their state.
     """
     if _THREAD.as_global is generators:
         yield
@@ -119,20 +117,20 @@ def _in_place_of_global(generator: torch.Generator) -> Iterator[None]:
 
 
 def is_ours(code: Any) -> bool:
-    """Whether a class or function is of this package: it draws from the fit's generators."""
+    """Return whether a class or function is part of this package."""
     return code.__module__.startswith("sklearn_xlc.")
 
 
 def usual_modes(training: bool) -> contextlib.AbstractContextManager[None]:
-    """Switch off what the caller has set for the thread: gradient mode, autocast, default device.
+    """Reset the thread's torch settings: gradient mode, autocast, default device.
 
     Parameters
     ----------
     training : bool
-        Whether gradients are recorded; otherwise tensors of the block are inference tensors.
+        Whether to record gradients. If False, the block runs in inference mode.
     """
     autocast = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-    # An empty tensor says the default device ten times faster than `torch.get_default_device`.
+    # The device of an empty tensor is ten times faster than `torch.get_default_device`.
     if not autocast and torch.empty(0).is_cpu:
         return torch.inference_mode(not training)
     return _usual_modes(training, autocast)

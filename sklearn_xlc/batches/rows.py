@@ -1,4 +1,4 @@
-"""Cut batches from arrays: sparse rows stay sparse, labels stay ragged."""
+"""Batches cut from arrays; sparse rows stay sparse, labels stay ragged."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from sklearn_xlc.batches.shared_rows import SharedRows
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
-#: Numbers or stored entries of X that are cut at once, for several batches: with their transpose
-#: they take 50 bytes each. Fewer of a matrix that is mapped from a file, to save memory.
+#: Numbers or stored entries of X cut at once, for several batches; each takes 50 bytes with the
+#: transpose. Fewer for a mapped file, to save memory.
 _ENTRIES_AT_ONCE, _ENTRIES_OF_FILE = 90_000, 48_000
 
 
@@ -43,14 +43,13 @@ class Rows:
     Parameters
     ----------
     X : CSR matrix or ndarray of shape (n_samples, n_features), ndarray of str, or Columns
-        Samples. With `bags` these are the instances, of shape (n_instances, ...).
+        Samples; with `bags`, instances.
     Y : CSR matrix of shape (n_samples, n_labels), default=None
         Indicator of the positions of the labels.
     sample_weight : ndarray of shape (n_samples,), default=None
         Weights in the loss; heads expect a mean of one over all samples of a fit.
     sparse : bool, default=False
-        Whether `collate` receives rows of numbers as CSR rather than dense. A dense X is converted
-        here once, not in every batch.
+        Whether `collate` receives CSR rather than dense rows. A dense X is converted once.
     bags : ndarray of shape (n_samples + 1,), default=None
         Sample i is the bag of instances ``X[bags[i]:bags[i + 1]]``, at least one.
     collate : callable, default=None
@@ -77,7 +76,7 @@ class Rows:
 
     @property
     def n_instances(self) -> int:
-        """Number of rows of X that belong to the samples."""
+        """Number of rows of X used by the samples."""
         return self.X.shape[0] if self.members is None else len(self.members)
 
     def take(self, index: np.ndarray | slice) -> Rows:
@@ -89,24 +88,21 @@ class Rows:
             instances = self.members[index]
         return replace(self._beside(index), X=self.X[instances], bags=bags, members=None)
 
-    def places(self, index: np.ndarray) -> np.ndarray:
-        """Rows of X that belong to the samples of `index`."""
+    def positions(self, index: np.ndarray) -> np.ndarray:
+        """Return the rows of X used by the samples of `index`."""
         if self.bags is not None:
             return _instances_of_bags(self.bags, index)[0]
         return index if self.members is None else self.members[index]
 
     def select(self, index: np.ndarray) -> Rows:
-        """Select the samples of `index`; the rows of a CSR matrix are not copied.
-
-        A matrix mapped from a file may be larger than the memory.
-        """
+        """Select the samples of `index` without copying rows of a CSR matrix."""
         if self.bags is not None or getattr(self.X, "format", None) != "csr":
             return self.take(index)
         members = index if self.members is None else self.members[index]
         return replace(self._beside(index), members=members)
 
     def _beside(self, index: np.ndarray | slice) -> Rows:
-        """The same X, with labels and weights of the samples of `index`."""
+        """Keep X, and take the labels and weights of the samples of `index`."""
         return replace(
             self,
             Y=None if self.Y is None else self.Y[index],
@@ -114,11 +110,11 @@ class Rows:
         )
 
     def without_labels(self) -> Rows:
-        """The same samples, of unknown labels and weights."""
+        """Drop labels and weights."""
         return replace(self, Y=None, sample_weight=None)
 
     def targets(self, index: np.ndarray | None = None) -> tuple[Any, Any]:
-        """Targets and weights of the samples of `index`, or of all; None where unknown."""
+        """Return targets and weights of the samples of `index`, or of all; None if unknown."""
         rows = self if index is None else self._beside(index)
         targets, Y, weight = None, rows.Y, rows.sample_weight
         if Y is not None:
@@ -128,13 +124,13 @@ class Rows:
         return targets, None if weight is None else torch.from_numpy(weight)
 
     def is_mostly_zeros(self) -> bool:
-        """Whether the rows of X that belong to the samples are mostly zeros."""
+        """Return whether the samples' rows of X are mostly zeros."""
         if self.members is None:
             return is_mostly_zeros(self.X)
         return self.n_stored() < SPARSE_SHARE * self.n_instances * self.X.shape[1]
 
     def n_stored(self) -> int:
-        """Number of non-zeros in the rows of X that belong to the samples."""
+        """Count the non-zeros in the samples' rows of X."""
         if not sp.issparse(self.X):
             return int(np.count_nonzero(self.X))
         if self.members is None:
@@ -142,14 +138,14 @@ class Rows:
         return int(np.diff(self.X.indptr)[self.members].sum())  # validation has dropped zeros
 
     def n_entries(self) -> int:
-        """Numbers of X in the form in which `collate` receives them; 0 of anything else."""
+        """Count the numbers of X in the form for `collate`; 0 unless X is numeric."""
         if self.X.dtype.kind not in "biuf":
             return 0
         dense = self.n_instances * math.prod(self.X.shape[1:])
         return self.n_stored() if self.sparse else dense
 
     def samples(self) -> Any:
-        """X in the form that `collate` reads: CSR, ndarray, list of str or dict of arrays."""
+        """Return X in the form for `collate`: CSR, ndarray, list of str or dict of arrays."""
         if isinstance(self.X, Columns):
             return self.X.arrays
         if sp.issparse(self.X):
@@ -157,7 +153,7 @@ class Rows:
         return self.X.tolist() if self.X.dtype == object else self.X
 
     def occurring_columns(self) -> np.ndarray:
-        """Mask of the columns of X that the samples have an entry in, other than zero."""
+        """Return a mask of the columns of X with a non-zero entry in the samples."""
         if self.members is None:
             return occurring_columns(self.X)
         found = np.zeros(self.X.shape[1], dtype=bool)
@@ -167,15 +163,15 @@ class Rows:
 
 
 class Part(NamedTuple):
-    """Samples of a batch whose inputs this process reads.
+    """Part of a batch read by this process.
 
     Parameters
     ----------
     samples : slice
-        The samples; there may be none.
+        Samples; may be empty.
     rows : slice
-        Rows of the encoder's inputs among those of the whole batch: instances, where samples are
-        bags. Encoders cannot read nothing, so that without a sample it is the first one.
+        Rows of the encoder's inputs within the whole batch; instances if samples are bags. The
+        first row if there is no sample, because encoders need at least one.
     n_rows : int
         Number of rows of the whole batch.
     """
@@ -204,7 +200,7 @@ class Batch:
     n_samples : int
         Number of samples.
     own : Part, default=None
-        The samples that `inputs` holds, if several processes share the batch; None: all.
+        Samples in `inputs`, if several processes share the batch. None: all.
     """
 
     inputs: Any
@@ -217,9 +213,9 @@ class Batch:
         return self.n_samples
 
     def split(self, edges: Sequence[int]) -> list[Batch]:
-        """Batches of the samples between `edges`, from 0 to the last; they share memory with this.
+        """Split at `edges`, from 0 to the last sample, sharing memory.
 
-        Inputs are a tensor or :class:`SparseRows`.
+        Inputs must be a tensor or :class:`SparseRows`.
         """
         sizes = [stop - start for start, stop in zip(edges, edges[1:])]
         unknown = [None] * len(sizes)
@@ -245,7 +241,7 @@ class Batch:
         )
 
     def pin_memory(self) -> Batch:
-        """Copy to pinned memory, from which a GPU copies while this process goes on."""
+        """Copy to pinned memory, for asynchronous copies to a GPU."""
         weight = self.sample_weight
         return replace(
             self,
@@ -256,10 +252,10 @@ class Batch:
 
 
 def n_batches(n_samples: int, batch_size: int) -> int:
-    """Count the batches into which samples are cut.
+    """Count the batches of a number of samples.
 
-    A single sample that would be left over joins the batch before: batch normalisation cannot be
-    trained on one sample.
+    A single left-over sample joins the batch before: batch normalisation cannot train on one
+    sample.
 
     Parameters
     ----------
@@ -284,7 +280,7 @@ def n_batches(n_samples: int, batch_size: int) -> int:
 
 
 class BatchIterator:
-    """Iterate over batches of `rows`, whole arrays at a time.
+    """Iterator over batches of `rows`, cut from whole arrays.
 
     Parameters
     ----------
@@ -297,8 +293,8 @@ class BatchIterator:
     device : torch.device
         Device of the batches.
     processes : Processes, default=None
-        Those that share each batch: all have its targets, and each its part of the inputs. None:
-        this process has all.
+        Processes sharing each batch: all have its targets, each has a part of its inputs. None:
+        only this process.
     """
 
     def __init__(
@@ -325,24 +321,24 @@ class BatchIterator:
                     yield batch.to(self.device)
 
     def _groups(self) -> Generator[list[Batch]]:
-        """Batches in the order of the pass, several of them cut at once."""
+        """Yield batches in the order of the epoch, in groups cut at once."""
         edges = [number * self.batch_size for number in range(len(self))] + [len(self.rows)]
         n_at_once = self._batches_at_once()
         groups = [edges[a : a + n_at_once + 1] for a in range(0, len(self), n_at_once)]
-        for some, index in zip(groups, self._order([(some[0], some[-1]) for some in groups])):
-            start, whole = some[0], self._cut(index)
-            one = [whole] if len(some) == 2 else whole.split([edge - start for edge in some])
+        for group, index in zip(groups, self._order([(group[0], group[-1]) for group in groups])):
+            start, whole = group[0], self._cut(index)
+            cut = [whole] if len(group) == 2 else whole.split([edge - start for edge in group])
             if self._prepares_ahead():
-                one = [self._prepared(batch) for batch in one]
-            yield one
+                cut = [self._prepared(batch) for batch in cut]
+            yield cut
 
     def _prepares_ahead(self) -> bool:
-        """Whether a thread prepares batches: not by code of the user, which may draw."""
+        """Return whether a thread prepares batches: a user's `collate` might draw numbers there."""
         collate = self.rows.collate
         return prepares_ahead(self.device) and (collate is None or is_ours(collate))
 
     def _prepared(self, batch: Batch) -> Batch:
-        """A batch with everything that a step reads, in memory from which a GPU copies."""
+        """Complete a batch for a training step, in pinned memory if the device is a GPU."""
         inputs = batch.inputs.instances if isinstance(batch.inputs, Bags) else batch.inputs
         if self.rng is not None and isinstance(inputs, SparseRows):
             inputs.transpose_now()  # for the backward pass: only training shuffles
@@ -364,8 +360,8 @@ class BatchIterator:
         if not rows.sparse or rows.collate is not None:
             inputs = make_batch(rows.take(index[read])).inputs
         else:
-            places = [edges[i] for i in self.processes.edges(len(index))]
-            shares = [stop - start for start, stop in zip(places, places[1:])]
+            starts = [edges[i] for i in self.processes.edges(len(index))]
+            shares = [stop - start for start, stop in zip(starts, starts[1:])]
             whole = make_batch(rows.take(index)).inputs
             if rows.bags is None:
                 inputs = SharedRows.of_batch(whole, own.rows, shares)
@@ -375,17 +371,17 @@ class BatchIterator:
         return Batch(inputs, *self.rows.targets(index), len(index), own)
 
     def _order(self, bounds: list[tuple[int, int]]) -> Iterable[slice | np.ndarray]:
-        """Samples between each two places of the pass."""
+        """Yield the samples between the bounds of each group, in the order of the epoch."""
         if self.rng is None:
             return [slice(*both) for both in bounds]
         n_entries = self.rows.n_entries()
         pieces = shuffled(len(self.rows), n_entries, self.rng)
         if is_by_blocks(n_entries):
-            pieces = fetched(pieces, self.rows.X, self.rows.places)
+            pieces = fetched(pieces, self.rows.X, self.rows.positions)
         return regrouped(pieces, [stop - start for start, stop in bounds])
 
     def _batches_at_once(self) -> int:
-        """Number of batches to cut from X in one operation, which takes as long as for one."""
+        """Return the number of batches to cut from X in one operation."""
         rows = self.rows
         if self.processes is not None:
             return 1
@@ -418,7 +414,7 @@ def make_batch(rows: Rows) -> Batch:
 
 
 def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
-    """Canonical CSR of a dense matrix, in half of SciPy's time."""
+    """Convert a dense matrix to canonical CSR, twice as fast as SciPy."""
     X = np.ascontiguousarray(X)
     is_stored = X != 0
     entries, sizes = np.flatnonzero(is_stored), np.count_nonzero(is_stored, axis=1)
@@ -430,6 +426,6 @@ def _csr_of_dense(X: np.ndarray) -> sp.csr_matrix:
 def _instances_of_bags(
     bags: np.ndarray, index: np.ndarray | slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Instances of the bags of `index`, sorted by bag, and the pointers of these bags."""
+    """Return the instances of the bags of `index`, sorted by bag, and their pointers."""
     sizes = np.diff(bags)[index]
     return joined_ranges(bags[:-1][index], sizes), np.concatenate([[0], np.cumsum(sizes)])

@@ -1,4 +1,4 @@
-"""Samples in every form that encoders read: rows of numbers, strings, mappings of arrays."""
+"""Samples in all forms accepted by encoders: rows of numbers, strings, mappings of arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn_xlc.batches.sparse_rows import SparseRows
 
 
 class Columns:
-    """Arrays of equal length by name, indexed together by sample.
+    """Named arrays with one entry per sample, indexed together.
 
     Parameters
     ----------
@@ -85,8 +85,7 @@ def collate(samples: Any) -> Any:
     Raises
     ------
     TypeError
-        If an array holds strings or other objects, which need an encoder with a `collate` of its
-        own.
+        If an array holds strings or other objects: they need an encoder with a `collate`.
 
     Examples
     --------
@@ -105,7 +104,7 @@ def collate(samples: Any) -> Any:
             f"samples of dtype {dense.dtype} do not become a tensor; give the encoder a method "
             "collate(samples) that returns what its forward reads"
         )
-    # A slice still is the caller's array: it may be read-only, and no encoder may write to it.
+    # A slice shares the caller's memory: it may be read-only, and encoders must not write to it.
     return torch.from_numpy(dense if dense.flags.owndata else dense.copy())
 
 
@@ -137,15 +136,15 @@ def to_device(inputs: Any, device: torch.device) -> Any:
 
 
 def pinned(inputs: Any) -> Any:
-    """Copy the result of `collate` to pinned memory, from which a GPU copies by itself.
+    """Copy the result of `collate` to pinned memory, for asynchronous copies to a GPU.
 
-    Objects with a method `pin_memory` know how, as in :class:`torch.utils.data.DataLoader`.
+    Objects with a method `pin_memory` are copied by it, as in :class:`torch.utils.data.DataLoader`.
     """
     return _changed(inputs, "pin_memory", lambda part: part.pin_memory())
 
 
 def _changed(inputs: Any, method: str, change: Callable[[Any], Any]) -> Any:
-    """The same containers with what `change` makes of the objects in them that have a method."""
+    """Apply `change` to all objects with a given method, in nested containers."""
     if hasattr(inputs, method):
         return change(inputs)
     if isinstance(inputs, Mapping):

@@ -1,4 +1,4 @@
-"""CSR rows that one of several processes reads of a batch, beside those of the whole batch."""
+"""CSR rows of a batch shared by several processes: the own rows, and the whole batch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sklearn_xlc.batches.sparse_rows import SparseRows
 
 @dataclass
 class SharedRows(SparseRows):
-    """Rows of a batch that this process reads.
+    """Rows of a batch read by this process.
 
-    An input layer may put its outputs into `outputs`, as leaves of the graph, in place of a
-    gradient of its weights. Processes then send the gradients of these outputs, as many numbers as
-    they have samples and outputs; rows of weights are as many as a batch has words.
+    An input layer may append its outputs to `outputs`, as leaves of the graph, instead of computing
+    the gradient of its weights. Processes then exchange the gradients of these outputs, which are
+    smaller: they have one row per sample, the gradient of the weights one row per column in use.
 
     Parameters
     ----------
@@ -26,12 +26,12 @@ class SharedRows(SparseRows):
     whole : SparseRows
         Rows of the whole batch.
     shares : sequence of int
-        How many of them each process reads, one after the other.
+        Number of rows of each process, in order.
 
     Attributes
     ----------
     outputs : list of (layer, tensor)
-        Layers that have read these rows, and their outputs.
+        Layers applied to these rows, and their outputs.
 
     Examples
     --------
@@ -53,12 +53,12 @@ class SharedRows(SparseRows):
 
     @classmethod
     def of_batch(cls, whole: SparseRows, own: slice, shares: Sequence[int]) -> SharedRows:
-        """The rows `own` of a batch."""
+        """Select the rows `own` of a batch."""
         part = whole.split([0, own.start, own.stop, len(whole)])[1]
         return cls(part.indptr, part.indices, part.data, part.n_features, whole, shares)
 
     def transpose_now(self) -> None:
-        """Compute the transpose of the whole batch, so that copies have it."""
+        """Compute and cache the transpose of the whole batch, also for copies."""
         self.whole.transpose_now()
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> SharedRows:

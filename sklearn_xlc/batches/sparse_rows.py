@@ -1,4 +1,4 @@
-"""Batch of CSR rows, in the form that encoders read."""
+"""Batch of CSR rows, as tensors for encoders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sklearn_xlc.batches.prefetching import copied
 
-#: Columns for each entry of a batch from which sorting entries is faster than counting by column.
+#: Columns per entry of a batch above which sorting entries is faster than counting by column.
 _WIDE = 8
 
 
@@ -55,13 +55,13 @@ class SparseRows:
     n_features: int
 
     def __post_init__(self) -> None:
-        # Batches that were cut at once, and which of them this is.
+        # Batches cut at once, and the position of this one.
         self._together: _Together | None = None
         self._number = 0
 
     @classmethod
     def from_csr(cls, X: Any) -> SparseRows:
-        """Convert a SciPy sparse matrix to tensors, which share its memory if types allow."""
+        """Convert a SciPy sparse matrix to tensors, sharing memory if dtypes allow."""
         X = sp.csr_matrix(X)
         return cls(
             indptr=torch.from_numpy(X.indptr.astype(np.int64)),
@@ -74,11 +74,11 @@ class SparseRows:
         return self.indptr.shape[0] - 1
 
     def to(self, device: torch.device) -> SparseRows:
-        """Copy to `device`, the transpose too if it is there."""
+        """Copy to `device`, with the transpose if it is cached."""
         return self._changed(lambda tensor: copied(tensor, device))
 
     def pin_memory(self) -> SparseRows:
-        """Copy to pinned memory, the transpose too if it is there."""
+        """Copy to pinned memory, with the transpose if it is cached."""
         return self._changed(Tensor.pin_memory)
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> SparseRows:
@@ -89,9 +89,9 @@ class SparseRows:
         return rows
 
     def split(self, edges: Sequence[int]) -> list[SparseRows]:
-        """Batches of the rows between `edges`, from 0 to the last row.
+        """Split at `edges`, from 0 to the last row, sharing memory.
 
-        They share memory with these rows, and are transposed together.
+        The batches are transposed together.
         """
         starts, together = self.indptr[list(edges)].tolist(), _Together(self, edges)
         parts = [
@@ -114,19 +114,19 @@ class SparseRows:
         return together.transposes[self._number]
 
     def transpose_now(self) -> None:
-        """Compute the transpose, so that copies have it."""
+        """Compute and cache the transpose, also for copies."""
         self.transpose  # noqa: B018
 
 
 class _Together:
-    """Batches of rows that were cut at once, by the edges between them."""
+    """Consecutive batches cut at once, transposed together."""
 
     def __init__(self, rows: SparseRows, edges: Sequence[int]) -> None:
         self.rows, self.edges = rows, edges
 
     @cached_property
     def transposes(self) -> list[Transpose]:
-        """The transpose of each batch."""
+        """Compute the transpose of each batch."""
         n, n_features = len(self.edges) - 1, self.rows.n_features
         by_column = _transposed(self.rows, self.edges)
         shifts = torch.arange(n + 1, device=by_column.columns.device) * n_features
@@ -145,7 +145,7 @@ class _Together:
 
 
 def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
-    """The columns of rows that have an entry, batch by batch, as if each had columns of its own."""
+    """Transpose rows batch by batch, as if each batch had columns of its own."""
     n_columns = (len(edges) - 1) * rows.n_features
     if rows.indices.is_cpu and n_columns <= _WIDE * len(rows.indices):
         return _by_counting(rows, edges, n_columns)
@@ -153,7 +153,7 @@ def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
     sizes = rows.indptr[torch.as_tensor(edges, device=device)].diff()
     shifts = torch.arange(len(sizes), device=device) * rows.n_features
     shifts = torch.repeat_interleave(shifts, sizes, output_size=n_entries)
-    # In time that does not depend on the number of columns.
+    # The time does not depend on the number of columns.
     column_of_entry, order = stable_sort(rows.indices + shifts)
     columns, counts = torch.unique_consecutive(column_of_entry, return_counts=True)
     indptr = counts.new_zeros(len(columns) + 1)
@@ -165,7 +165,7 @@ def _transposed(rows: SparseRows, edges: Sequence[int]) -> Transpose:
 
 
 def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Transpose:
-    """The same by SciPy, which counts the entries of each column, sooner so in 32 bits."""
+    """Transpose by counting the entries of each column with SciPy, faster in 32 bits."""
     n_entries, indptr = len(rows.indices), rows.indptr.numpy()
     dtype: Any = np.int32 if max(n_columns, n_entries) < 2**31 else np.int64
     shifts = np.arange(len(edges) - 1, dtype=dtype) * rows.n_features
@@ -184,7 +184,7 @@ def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Tran
 
 
 def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort integers from 0 on, of which equal ones keep their order.
+    """Sort non-negative integers; equal integers keep their order.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
     Returns
     -------
     values, order : tensors of shape (n,)
-        The integers, ascending, and where each was.
+        The integers, ascending, and their former positions.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
     >>> stable_sort(torch.tensor([7, 3, 7]))
     (tensor([3, 7, 7]), tensor([1, 0, 2]))
     """
-    # One sort of joint keys (integer, place) is several times faster than torch's stable sort.
+    # One sort of joint keys (integer, position) is several times faster than torch's stable sort.
     n_bits = len(values).bit_length()
     keys = (values << n_bits) + torch.arange(len(values), device=values.device)
     keys = torch.from_numpy(np.sort(keys.numpy())) if keys.is_cpu else keys.sort().values

@@ -1,4 +1,4 @@
-"""Labels of a batch, in the form that heads read."""
+"""Labels of a batch, as tensors for heads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sklearn_xlc.batches.prefetching import copied
 
 @dataclass
 class Targets:
-    """Ragged positives of a batch: row pointers and label positions, as in CSR.
+    """Positive labels of a batch in CSR form: row pointers and label positions.
 
-    In multi-class, every row has exactly one position.
+    In multi-class, every row has exactly one label.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ class Targets:
     ids : tensor of shape (n_positives,), int64
         Positions of the positive labels, unique within a row.
     values : tensor of shape (n_positives,), default=None
-        Soft targets in (0, 1], one per positive; or counts of labels, for heads that read them
-        (:class:`~sklearn_xlc.heads.MIMLHead`). None: all are 1.
+        Soft targets in (0, 1], or counts of labels (:class:`~sklearn_xlc.heads.MIMLHead`), one per
+        positive label. None: all are 1.
     """
 
     indptr: Tensor
@@ -37,7 +37,7 @@ class Targets:
         return self.indptr.shape[0] - 1
 
     def split(self, edges: Sequence[int]) -> list[Targets]:
-        """Targets of the rows between `edges`, from 0 to the last; they share memory with these."""
+        """Split at `edges`, from 0 to the last row, sharing memory."""
         starts = self.indptr[list(edges)].tolist()
         parts = []
         for a, b, first, last in zip(edges, edges[1:], starts, starts[1:]):
@@ -49,18 +49,18 @@ class Targets:
 
     @cached_property
     def rows(self) -> Tensor:
-        """Row of each positive, of shape (n_positives,)."""
+        """Row of each positive label, of shape (n_positives,)."""
         counts = self.indptr.diff()
         return torch.repeat_interleave(
             torch.arange(len(self), device=self.ids.device), counts, output_size=len(self.ids)
         )
 
     def values_like(self, like: Tensor) -> Tensor:
-        """Target of each positive, of shape (n_positives,), with dtype and device of `like`."""
+        """Return the target of each positive label, with the dtype and device of `like`."""
         return like.new_ones(len(self.ids)) if self.values is None else self.values.to(like)
 
     def repeated(self, n: int) -> Targets:
-        """Targets of a batch that holds all rows n times, one copy after the other."""
+        """Repeat all rows n times, one copy after the other."""
         starts = torch.arange(n, device=self.ids.device)[:, None] * len(self.ids)
         indptr = torch.cat([self.indptr[:1], (self.indptr[1:] + starts).flatten()])
         values = None if self.values is None else self.values.repeat(n)

@@ -1,10 +1,9 @@
-"""Label codes: how label ids become positions in the output heads.
+"""Label codes: labels as digits, one digit per output head.
 
-:class:`MixedRadix` turns ids into one digit per head and back, and finds the best existing labels
-from the scores of the heads; :class:`LabelBlocks` does the same for label sets.
-:func:`head_lengths` chooses the lengths of the heads, :func:`confusion_degree` measures how many
-labels share a digit, and :func:`label_order` assigns a position to each label. Arrays go in, arrays
-come out; torch is not needed.
+:class:`MixedRadix` converts label ids to digits and back, and finds the best labels from the scores
+of the heads; :class:`LabelBlocks` does the same for label sets. :func:`head_lengths` chooses the
+lengths of the heads, :func:`confusion_degree` measures how many labels share a digit, and
+:func:`label_order` assigns a position to each label. All functions work on arrays, without torch.
 """
 
 from sklearn_xlc.codes._head_lengths import MAX_HEADS, confusion_degree, head_lengths

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn_xlc._bounds import check_scalar
 
 RULES = ("equal", "descending")
-#: More heads than a label has binary digits are of no use.
+#: Largest number of heads: label ids have at most this many binary digits.
 MAX_HEADS = 64
 
 
@@ -90,9 +90,8 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
 def confusion_degree(lengths: Sequence[int]) -> float:
     """Compute the confusion degree of head lengths in the given order.
 
-    Labels that share a digit are confused with each other, and the confusion degree measures how
-    many share one. It is least for a single long head ``(C, 1)``, so weigh it against the cost of
-    the first head.
+    Labels with a common digit are confused with each other; the confusion degree measures how many
+    share one. It is least for a single long head ``(C, 1)``, at the highest cost.
 
     Parameters
     ----------
@@ -132,7 +131,7 @@ def confusion_degree(lengths: Sequence[int]) -> float:
 
 
 def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
-    """Lengths as a tuple of Python integers, each at least 1."""
+    """Validate lengths; return a tuple of Python integers."""
     if not isinstance(lengths, Sequence) and np.ndim(lengths) != 1:
         raise TypeError(f"lengths must be a sequence of integers, got {lengths!r}")
     checked = tuple(
@@ -145,7 +144,7 @@ def check_lengths(lengths: Sequence[int]) -> tuple[int, ...]:
 
 
 def _equal_lengths(n_labels: int, n_heads: int) -> tuple[int, ...]:
-    """Lengths r or r - 1 for r = ceil(C^(1/H)), with as few r as cover C."""
+    """Return lengths r or r - 1 for r = ceil(C^(1/H)), with as few r as cover C."""
     root = _floor_root(n_labels, n_heads)
     if root**n_heads == n_labels:
         return (root,) * n_heads
@@ -156,7 +155,7 @@ def _equal_lengths(n_labels: int, n_heads: int) -> tuple[int, ...]:
 
 
 def _floor_root(value: int, degree: int) -> int:
-    """Largest integer r with r ** degree <= value, in exact arithmetic."""
+    """Return the largest integer r with r ** degree <= value, in exact arithmetic."""
     low, high = (
         1,
         2 ** (value.bit_length() // degree + 1),

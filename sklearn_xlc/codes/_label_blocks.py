@@ -1,4 +1,4 @@
-"""Label sets as digits: the labels of a block, read as a binary number, are the digit of a head."""
+"""Label sets as digits: the digit of a head is a block of labels, as a binary number."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -15,26 +15,26 @@ from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.codes._head_lengths import check_lengths
 from sklearn_xlc.codes._mixed_radix import MAX_CODES, FloatArray, check_log_scores, extend
 
-#: Labels of a block where no lengths are given: 16 outputs for 4 labels.
+#: Default number of labels in a block: 16 outputs for 4 labels.
 LABELS_PER_BLOCK = 4
 
 
 class LabelBlocks:
-    """Code that writes a label set as one digit per head.
+    """Code of label sets with one digit per head.
 
-    The labels are cut into blocks of consecutive labels. A head has one output for every set of
-    labels of its block, and its digit is that set as a binary number, the first label as the most
-    significant bit. The digits are those of :class:`MixedRadix` for the ``2**n_labels`` label sets,
-    but no number of a label set is ever formed, so that any number of labels is allowed.
+    The labels are cut into blocks of consecutive labels, one block per head. A head has one output
+    for every subset of its block; its digit is the subset as a binary number, with the first label
+    as the most significant bit. The digits equal the :class:`MixedRadix` digits of the
+    ``2**n_labels`` label sets, but label sets are never numbered, so `n_labels` is unlimited.
 
     Parameters
     ----------
     n_labels : int
         Number of labels, at least 1.
     lengths : sequence of int, default=None
-        Number of outputs of each head: powers of two, ``2**b`` for a block of b labels. Together
-        the blocks hold at least `n_labels` labels; room for labels that do not exist is left out.
-        None: blocks of 4 labels.
+        Number of outputs of each head: ``2**b`` for a block of b labels. Together the blocks hold
+        at least `n_labels` labels; the last blocks are cut to the existing labels. None: blocks of
+        4 labels.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class LabelBlocks:
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     def encode(self, Y: Any) -> IntArray:
-        """Digits of label sets.
+        """Convert label sets to digits.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class LabelBlocks:
         Raises
         ------
         ValueError
-            If Y is no indicator of that shape.
+            If Y is not an indicator of this shape.
         """
         Y = check_indicator(Y, "Y")
         if Y.shape[1] != self.n_labels:
@@ -132,7 +132,7 @@ class LabelBlocks:
         return digits
 
     def decode(self, digits: npt.ArrayLike) -> sp.csr_matrix:
-        """Label sets of digits.
+        """Convert digits to label sets.
 
         Parameters
         ----------
@@ -176,8 +176,8 @@ class LabelBlocks:
     def topk(self, log_scores: Sequence[npt.ArrayLike], k: int) -> tuple[FloatArray, IntArray]:
         """Find the best k label sets, exactly.
 
-        The score of a set is the sum of the scores of its digits. Heads are merged one by one, the
-        k best beginnings kept: no beginning outside of them starts a set among the k best.
+        The score of a set is the sum of the scores of its digits. The search adds head by head and
+        keeps the k best prefixes: every set among the k best starts with one of them.
 
         Parameters
         ----------
@@ -192,8 +192,7 @@ class LabelBlocks:
         scores : ndarray of shape (n, k)
             Sums of the scores, best first; float32 if all heads are float32.
         digits : ndarray of shape (n, k, n_heads), int64
-            Digits of the sets. Of sets with equal scores the one with the smaller digits (the first
-            head first) comes first.
+            Digits of the sets. Ties are in the lexicographic order of the digits.
 
         Raises
         ------
@@ -211,7 +210,7 @@ class LabelBlocks:
         heads = check_log_scores(log_scores, self.lengths)
         n_rows = len(heads[0])
         best = np.zeros((n_rows, 1), dtype=heads[0].dtype)
-        # Beginnings are sorted by score; `ranks` numbers them by their digits, which decide ties.
+        # Prefixes are sorted by score; `ranks` numbers them by their digits, to break ties.
         ranks = by_rank = np.zeros((n_rows, 1), dtype=np.int64)
         steps = []
         for scores in heads:
@@ -225,7 +224,7 @@ class LabelBlocks:
 
 
 def _existing(n_labels: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Lengths of the heads without room for labels that do not exist."""
+    """Cut the lengths of the heads to the existing labels."""
     if any(length < 2 or length & (length - 1) or length >= MAX_CODES for length in lengths):
         raise ValueError(
             f"lengths={lengths} must be powers of two from 2 to 2**61: a head has 2**b outputs for "
@@ -245,7 +244,7 @@ def _existing(n_labels: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _backtrack(steps: list[tuple[IntArray, IntArray]]) -> IntArray:
-    """Digits of all heads, from the parent and the last digit of the beginnings at each head."""
+    """Collect the digits of all heads, from the parents and last digits of the prefixes."""
     n_rows, k = steps[-1][1].shape
     at = np.broadcast_to(np.arange(k), (n_rows, k))
     found = np.empty((n_rows, k, len(steps)), dtype=np.int64)

@@ -19,13 +19,13 @@ from sklearn_xlc.codes._head_lengths import check_lengths
 ORDERS = ("given", "random", "clustered")
 DEFAULT_GROUP_SIZE = 16
 MAX_ITERATIONS = 20
-# On all real data sets tried, three starts found better groups than one, and five hardly better
-# ones than three.
+# On all real data sets tried, three starts found better groups than one; five hardly better than
+# three.
 N_STARTS = 3
 # Relative difference of two cohesions that may be rounding error.
 TIE = 1e-9
-# A sparse centroid keeps its largest entries only: the many small entries of a frequent label tell
-# little about similar labels, and would make time and memory grow with the vocabulary.
+# A sparse centroid keeps its largest entries only: the many small entries of a frequent label are
+# hardly informative, and time and memory would grow with the vocabulary.
 MAX_CENTROID_ENTRIES = 200
 # Number of untrimmed entries in memory at once: 12 bytes each.
 BLOCK_ENTRIES = 20_000_000
@@ -39,7 +39,7 @@ def label_order(
     lengths: Sequence[int] | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> IntArray:
-    """Position of every label in the output heads.
+    """Compute the position of every label in the output heads.
 
     Labels at neighbouring positions share their leading digits in a
     :class:`~sklearn_xlc.codes.MixedRadix` code, hence their parents in a cascade.
@@ -59,8 +59,8 @@ def label_order(
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels), default=None
         Label indicators: any non-zero entry is a label. Needed by "clustered" only.
     lengths : sequence of int, default=None
-        Head lengths. "clustered" makes groups of as many labels as share their leading digits, so
-        that all labels of a group have the same parent. None: groups of 16.
+        Head lengths. "clustered" makes groups of labels with the same leading digits, hence the
+        same parent. None: groups of 16.
     random_state : int, RandomState instance or None, default=None
         Seed of "random", and of the first centres of "clustered".
 
@@ -85,8 +85,8 @@ def label_order(
     groups of the next smaller size. The best of three random starts is kept, and both halves are
     split in turn. Inside the smallest groups labels keep their given order. Labels without samples
     come last. Only the 200 largest entries of a sparse centroid are kept. Section F.4 of [1]_
-    finds no influence of the order on models that overfit; a model that underfits gets worse if
-    dissimilar labels are side by side.
+    finds no influence of the order on overfitting models; underfitting models get worse if
+    dissimilar labels are neighbours.
 
     References
     ----------
@@ -126,7 +126,7 @@ def label_order(
 def _clustered_positions(
     centroids: Any, sizes: tuple[int, ...], rng: np.random.RandomState
 ) -> IntArray:
-    """Positions from recursive balanced splits; labels with an all-zero centroid last."""
+    """Compute positions by recursive balanced splits; labels with a zero centroid come last."""
     n_labels = centroids.shape[0]
     if sp.issparse(centroids):
         known = np.diff(centroids.indptr) > 0
@@ -151,7 +151,10 @@ def _clustered_positions(
 
 
 def balanced_split(vectors: Any, n_left: int, rng: np.random.RandomState) -> BoolArray:
-    """Mask of n_left unit rows: the most cohesive of several balanced 2-means splits."""
+    """Split unit rows in two: return a mask of `n_left` rows.
+
+    The split is the most cohesive of several runs of balanced 2-means.
+    """
     starts = rng.randint(vectors.shape[0], size=N_STARTS)
     splits = [_two_means(vectors, n_left, int(start)) for start in starts]
     # Cohesions that differ by rounding are ties, so that dense and sparse rows split alike.
@@ -160,10 +163,10 @@ def balanced_split(vectors: Any, n_left: int, rng: np.random.RandomState) -> Boo
 
 
 def _two_means(vectors: Any, n_left: int, start: int) -> tuple[BoolArray, float]:
-    """Balanced spherical 2-means of unit rows: mask of the left half, and cohesion of the split.
+    """Run balanced spherical 2-means; return a mask of the left half, and the cohesion.
 
     The initial centres are one row and the row least similar to it. The cohesion is the sum of the
-    similarities of all rows to their centre, which equals the sum of the norms of both row sums.
+    similarities of all rows to their centre: the sum of the norms of both row sums.
     """
     rows = np.arange(vectors.shape[0])
     total = _row_sum(vectors, rows >= 0)
@@ -182,20 +185,20 @@ def _two_means(vectors: Any, n_left: int, start: int) -> tuple[BoolArray, float]
 
 
 def _left_size(n_labels: int, sizes: tuple[int, ...]) -> int:
-    """Half the labels, rounded to whole groups of the largest size below their number."""
+    """Return half the labels, rounded to whole groups of the largest size below `n_labels`."""
     size = max(size for size in sizes if size < n_labels)
     n_groups = math.ceil(n_labels / size)
     return size * min(max(1, round(n_labels / size / 2)), n_groups - 1)
 
 
 def _group_sizes(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of labels that share their leading digits: all place values but the last."""
+    """Return the numbers of labels with common leading digits: all place values but the last."""
     sizes = [math.prod(lengths[h:]) for h in range(1, len(lengths))]
     return tuple(sizes) or (DEFAULT_GROUP_SIZE,)
 
 
 def _label_centroids(X: Any, Y: sp.csr_array) -> Any:
-    """Unit centroids of shape (n_labels, n_features), in the format of X; zero where unseen."""
+    """Compute unit centroids (n_labels, n_features) in the format of X; zero for unseen labels."""
     X = normalize(X)
     members = sp.csr_array(Y.T, dtype=X.dtype)  # (n_labels, n_samples)
     if not sp.issparse(X):
@@ -207,7 +210,7 @@ def _label_centroids(X: Any, Y: sp.csr_array) -> Any:
 
 
 def _trim_rows(matrix: sp.csr_array) -> sp.csr_array:
-    """Rows cut to their MAX_CENTROID_ENTRIES largest magnitudes, without zeros."""
+    """Keep the MAX_CENTROID_ENTRIES largest magnitudes of each row, without zeros."""
     matrix.eliminate_zeros()
     sizes = np.diff(matrix.indptr)
     keep = np.ones(matrix.nnz, dtype=bool)
@@ -221,7 +224,7 @@ def _trim_rows(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def compact_rows(vectors: Any, mask: BoolArray) -> Any:
-    """Selected rows; sparse rows lose their empty columns, so that centres stay small."""
+    """Select rows; drop the empty columns of sparse rows."""
     selected = vectors[mask]
     if not sp.issparse(selected):
         return selected
@@ -233,18 +236,18 @@ def compact_rows(vectors: Any, mask: BoolArray) -> Any:
 
 
 def _row_sum(vectors: Any, mask: BoolArray) -> npt.NDArray[Any]:
-    """Sum of the selected rows, as a dense vector."""
+    """Sum the selected rows to a dense vector."""
     return vectors.T @ mask.astype(vectors.dtype)
 
 
 def _unit(vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Vector of norm one, or zero."""
+    """Scale a vector to norm one; zero stays zero."""
     norm = np.linalg.norm(vector)
     return vector / norm if norm > 0 else vector
 
 
 def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
-    """X as dense or CSR floats and Y as a CSR mask, with matching shapes."""
+    """Validate X, as dense or CSR floats, and Y, as a CSR mask."""
     if X is None or Y is None:
         raise ValueError('order="clustered" needs X and Y: the samples and their label indicators')
     X, Y = (
@@ -261,7 +264,7 @@ def _check_data(X: Any, Y: Any, n_labels: int) -> tuple[Any, sp.csr_array]:
 
 
 def _check_permutation(order: npt.ArrayLike, n_labels: int) -> IntArray:
-    """Positions given by the user as int64, each of 0 .. n_labels - 1 once."""
+    """Validate given positions: a permutation of ``0, ..., n_labels - 1``."""
     positions = np.asarray(order)
     expected = f"order must be a permutation of 0, ..., {n_labels - 1}"
     if positions.shape != (n_labels,):

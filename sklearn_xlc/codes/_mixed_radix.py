@@ -21,11 +21,11 @@ MAX_CODES = 2**62
 
 
 class MixedRadix:
-    """Code that writes each label as one digit per head.
+    """Code of labels with one digit per head: a mixed-radix number.
 
     Label ``r`` has the digits ``d_h = floor(r / P_h) mod L_h`` with the place value
     ``P_h = L_{h+1} * ... * L_H`` [1]_. If the product of the lengths exceeds ``n_labels``, the last
-    codes belong to no label, and no method returns them.
+    codes are unused, and no method returns them.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class MixedRadix:
     >>> code.decode([[1, 1], [2, 0]])
     array([3, 4])
 
-    The best pair of digits is (2, 1), which would be label 5: it does not exist.
+    The best pair of digits is (2, 1), label 5, which does not exist:
 
     >>> scores, ids = code.topk([np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 4.0]])], k=2)
     >>> ids
@@ -99,15 +99,15 @@ class MixedRadix:
         return f"MixedRadix(n_labels={self.n_labels}, lengths={self.lengths})"
 
     def longer(self, n_labels: int) -> "MixedRadix":
-        """Code for more labels, under which the present ones keep their digits.
+        """Return a code for more labels; present labels keep their digits.
 
-        Codes to spare are taken first; then the first head becomes longer, on whose length no place
-        value depends.
+        Unused codes come first; then the first head becomes longer, since no place value depends on
+        its length.
 
         Parameters
         ----------
         n_labels : int
-            Number of labels, at least as many as there are.
+            Number of labels, at least the present number.
 
         Returns
         -------
@@ -124,13 +124,13 @@ class MixedRadix:
         return MixedRadix(n_labels, (first, *self.lengths[1:]))
 
     def encode(self, ids: npt.ArrayLike) -> IntArray:
-        """Digits of label ids.
+        """Convert label ids to digits.
 
         Parameters
         ----------
         ids : array-like of int of shape (n,)
-            Label ids in ``[0, n_labels)``. Other shapes are accepted; the digits become an
-            additional last axis.
+            Label ids in ``[0, n_labels)``. For other shapes, the digits are an additional last
+            axis.
 
         Returns
         -------
@@ -150,7 +150,7 @@ class MixedRadix:
         return digits
 
     def decode(self, digits: npt.ArrayLike) -> IntArray:
-        """Label ids of digits: the inverse of :meth:`encode`.
+        """Convert digits to label ids.
 
         Parameters
         ----------
@@ -181,8 +181,8 @@ class MixedRadix:
     def topk(self, log_scores: Sequence[npt.ArrayLike], k: int) -> tuple[FloatArray, IntArray]:
         """Find the k labels with the largest sums of head scores, exactly.
 
-        Head by head, the method keeps the k best prefixes, and the one prefix whose continuations
-        are limited by ``n_labels``. It never builds a table of all labels.
+        The search adds head by head and keeps the k best prefixes, and the one prefix whose
+        continuations are limited by ``n_labels``. It never builds an array of all labels.
 
         Parameters
         ----------
@@ -198,9 +198,8 @@ class MixedRadix:
         scores : ndarray of shape (n, k)
             Sums of the scores, best first; float32 if all heads are float32.
         ids : ndarray of shape (n, k), int64
-            Ids of the labels. If the scores of two labels are equal in every head, or their sums
-            are equal without rounding, the smaller id comes first. The order of labels that tie
-            only after rounding, or at ``-inf``, is deterministic.
+            Ids of the labels. Exact ties are in the order of the ids. Ties by rounding, or at
+            ``-inf``, are in a deterministic order.
 
         Raises
         ------
@@ -235,10 +234,10 @@ class MixedRadix:
         return best_scores, best_ids
 
     def log_normalizer(self, log_scores: Sequence[npt.ArrayLike]) -> FloatArray:
-        """Compute the logarithm of the summed exponentials of the scores of all labels.
+        """Compute the log-sum-exp of the scores of all labels.
 
         Subtract it from the scores of :meth:`topk` to normalise products of softmaxes over the
-        existing labels. It takes one pass over the scores of the heads.
+        existing labels. The time is linear in the number of scores of the heads.
 
         Parameters
         ----------
@@ -248,7 +247,7 @@ class MixedRadix:
         Returns
         -------
         ndarray of shape (n,)
-            Log-normalizer; ``-inf`` if all labels of a row score ``-inf``.
+            Log-normalizer; ``-inf`` if all scores of a row are ``-inf``.
 
         Raises
         ------
@@ -279,7 +278,7 @@ class MixedRadix:
 def check_log_scores(
     log_scores: Sequence[npt.ArrayLike], lengths: tuple[int, ...]
 ) -> list[FloatArray]:
-    """One validated floating array per head, all of one dtype."""
+    """Validate the scores of each head, as floating arrays of one dtype."""
     if not isinstance(log_scores, list | tuple | np.ndarray):
         raise TypeError(f"log_scores must be a sequence of arrays, got {log_scores!r}")
     heads = [as_array(scores, f"log_scores[{h}]") for h, scores in enumerate(log_scores)]
@@ -306,11 +305,11 @@ def check_log_scores(
 
 
 def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
-    """Digits of the exclusive bound ``n_labels``, without trailing zeros.
+    """Return the digits of the exclusive bound ``n_labels``, without trailing zeros.
 
     A code belongs to a label if and only if, for some h, its digits before h equal the digits of
-    the bound and its digit h is smaller. If all codes belong to labels, the bound has a single
-    digit, ``lengths[0]``, which no digit reaches.
+    the bound and its digit h is smaller. If all codes belong to labels, the bound has the single
+    digit ``lengths[0]``, larger than any digit.
     """
     digits, remainder = [], n_labels
     for place_value in place_values:
@@ -324,7 +323,7 @@ def _bound_digits(n_labels: int, place_values: list[int]) -> list[int]:
 def extend(
     scores: FloatArray, ids: IntArray, head_scores: FloatArray, k: int
 ) -> tuple[FloatArray, IntArray]:
-    """Candidates for the k best prefixes with one more digit, from prefixes sorted best first."""
+    """Extend prefixes, sorted best first, by a digit: candidates for the k best."""
     digit_scores, digits = rank_rows(head_scores, k)
     n_prefixes, n_digits = scores.shape[1], digits.shape[1]
     # In two sorted lists, (i + 1)(j + 1) - 1 other pairs are at least as good as pair (i, j).
@@ -338,7 +337,7 @@ def extend(
 
 
 def _logsumexp(scores: FloatArray) -> FloatArray:
-    """Row-wise log of summed exponentials; -inf for rows that are empty or all -inf."""
+    """Compute the log-sum-exp of each row; -inf if it is empty or all -inf."""
     peak = scores.max(axis=1, initial=-np.inf)
     shift = np.where(np.isfinite(peak), peak, scores.dtype.type(0))
     with np.errstate(divide="ignore"):
@@ -346,7 +345,7 @@ def _logsumexp(scores: FloatArray) -> FloatArray:
 
 
 def _as_int64(values: npt.ArrayLike, name: str) -> IntArray:
-    """Integer array as int64."""
+    """Validate an array of integers; return it as int64."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers, got dtype {array.dtype}")

@@ -1,4 +1,4 @@
-"""Data sets: Extreme Classification Repository files, generators, an embedded real data set."""
+"""Datasets: files of the Extreme Classification Repository, generators, an embedded dataset."""
 
 from sklearn_xlc.datasets._aggregated import make_aggregated
 from sklearn_xlc.datasets._csr_file import open_csr, save_csr

@@ -1,4 +1,4 @@
-"""Aggregated labels: samples in groups, and labels that are known per group only."""
+"""Aggregated labels: groups of samples with one label set per group."""
 
 from typing import Any
 
@@ -44,11 +44,11 @@ def make_aggregated(
         "set": 1 for each label that a sample of the group has. "list": the number of samples of the
         group with the label.
     depth : int, default=None
-        Number of levels at which "cluster" splits, which gives ``2 ** depth`` groups. None: as many
-        as groups of at most `group_size` need.
+        Number of levels of splits of "cluster", for ``2 ** depth`` groups. None: enough for groups
+        of at most `group_size`.
     noise : float in [0, 1], default=0
-        Share of the samples that change groups at random after clustering: 0 keeps the clusters, 1
-        makes random groups of the same sizes.
+        Share of the samples reassigned at random after clustering: 0 keeps the clusters, 1 makes
+        random groups of the same sizes.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -103,7 +103,7 @@ def make_aggregated(
 
 
 def _random_groups(n_samples: int, group_size: int, rng: np.random.RandomState) -> IntArray:
-    """Group ids of samples put into groups in random order."""
+    """Return group ids of random groups."""
     groups = np.empty(n_samples, dtype=np.int64)
     groups[rng.permutation(n_samples)] = np.arange(n_samples) // group_size
     return groups
@@ -112,7 +112,7 @@ def _random_groups(n_samples: int, group_size: int, rng: np.random.RandomState) 
 def _clustered_groups(
     X: Any, n_samples: int, group_size: int, depth: int | None, rng: np.random.RandomState
 ) -> IntArray:
-    """Group ids from repeated balanced 2-means; neighbouring clusters have neighbouring ids."""
+    """Return group ids by repeated balanced 2-means; near clusters have near ids."""
     if X is None:
         raise ValueError('method="cluster" needs X, the samples')
     X = check_sparse(X, "X") if sp.issparse(X) else X
@@ -134,7 +134,7 @@ def _clustered_groups(
 
 
 def _halves(rows: IntArray, vectors: Any, rng: np.random.RandomState) -> list[tuple[IntArray, Any]]:
-    """Halves of a cluster, each as row numbers and vectors; a single sample is not split."""
+    """Split a cluster into halves of (indices, vectors); a single sample stays whole."""
     if len(rows) == 1:
         return [(rows, vectors)]
     left = balanced_split(vectors, len(rows) // 2, rng)

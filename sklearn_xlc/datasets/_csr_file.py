@@ -1,4 +1,4 @@
-"""CSR matrices in a file that is mapped into memory: written whole or by blocks of rows."""
+"""Files of CSR matrices for memory mapping, written at once or in blocks of rows."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from sklearn_xlc._files import DTYPES, read_mapped, write
 #: Kind of the files. Their arrays are named ``<number of the matrix>.<part>``.
 KIND = "CSR matrix"
 _PARTS = ("data", "indices", "indptr")
-# Indices that are converted at a time.
+# Number of indices converted at a time.
 _BLOCK = 2**22
 
 
 def save_csr(path: str | os.PathLike[str], X: Any, *, dtype: Any = None) -> None:
-    """Write a CSR matrix, or several of the same rows, to a file that `open_csr` maps into memory.
+    """Write one or several CSR matrices to a file for `open_csr`.
 
-    The file is written whole or not at all: it gets its name when it is complete, so that an
-    interrupted call leaves an existing file, and whoever has mapped it, as they were. It is a
-    safetensors container with a format number and a digest of its content.
+    The file is a safetensors container with a format number and a digest of its content. It gets
+    its name when it is complete: an interrupted call leaves an existing file, and processes reading
+    it, undisturbed.
 
     Parameters
     ----------
     path : str or os.PathLike
         File to write.
     X : {sparse matrix, ndarray}, tuple of such, or iterable of such blocks of rows
-        Matrix of numbers. A tuple, such as ``(X, Y)`` of features and labels, is kept together, and
-        its matrices need the same number of rows. A list, generator or other iterable gives blocks
-        of rows, each a matrix or a tuple of matrices, for data that is larger than the memory: one
-        block is held at a time, and 8 bytes a row. While blocks are written, they take twice their
-        place on the disk. Entries stored more than once are added up, and stored zeros are dropped.
+        Matrix of numbers. A tuple, such as ``(X, Y)`` of features and labels, holds matrices with
+        the same number of rows. A list, generator or other iterable yields blocks of rows, each a
+        matrix or a tuple of matrices, for data larger than the memory: one block is held at a time,
+        and 8 bytes a row. Writing blocks takes twice their size on the disk. Repeated entries are
+        summed, and stored zeros dropped.
     dtype : dtype or tuple of dtype, default=None
-        Type of the entries, or of those of each matrix of a tuple. None: as in X, and in all blocks
-        as in the first. Classifiers compute in float32, and convert a whole X of another type.
+        Type of the entries, or of the entries of each matrix in a tuple. None: the type of X, or of
+        the first block. Classifiers compute in float32; they convert X of another type as a whole.
 
     Raises
     ------
     ValueError
-        If X is not such a matrix, has no block, or blocks or matrices do not fit together.
+        If X is not a matrix of numbers, there is no block, or shapes do not match.
     OSError
         If the file cannot be written.
 
@@ -100,40 +100,37 @@ def save_csr(path: str | os.PathLike[str], X: Any, *, dtype: Any = None) -> None
 
 
 def open_csr(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
-    """Map a CSR matrix of `save_csr` into memory.
+    """Map the CSR matrices of a file into memory.
 
-    Its entries are read from the file as they are used, so that they may be larger than the memory;
-    the system keeps in memory what it has room for, and processes share it. Classifiers train on
-    such a matrix, and predict, batch by batch.
+    Entries are read from the file when they are used, so the file may be larger than the memory.
+    Processes share the mapped memory. Classifiers train and predict batch by batch.
 
     Parameters
     ----------
     path : str or os.PathLike
-        File written by :func:`save_csr`, or by ``load_xmc_file(..., out=path)``. It may be
-        replaced, as these do, but must not be written into: whoever truncates it ends the processes
-        that have mapped it.
+        File written by :func:`save_csr` or ``load_xmc_file(..., out=path)``. It may be replaced by
+        these, but not modified: truncating it would kill the processes reading it.
     verify : bool, default=True
-        Whether to compare all entries with the digest, for which they are read once. Without, only
-        the header, the length of the file and the row pointers are checked; `fit` and `predict`
-        still refuse indices beyond the columns.
+        Whether to read all entries once and check their digest. If False, only header, file size
+        and row pointers are checked; `fit` and `predict` still raise for indices out of range.
 
     Returns
     -------
     csr_matrix of shape (n_rows, n_columns), or tuple of such
-        What was saved, with read-only arrays, sorted indices and no entry stored twice.
+        Saved matrices in canonical format, with read-only arrays.
 
     Raises
     ------
     ValueError
-        If the file is damaged or truncated, was not written by :func:`save_csr`, or is of the
-        format of a later version.
+        If the file is damaged or truncated, was not written by :func:`save_csr`, or has the format
+        of a later version.
     OSError
         If there is no such file, or it cannot be opened.
 
     Warns
     -----
     UserWarning
-        If another version of this package wrote the file, and `verify` is set.
+        If `verify` is set and another version of this package wrote the file.
 
     See Also
     --------
@@ -159,12 +156,12 @@ def open_csr(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
 
 
 class GrowingCSR:
-    """CSR matrix on disk that grows by blocks of rows; only the row pointers are ever in memory.
+    """CSR matrix on disk, extended by blocks of rows; only the row pointers are in memory.
 
     Parameters
     ----------
     new_file : callable
-        Function that returns a new binary file, open to write and to read.
+        Function without arguments; returns a new binary file, open for writing and reading.
     n_columns : int
         Number of columns.
     dtype : dtype
@@ -187,7 +184,7 @@ class GrowingCSR:
 
     def __init__(self, new_file: Callable[[], Any], n_columns: int, dtype: Any) -> None:
         self.new_file, self.n_columns, self.dtype = new_file, n_columns, np.dtype(dtype)
-        # Narrow as long as the columns allow it: how many entries there will be is not known yet.
+        # 32 bits if the columns allow it: the number of entries is not known yet.
         self._narrow = index_dtype(n_columns)
         self._data, self._indices = new_file(), new_file()
         self._ends = [np.zeros(1, dtype=np.int64)]
@@ -199,7 +196,7 @@ class GrowingCSR:
         self._ends.append(block.indptr[1:] + self._ends[-1][-1])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of the matrix, with indices of the type that SciPy takes."""
+        """Return the arrays of the matrix, with SciPy's index type."""
         indptr = np.concatenate(self._ends)
         dtype = _index_dtype(indptr, self.n_columns)
         indices = _mapped(self._indices, self._narrow)
@@ -217,7 +214,7 @@ def _index_dtype(indptr: np.ndarray, n_columns: int) -> np.dtype:
 
 
 def _narrow(parts: dict[str, np.ndarray], matrix: Any) -> dict[str, np.ndarray]:
-    """Parts of a matrix with indices of the type that SciPy takes: others it would copy."""
+    """Convert indices to SciPy's index type, to avoid copies later."""
     dtype = _index_dtype(matrix.indptr, matrix.shape[1])
     return {
         name: part if name == "data" else part.astype(dtype, copy=False)
@@ -232,7 +229,7 @@ def _mapped(file: Any, dtype: np.dtype) -> np.ndarray:
 
 
 class _Block:
-    """Matrices of the same rows, canonical and of storable types; ValueError for anything else."""
+    """Validated matrices of a block: canonical, with equal numbers of rows and storable types."""
 
     def __init__(self, given: Any, dtype: Any, name: str, first: _Block | None = None) -> None:
         if given is None:
@@ -265,7 +262,7 @@ class _Block:
 
 
 def _dtypes(dtype: Any, n: int, is_tuple: bool) -> list[Any]:
-    """Type of each of n matrices; None where the matrix says it."""
+    """Return the type of each of n matrices; None keeps the matrix's own type."""
     given = list(dtype) if isinstance(dtype, tuple | list) else [dtype] * n
     if len(given) != n:
         raise ValueError(f"dtype must be one type or {n}, a type for each matrix, got {dtype!r}")
@@ -283,11 +280,11 @@ def _number_type(dtype: Any) -> np.dtype | None:
 
 
 def _is_storable(dtype: np.dtype) -> bool:
-    return dtype.name in DTYPES and dtype != np.float16  # of which SciPy makes no matrices
+    return dtype.name in DTYPES and dtype != np.float16  # not supported by SciPy's matrices
 
 
 def _checked(matrix: Any, name: str) -> Any:
-    """Canonical CSR of a matrix, sharing the arrays of one."""
+    """Validate a matrix; return canonical CSR, sharing its arrays if possible."""
     if not (sp.issparse(matrix) or isinstance(matrix, np.ndarray)):
         raise ValueError(f"{name} must be a sparse matrix or an array, got {type(matrix).__name__}")
     checked = canonical(check_csr(matrix, name))
@@ -297,7 +294,7 @@ def _checked(matrix: Any, name: str) -> Any:
 
 
 def _as_dtype(matrix: Any, dtype: np.dtype | None, name: str, is_first_type: bool) -> Any:
-    """The matrix with entries of a type that can hold them."""
+    """Convert the entries to a type; raise ValueError if it cannot hold them."""
     if dtype is None or matrix.dtype == dtype:
         return matrix
     if is_first_type:
@@ -314,9 +311,9 @@ def _as_dtype(matrix: Any, dtype: np.dtype | None, name: str, is_first_type: boo
 
 @contextlib.contextmanager
 def temporary_files(path: str | os.PathLike[str]) -> Iterator[Callable[[], Any]]:
-    """Function that makes temporary files in the folder of a path, which are gone at the end.
+    """Yield a function for temporary files in the folder of `path`, deleted at the end.
 
-    They have no names, so that a process that is killed leaves nothing behind.
+    The files have no names: a killed process leaves nothing behind.
     """
     folder = os.path.dirname(os.path.realpath(path))
     with contextlib.ExitStack() as files:
@@ -330,10 +327,7 @@ def write_matrices(
     is_tuple: bool,
     source: Any = None,
 ) -> None:
-    """Write the arrays of canonical matrices, of so many columns, to a file.
-
-    `source` is kept in its document.
-    """
+    """Write the arrays of canonical matrices to a file; `source` is stored in its document."""
     matrices = list(matrices)
     shapes = [[len(parts["indptr"]) - 1, width] for parts, width in zip(matrices, widths)]
     arrays = {f"{i}.{name}": parts[name] for i, parts in enumerate(matrices) for name in _PARTS}
@@ -343,14 +337,14 @@ def write_matrices(
 def read_matrices(
     path: str | os.PathLike[str], verify: bool
 ) -> tuple[dict[str, Any], list[sp.csr_matrix]]:
-    """Document and matrices of a file of :func:`write_matrices`, mapped into memory.
+    """Map a file of :func:`write_matrices`; return its document and matrices.
 
     Raises
     ------
     OSError
         If the file cannot be opened.
     ValueError
-        If it is damaged, or something else. Indices and entries are looked at with `verify` only.
+        If it is damaged or not such a file. Indices and entries are checked with `verify` only.
     """
     document, arrays = read_mapped(path, kind=KIND, verify=verify)
     try:
@@ -375,12 +369,12 @@ def _matrix(parts: list[np.ndarray], shape: tuple[int, ...], verify: bool) -> sp
         raise ValueError("its indices have the wrong type")
     if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or data.dtype.kind not in "biuf":
         raise ValueError("its row pointers or entries are wrong")
-    # The constructor would look at all 64-bit indices.
+    # The constructor would read all 64-bit indices.
     matrix = sp.csr_matrix(shape, dtype=data.dtype)
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
     if verify and not check_sparse(matrix, "X").has_canonical_format:
         raise ValueError("its indices are not sorted")
-    matrix.has_canonical_format = True  # as it was written: no look at all of it
+    matrix.has_canonical_format = True  # as written; SciPy would read all entries to check
     return matrix
 
 

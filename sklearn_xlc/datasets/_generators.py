@@ -1,4 +1,4 @@
-"""Generators of learnable data with very many labels; label frequencies follow Zipf's law."""
+"""Generators of data with very many labels; label frequencies follow Zipf's law."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._csr import IntArray, mix_bits, row_numbers
 
-# Number of times that repeated labels of a sample are redrawn; the remaining repeats are dropped.
+# Number of redraws of a sample's repeated labels; remaining repeats are dropped.
 _MAX_REDRAWS = 100
 
 
@@ -47,7 +47,7 @@ def make_extreme_multiclass(
     n_features_per_label : int, default=8
         Number of characteristic features of a class.
     noise : float in [0, 1], default=0.25
-        Probability that a feature of a sample is replaced by noise; at 1 nothing can be learned.
+        Probability of replacing a feature of a sample by noise; at 1 nothing can be learned.
     all_classes : bool, default=False
         Whether every class occurs at least once, which needs ``n_samples >= n_labels``. The
         remaining samples follow Zipf's law.
@@ -135,7 +135,7 @@ def make_extreme_multilabel(
     n_features_per_label : int, default=8
         Number of characteristic features of a label.
     noise : float in [0, 1], default=0.25
-        Probability that a feature of a sample is replaced by noise; at 1 nothing can be learned.
+        Probability of replacing a feature of a sample by noise; at 1 nothing can be learned.
     allow_unlabeled : bool, default=False
         Whether samples may have no labels. Samples without labels have noise features only, as many
         as one label has.
@@ -186,14 +186,14 @@ class _Zipf:
         self.id_of_rank = rng.permutation(n_labels)
 
     def draw(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Array of independent draws, int64."""
+        """Draw label ids independently; int64."""
         ranks = np.searchsorted(self.cumulated, rng.random(size) * self.cumulated[-1], "right")
         # Rounding may push a draw past the last rank.
         return self.id_of_rank[np.minimum(ranks, self.n_labels - 1)]
 
 
 def _draw_label_sets(counts: IntArray, zipf: _Zipf, rng: np.random.Generator) -> sp.csr_matrix:
-    """CSR indicator with the given number of labels in each row."""
+    """Draw a CSR indicator with the given number of labels in each row."""
     # Redrawing repeated labels amounts to drawing one after the other without replacement.
     rows = np.repeat(np.arange(len(counts)), counts)
     keys = rows * zipf.n_labels + zipf.draw(len(rows), rng)
@@ -219,7 +219,7 @@ def _rows(
     sparse: bool,
     rng: np.random.Generator,
 ) -> Any:
-    """Samples of norm one; sample i has the labels ``labels[indptr[i] : indptr[i + 1]]``."""
+    """Draw samples of norm one; sample i has the labels ``labels[indptr[i] : indptr[i + 1]]``."""
     seed = rng.integers(2**64, dtype=np.uint64)
     counts = np.diff(indptr)
     # A sample without labels has one slot of pure noise.
@@ -253,7 +253,7 @@ def _rows(
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """NumPy generator, seeded by a `random_state` as in scikit-learn."""
+    """Return a NumPy generator for a `random_state` of scikit-learn."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 

@@ -49,18 +49,16 @@ n_channels), default=None
         Number of images of every single class.
     n_per_pair : int or sequence of int, default=20
         Number of images of every pair of classes. A sequence makes the data imbalanced: the pairs
-        are divided at random into groups of nearly equal size, one group per number, and each pair
-        of a group has that number of images.
+        are divided at random into groups of nearly equal size, one group per number of images.
     n_per_triple : int or sequence of int, default=0
         Number of images of every three classes, as `n_per_pair`.
     n_per_quadruple : int or sequence of int, default=0
         Number of images of every four classes, as `n_per_pair`.
     max_shift : int, default=None
-        Largest number of pixels that an image is moved in either direction; 0 leaves it in the
-        corner, where images cannot overlap. None: less than a quarter of the shorter side, as in
-        the paper.
+        Largest shift of an image in either direction, in pixels; 0 leaves it in the corner, without
+        overlap. None: less than a quarter of the shorter side, as in the paper.
     held_out : sequence of tuples, default=()
-        Label sets, as tuples of classes, that no image shows.
+        Label sets to leave out, as tuples of classes.
     random_state : int, RandomState instance or None, default=None
         Seed for reproducible data.
 
@@ -86,10 +84,9 @@ n_channels), default=None
     The paper differs in two points: an image moved beyond the border reappears on the other side,
     and a single object is always in the lower right corner.
 
-    The given images of a class are used in random order, and all of them are used before any is
-    used again. For a test set that shares no image with the training set, split the given images
-    first. To test on label sets that are new to the classifier, hold them out of the training set
-    only.
+    The given images of a class are used in random order, and all of them before any is used again.
+    Split the given images first, so that training and test set share none. To test on unseen label
+    sets, hold them out of the training set only.
 
     References
     ----------
@@ -157,7 +154,7 @@ def _rows_of_sets(
     held_out: set[tuple[int, ...]],
     rng: np.random.Generator,
 ) -> IntArray:
-    """Label sets of m classes, one row per image."""
+    """Return label sets of m classes, one row per image."""
     if not any(counts) or m > n_classes:
         return np.empty((0, m), dtype=np.int64)
     allowed = [c for c in combinations(range(n_classes), m) if c not in held_out]
@@ -167,7 +164,7 @@ def _rows_of_sets(
 
 
 def _draw_images(wanted: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Ids of images of the wanted classes; the images of a class are used equally often."""
+    """Draw images of the wanted classes; the images of a class are used equally often."""
     pool = rng.permutation(len(labels))
     pool = pool[np.argsort(labels[pool], kind="stable")]  # by class, in random order within
     sizes = np.bincount(labels)
@@ -190,7 +187,7 @@ def _place(
     max_shift: int,
     rng: np.random.Generator,
 ) -> None:
-    """Put the shown images, one column per label, into the given rows, each near its corner."""
+    """Compose images in place: one column of `shown` per label, each near its corner."""
     height, width = images.shape[1:3]
     first, second = rng.integers(2, size=(2, len(rows)))
     # Opposite corners for the first two, as in the paper, and the other two for the rest.
@@ -209,7 +206,7 @@ def _place(
 
 
 def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], IntArray]:
-    """Images, sorted classes, and the position of each image's class among them."""
+    """Validate images and labels; return images, sorted classes and class indices."""
     if (images is None) != (labels is None):
         raise ValueError("images and labels must be given together, or both be None")
     if images is None:
@@ -236,7 +233,7 @@ def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArr
 
 
 def _check_numbers(value: Any, name: str) -> tuple[int, ...]:
-    """Numbers of images as a tuple, one for each group of label sets."""
+    """Validate numbers of images; return a tuple, one for each group of label sets."""
     values = (value,) if isinstance(value, Integral) else value
     is_sequence = isinstance(values, (tuple, list)) or getattr(values, "ndim", 0) == 1
     if not is_sequence or not len(values):
@@ -245,7 +242,7 @@ def _check_numbers(value: Any, name: str) -> tuple[int, ...]:
 
 
 def _check_held_out(held_out: Any, classes: npt.NDArray[Any]) -> set[tuple[int, ...]]:
-    """Label sets as tuples of ascending positions of their classes."""
+    """Validate label sets; return tuples of ascending class indices."""
     positions = {label: position for position, label in enumerate(classes.tolist())}
     checked = set()
     for labels in held_out:

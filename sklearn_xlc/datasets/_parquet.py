@@ -1,4 +1,4 @@
-"""Blocks of samples from Parquet files, which may be larger than the memory."""
+"""Blocks of samples from Parquet files, for data larger than the memory."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def iter_parquet(
 ) -> Iterator[Any]:
     """Read samples from Parquet files, a block of rows at a time.
 
-    The blocks are what `partial_fit` reads, and, vectorized, what
-    :func:`~sklearn_xlc.datasets.save_csr` writes. Needs polars (the extra ``parquet``).
+    Pass the blocks to `partial_fit`, or, vectorized, to :func:`~sklearn_xlc.datasets.save_csr`.
+    Needs polars (the extra ``parquet``).
 
     Parameters
     ----------
     paths : str or os.PathLike, or iterable of such
-        Files in order, or a pattern such as ``"train-*.parquet"``, whose files are sorted by name.
+        Files in order, or a pattern such as ``"train-*.parquet"``: its files sorted by name.
     features : str
-        Column of strings, or of lists of numbers that are equally long.
+        Column of strings, or of equally long lists of numbers.
     labels : str, default=None
         Column of lists of labels, or of one class label a row. None: features only.
     block_rows : int, default=16384
@@ -46,10 +46,10 @@ def iter_parquet(
     ImportError
         If polars is not installed.
     ValueError
-        If a file is damaged, lacks a column, or has one of another type; or a value is missing.
-        The message names file and row, counted from 0.
+        If a file is damaged, a column is missing or has the wrong type, or a value is missing. The
+        message names file and row, counted from 0.
     OSError
-        If a file is not there or cannot be opened.
+        If a file does not exist or cannot be opened.
 
     See Also
     --------
@@ -117,7 +117,7 @@ def _blocks(
     polars: Any, file: str, features: str, labels: str | None, block_rows: int
 ) -> Iterator[Any]:
     with open(file, "rb"):
-        pass  # what `open` raises says more than what the library raises
+        pass  # errors of `open` are clearer than errors of the library
     names = [features] if labels is None else [features, labels]
     try:
         table = polars.scan_parquet(file, glob=False)
@@ -140,7 +140,7 @@ def _blocks(
 
 
 def _check_filled(column: Any, where: str, start: int) -> None:
-    """Raise ValueError for the first value that is missing, or is missing within a list."""
+    """Raise ValueError for the first missing value, also within a list."""
     missing = column.is_null()
     if not missing.any() and column.dtype.is_nested():
         lists = _as_lists(column)

@@ -1,4 +1,4 @@
-"""The embedded real data set: definitions of nouns, labelled with all their hypernyms."""
+"""Embedded dataset: definitions of nouns, labelled with all their hypernyms."""
 
 import gzip
 from importlib import resources
@@ -44,8 +44,8 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
             Names of the labels: first word, part of speech and number of the sense, such as
             ``'town.n.01'``.
         synset_names : ndarray of shape (n_samples,)
-            Names of the defined nouns, in the same form. Each sample has a different name, which
-            may also be a label of other samples.
+            Names of the defined nouns, in the same form. The name of a sample may be a label of
+            other samples.
         train_indices, test_indices : ndarray of int64
             Indices of the training and the test samples, a fixed random split.
         DESCR : str
@@ -93,7 +93,7 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
 
 
 def _indicator(rows: list[list[str]]) -> tuple[sp.csr_matrix, Any]:
-    """CSR indicator of lists of sorted names, and the sorted names of its columns."""
+    """Convert lists of sorted names to a CSR indicator and the names of its columns."""
     names, ids = np.unique([name for row in rows for name in row], return_inverse=True)
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     ones = np.ones(len(ids), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Parsed files kept as arrays that later loads map into memory."""
+"""Cache of parsed files as memory-mapped arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn_xlc.datasets._csr_file import (
 
 
 def cache_of(path: Path, dtype: np.dtype, mmap: Any, out: Any = None) -> Path | None:
-    """File for the arrays of a parsed file: `out`, beside it, in the folder `mmap`, or none."""
+    """Return the path of the cache: `out`, beside the file, in the folder `mmap`, or None."""
     if out is not None:
         if not isinstance(out, str | os.PathLike):
             raise TypeError(f"out must be a str, os.PathLike or None, got {type(out).__name__}")
@@ -46,29 +46,16 @@ def load_mapped(
     cache: Path,
     parse: Callable[[Callable[[], Any]], list[GrowingCSR]],
 ) -> list[sp.csr_matrix]:
-    """Matrices of a file, mapped from its cache, which is written first if needed.
+    """Map the matrices of a file from its cache; write the cache first if needed.
 
-    Parameters
-    ----------
-    path : Path
-        File that was, or will be, parsed.
-    dtype : dtype
-        Type of the values, one of those that `parse` may give.
-    cache : Path
-        File of the arrays. It is used only if `path` has the name, size and time that it had then,
-        and the type was the same.
-    parse : callable
-        Function that returns the matrices, given a function that makes temporary files.
-
-    Returns
-    -------
-    list of csr_matrix
-        Matrices with read-only arrays.
+    The cache is valid if it stores the name, size and modification time of `path`, and `dtype`.
+    `parse` computes the matrices, given a factory of temporary files. The matrices have read-only
+    arrays.
 
     Raises
     ------
     OSError
-        If there is no such file, or the cache cannot be written.
+        If the file does not exist, or the cache cannot be written.
     ValueError
         If the file changes while it is parsed.
     """
@@ -97,14 +84,14 @@ def load_mapped(
 
 
 def _stamp(path: Path, dtype: np.dtype) -> dict[str, Any]:
-    """What changes with the content of a file, as build tools take it, and the type of values."""
+    """Return name, size and modification time of a file, and the type of values."""
     stat = os.stat(path)
     size, time = stat.st_size, stat.st_mtime_ns
     return {"name": path.name, "size": size, "mtime_ns": time, "dtype": str(dtype)}
 
 
 def _read(cache: Path, stamp: dict[str, Any]) -> list[sp.csr_matrix] | None:
-    """Matrices of a cache; None unless it can be read and belongs to the file of that stamp."""
+    """Read the matrices of a cache; None if it is unreadable or its stamp differs."""
     try:
         document, matrices = read_matrices(cache, verify=False)
     except (FileNotFoundError, NotADirectoryError, ValueError):

@@ -19,13 +19,13 @@ from sklearn_xlc._csr import canonical, row_blocks
 from sklearn_xlc.datasets._csr_file import GrowingCSR
 from sklearn_xlc.datasets._xmc_cache import cache_of, load_mapped
 
-# Number of rows that the writer formats at a time, to bound the memory for strings.
+# Number of rows formatted at a time, to bound the memory for strings.
 _BLOCK_ROWS = 4096
 # Bytes of the longest line: room for a sample with a million features. Without a limit, one line of
 # a small compressed file could fill the memory.
 _MAX_LINE = 2**24
 _GZIP_MAGIC = b"\x1f\x8b"
-# Entries that the parser collects in memory before it moves them to disk: tens of megabytes.
+# Number of parsed entries in memory before they move to disk: tens of megabytes.
 _BLOCK_ENTRIES = 2**21
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -40,10 +40,9 @@ def load_xmc_file(
     r"""Read features and labels from a file of the Extreme Classification Repository.
 
     The first line holds ``n_samples n_features n_labels``. Every further line is one sample,
-    ``l1,l2,... f1:v1 f2:v2 ...``, with label and feature ids that count from 0. The line of a
-    sample without labels starts with a space, the line of a sample without features ends after the
-    labels, and an empty line is a sample with neither. The file is parsed line by line, so reading
-    takes little more memory than the result.
+    ``l1,l2,... f1:v1 f2:v2 ...``, with label and feature ids counted from 0. The line of a sample
+    without labels starts with a space, the line of a sample without features ends after the labels,
+    and an empty line is a sample with neither. Parsing takes little more memory than the result.
 
     Parameters
     ----------
@@ -53,21 +52,20 @@ def load_xmc_file(
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Type of the feature values.
     mmap : bool, str or os.PathLike, default=False
-        Whether to map the arrays of both matrices from a file, for data that is larger than the
-        memory or is loaded often. The first call parses the text, with little memory, and writes
-        the arrays to ``<name>.<dtype>.xlc`` beside it; later calls take a moment. A path names
-        another folder for this file; it is made if there is none. The arrays are written anew if
-        size or modification time of the text have changed, and while they are written they take
-        twice their place. They are read-only. Classifiers train on them batch by batch, without a
-        copy of the whole.
+        Whether to map the arrays of both matrices from a cache file, for data larger than the
+        memory or loaded often. The first call parses the text, with little memory, and writes the
+        cache ``<name>.<dtype>.xlc`` beside it; later calls take a moment. A path: folder for the
+        cache, created if needed. The cache is rewritten if size or modification time of the text
+        have changed; writing takes twice its size on the disk. The arrays are read-only.
+        Classifiers train on them batch by batch.
     out : str or os.PathLike, default=None
-        The file of the arrays, as with `mmap`, where its name is yours. It is a file of
-        :func:`save_csr`: ``X, Y = open_csr(out)`` maps it where the text is no longer at hand.
+        Path of the cache file, instead of `mmap`. ``X, Y = open_csr(out)`` maps it, also without
+        the text.
 
     Returns
     -------
     X : csr_matrix of shape (n_samples, n_features)
-        Features, with sorted indices. A zero written in the file, as in ``3:0``, is a stored entry.
+        Features, with sorted indices. Explicit zeros in the file, as in ``3:0``, are stored.
     Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
         Label indicator, with sorted indices.
 
@@ -85,7 +83,7 @@ def load_xmc_file(
     See Also
     --------
     dump_xmc_file : Writes such a file.
-    open_csr : Maps the matrices that were written with `out`.
+    open_csr : Maps the matrices written with `out`.
 
     References
     ----------
@@ -135,7 +133,7 @@ def load_xmc_file(
 def _parse(
     path: Path, dtype: np.dtype[Any], new_file: Callable[[], Any] | None = None
 ) -> "_RowParser":
-    """Parser that has read all of a file; with `new_file` it keeps the rows on disk."""
+    """Parse a file, with rows on disk if `new_file` is given; return the parser."""
     line_number = 1
     try:
         with _open_to_read(path) as file:
@@ -153,8 +151,8 @@ def _parse(
 def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
     """Write features and labels to a file of the Extreme Classification Repository.
 
-    Values are written with as few digits as restore the same bits, so `load_xmc_file` with the
-    dtype of `X` returns equal matrices. The file gets its name only when it is complete: an
+    Values are written with the fewest digits that restore the same bits, so `load_xmc_file` with
+    the dtype of `X` returns equal matrices. The file gets its name when it is complete: an
     interrupted call does not change an existing file.
 
     Parameters
@@ -216,11 +214,11 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
 
 
 class _FormatError(Exception):
-    """Raised for a line that breaks the format; the caller adds file and line number."""
+    """Error for an invalid line; the caller adds file and line number."""
 
 
 class _RowParser:
-    """Appends one line at a time to the arrays of both matrices; raises for malformed lines."""
+    """Parser of lines into the arrays of both matrices; raises for malformed lines."""
 
     def __init__(
         self,
@@ -276,7 +274,7 @@ class _RowParser:
             self._move_to_disk()
 
     def _parse_values(self, texts: Sequence[bytes]) -> list[float]:
-        """Feature values as numbers; raises for values that are not finite in the dtype."""
+        """Parse feature values; raise for values not finite in the dtype."""
         try:
             values = list(map(float, texts))
         except ValueError:
@@ -297,7 +295,7 @@ class _RowParser:
             )
 
     def matrices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        """Both matrices, canonical: of all rows, or of those that are not on disk yet."""
+        """Return both matrices, canonical, of the rows in memory."""
         _, n_features, n_labels = self.shape
         values = np.frombuffer(self.values, dtype=self.dtype)
         ones = np.ones(len(self.labels), dtype=np.int32)
@@ -312,7 +310,7 @@ class _RowParser:
         self._start_block()
 
     def on_disk(self) -> list[GrowingCSR]:
-        """Both matrices, canonical, of a parser that keeps them on disk."""
+        """Return both matrices, canonical, from disk."""
         self._move_to_disk()
         return self.disk
 
@@ -320,7 +318,7 @@ class _RowParser:
 def _csr(
     data: npt.NDArray[Any], indices: "array[int]", indptr: "array[int]", n_columns: int
 ) -> sp.csr_matrix:
-    """CSR with sorted indices, from the arrays of the parser."""
+    """Build a CSR matrix with sorted indices from the arrays of the parser."""
     shape = (len(indptr) - 1, n_columns)
     ids = np.frombuffer(indices, dtype=indices.typecode)
     matrix = sp.csr_matrix((data, ids, np.frombuffer(indptr, dtype=np.int64)), shape=shape)
@@ -329,7 +327,7 @@ def _csr(
 
 
 def _read_line(file: Any) -> bytes:
-    """Next line; empty at the end of the file."""
+    """Read the next line; empty at the end of the file."""
     line: bytes = file.readline(_MAX_LINE + 1)
     if len(line) > _MAX_LINE:
         raise _FormatError(f"the line is longer than {_MAX_LINE} bytes, the most that is read")
@@ -337,7 +335,7 @@ def _read_line(file: Any) -> bytes:
 
 
 def _parse_header(line: bytes) -> tuple[int, int, int]:
-    """Numbers of samples, features and labels in the first line."""
+    """Parse the numbers of samples, features and labels in the first line."""
     texts = line.split()
     if len(texts) != 3 or not all(text.isdigit() for text in texts):
         raise _FormatError(
@@ -353,7 +351,7 @@ def _parse_header(line: bytes) -> tuple[int, int, int]:
 
 
 def _split_pairs(tokens: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Left and right sides of the tokens ``f:v``."""
+    """Split tokens ``f:v`` into their left and right sides."""
     if not tokens:
         return (), ()
     try:
@@ -365,7 +363,7 @@ def _split_pairs(tokens: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]
 
 
 def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
-    """Ids of one sample; raises unless all are different and in ``range(n_ids)``."""
+    """Parse the ids of a sample; raise unless they are distinct and in ``range(n_ids)``."""
     try:
         ids = list(map(int, texts))
     except ValueError:
@@ -389,7 +387,7 @@ def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
 
 
 def _converts(number_type: Any, text: bytes) -> bool:
-    """Whether `number_type` can parse the text."""
+    """Return whether `number_type` can parse the text."""
     try:
         number_type(text)
     except ValueError:
@@ -398,13 +396,13 @@ def _converts(number_type: Any, text: bytes) -> bool:
 
 
 def _show(piece: bytes) -> str:
-    """Repr of a piece of the file, shortened."""
+    """Return the shortened repr of a piece of the file."""
     text = piece.decode("utf-8", errors="backslashreplace")
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _open_to_read(path: Path) -> Any:
-    """Binary file object of the text, decompressed if needed."""
+    """Open the text as a binary file, decompressed if needed."""
     file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     compressed = path.suffix == ".gz" or file.peek(2)[:2] == _GZIP_MAGIC
     if not compressed:
@@ -414,14 +412,14 @@ def _open_to_read(path: Path) -> Any:
 
 
 def _check_path(path: Any) -> Path:
-    """The path as a Path."""
+    """Validate a path; return a Path."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be a str or os.PathLike, got {type(path).__name__}")
     return Path(path)
 
 
 def _check_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype as a numpy.dtype, one of two."""
+    """Validate the dtype: float32 or float64."""
     try:
         dtype = np.dtype(dtype)
     except TypeError:
@@ -432,7 +430,7 @@ def _check_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _check_features(X: Any) -> sp.csr_array:
-    """Features as canonical CSR of finite float32 or float64; stored zeros are kept."""
+    """Validate features; return canonical CSR of float32 or float64, with stored zeros."""
     X = check_csr(X, "X")
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
@@ -464,7 +462,7 @@ def _join_rows(
 
 
 def _shortest(values: npt.NDArray[Any]) -> list[str]:
-    """Shortest texts that give the same bits if read as float64 and rounded to the dtype."""
+    """Format values with the fewest digits that restore the same bits of the dtype."""
     bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
     # Distinct bit patterns, because 0.0 == -0.0; data often hold few distinct values.
     distinct, inverse = np.unique(bits, return_inverse=True)

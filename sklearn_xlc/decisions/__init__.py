@@ -1,4 +1,4 @@
-"""Decisions: rules that turn scores, or features, into label sets.
+"""Decisions: rules from scores, or features, to label sets.
 
 A classifier takes a decision as its parameter `decision`, by name or as an object.
 :class:`Threshold` predicts labels above a probability or a score, :class:`TopK` predicts a fixed

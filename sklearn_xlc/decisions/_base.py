@@ -1,4 +1,4 @@
-"""Base class of decisions, and what decisions share: set sizes, ranked candidates."""
+"""Base class of decisions, and shared functions: set sizes, ranked candidates."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import scipy.sparse as sp
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._part import Part
 
-#: Share of the training samples that have no more labels than a set may have by default.
+#: Quantile of the training samples' numbers of labels: the default limit of set sizes.
 USUAL = 0.99
-#: Fitted numbers of labels of a set, which are at most the number of labels.
+#: Fitted attributes limited by the number of labels.
 _AT_MOST = {"k_", "max_labels_", "min_labels_"}
 
 
 class Decision(Part, ABC):
-    """Base class of decisions, which turn scores or features of samples into label sets.
+    """Base class of decisions: rules from scores or features of samples to label sets.
 
-    A classifier fits its decision after it has trained the network, and calls :meth:`decode` for
-    every batch of samples to predict. A decision follows scikit-learn's rules for estimators:
-    `__init__` only stores its parameters, it can be cloned, and a search can set its parameters
+    A classifier fits its decision after training the network, and calls :meth:`decode` for every
+    batch of samples to predict. A decision follows scikit-learn's rules for estimators: `__init__`
+    only stores its parameters, it can be cloned, and a search can set its parameters
     (``decision__k``). A subclass must define :meth:`decode`. It may also define :meth:`fit`, and
     choose its inputs by the attributes below.
 
@@ -37,19 +37,19 @@ class Decision(Part, ABC):
         - "scores": the scores of all labels. Fitting sees as many samples as fit into the
           classifier's `memory_limit`.
         - "features": inputs of the last layer, and the last layer itself if it is linear.
-        - "sets": scores of the best label sets of each sample, best first, and these sets; as many
-          as :meth:`n_candidates` says. For heads that rank whole label sets
+        - "sets": scores of the best :meth:`n_candidates` label sets of each sample, best first, and
+          these sets. Needs a head that ranks label sets
           (:class:`~sklearn_xlc.heads.PowersetHead`).
     fitted_on : {None, "train", "held"}, default=None
-        Samples whose inputs :meth:`fit` receives: None, the samples that trained the network, or
-        samples held out from training (`validation_fraction` of the classifier).
+        Samples for :meth:`fit`: none, the training samples of the network, or samples held out
+        from training (`validation_fraction` of the classifier).
     in_blocks : bool, default=False
         Whether :meth:`fit` takes features as an iterable of blocks of consecutive samples, so that
         not all features are held at once.
     in_order : bool, default=True
-        Whether :meth:`decode` needs the scores of a sample best first. False: where
-        :meth:`needs_more` asks for more labels, it may be given the scores of all labels, in the
-        order of the labels and without `labels`, which saves the time to rank them.
+        Whether :meth:`decode` needs the scores of a sample best first. If False and
+        :meth:`needs_more` asks for more labels, it may get the scores of all labels in the order of
+        the labels, without `labels`; this saves the time to rank them.
     n_labels_ : int
         Number of labels, set by :meth:`fit`.
 
@@ -59,7 +59,7 @@ class Decision(Part, ABC):
 
     Examples
     --------
-    A rule of your own, for any classifier: the best labels that make up a share of the probability.
+    A rule for any classifier: predict the best labels up to a share of the total probability.
 
     >>> import numpy as np
     >>> from scipy.special import expit
@@ -89,7 +89,7 @@ class Decision(Part, ABC):
     _parameter_constraints: dict[str, list[Any]] = {}
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
-        """Raise ValueError if the parameters are not valid, or do not suit the labels.
+        """Raise ValueError if the parameters are invalid, or do not suit the labels.
 
         Parameters
         ----------
@@ -99,14 +99,14 @@ class Decision(Part, ABC):
         Raises
         ------
         ValueError
-            If a parameter is not valid, before the classifier is trained.
+            If a parameter is invalid; raised before training.
         """
         self._validate_params()
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
-        """Raise if the decision cannot work with the scores or features of the classifier.
+        """Raise if the decision does not support the scores or features of the classifier.
 
         Parameters
         ----------
@@ -115,14 +115,14 @@ class Decision(Part, ABC):
         link : {"sigmoid", "exp", None}
             As in :meth:`fit`.
         n_features : int
-            Number of features that the last layer reads.
+            Number of inputs of the last layer.
         layer : object, default=None
             As in :meth:`fit`.
 
         Raises
         ------
         ValueError, MemoryError
-            If the decision cannot work, before the classifier is trained.
+            If they are not supported; raised before training.
         """
 
     def fit(self, inputs: Any, Y: Any, /, *args: Any, **context: Any) -> Decision:
@@ -131,25 +131,25 @@ class Decision(Part, ABC):
         Parameters
         ----------
         inputs : ndarray of shape (n_samples, n_candidates) or (n_samples, n_features), or None
-            Scores or features, depending on `reads`, of the samples that `fitted_on` names. None:
+            Scores or features, depending on `reads`, of the samples named by `fitted_on`. None if
             there are no such samples.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             Indicator of the labels of these samples; if `inputs` is None, of the training samples.
         *args : tuple
             Not used.
         **context : dict
-            Further keyword arguments; a subclass names those that it needs.
+            Further keyword arguments; a subclass names the ones it needs.
 
             - ``labels``: ndarray of shape (n_samples, n_candidates), ids of the labels of the
               scores, if `reads` is "ranked". None: the columns are the labels.
             - ``sets``: CSR matrix of shape (n_samples * n_candidates, n_labels), label sets of the
-              scores, those of a sample below each other, if `reads` is "sets".
+              scores, sample by sample, if `reads` is "sets".
             - ``layer``: last layer as a :class:`LinearLayer`, if `reads` is "features". None: the
               last layer is not linear.
             - ``sizes``: ndarray of shape (n_training_samples,), number of labels of every training
               sample. None: the sizes in `Y`.
             - ``link``: "sigmoid", "exp" or None, the function from a score to the probability of
-              its label. Scores are log odds ("sigmoid"), log probabilities that sum to one over the
+              its label. Scores are log odds ("sigmoid"), log probabilities with sum one over the
               labels ("exp"), or have no probabilities (None).
             - ``ranker``: :class:`~sklearn_xlc.ranking.Ranker`, by which log odds become those
               of ``predict_proba``. None: they are these.
@@ -168,7 +168,7 @@ class Decision(Part, ABC):
         Parameters
         ----------
         inputs : ndarray, or None
-            As in :meth:`fit`; None if `fitted_on` is "held", since no samples are held out here.
+            As in :meth:`fit`; None if `fitted_on` is "held": no samples are held out here.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             Indicator of the labels of the samples.
         *args : tuple
@@ -184,17 +184,17 @@ class Decision(Part, ABC):
         return self
 
     def for_labels(self, origin: np.ndarray) -> Decision:
-        """Return the fitted decision where labels have come or gone.
+        """Return a copy of the fitted decision for a changed set of labels.
 
         Parameters
         ----------
         origin : ndarray of shape (n_labels,)
-            Number that each label had before; -1: a new label.
+            Former index of each label; -1 for a new label.
 
         Returns
         -------
         Decision
-            A copy. A subclass that holds something for each label extends this method.
+            A copy. Subclasses with attributes per label extend this method.
         """
         other = copy.copy(self)
         other.n_labels_ = len(origin)
@@ -203,7 +203,7 @@ class Decision(Part, ABC):
         return other
 
     def n_candidates(self, n_labels: int) -> int | None:
-        """Return the number of best labels, or sets, of a sample that :meth:`decode` reads.
+        """Return the number of best labels, or sets, per sample for :meth:`decode`.
 
         Parameters
         ----------
@@ -213,13 +213,13 @@ class Decision(Part, ABC):
         Returns
         -------
         int or None
-            None: start with twice the largest number of labels of a training sample, and double
-            it for the samples for which :meth:`needs_more` returns True.
+            None: start with twice the largest number of labels of a training sample, and double it
+            as long as :meth:`needs_more` returns True.
         """
         return None
 
     def needs_more(self, scores: np.ndarray) -> bool:
-        """Return whether labels beyond the candidates may belong to a set.
+        """Return whether a set may hold labels beyond the candidates.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class Decision(Part, ABC):
         Parameters
         ----------
         taken : bool ndarray of shape (n_samples, n_candidates)
-            Mask of the candidates that belong to the label set of their sample.
+            Mask of the selected candidates.
         labels : ndarray of shape (n_samples, n_candidates), default=None
             Ids of the candidates. None: the columns are the labels.
 
@@ -278,7 +278,7 @@ class Decision(Part, ABC):
 
 
 class LinearLayer:
-    """Linear last layer, in the form that decisions read.
+    """Linear last layer, as an input of decisions.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ class LinearLayer:
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            Features of samples.
+            Features.
 
         Returns
         -------
@@ -315,12 +315,12 @@ class LinearLayer:
 
 
 def set_sizes(Y: Any) -> np.ndarray:
-    """Number of labels of every sample."""
+    """Count the labels of every sample."""
     return np.diff(check_indicator(Y, "Y").indptr)
 
 
 def usual_size(sizes: np.ndarray) -> int:
-    """Number of labels that 99% of the training samples do not exceed."""
+    """Return the 99% quantile of the training samples' numbers of labels."""
     return int(max(1, np.ceil(np.quantile(sizes, USUAL))))
 
 

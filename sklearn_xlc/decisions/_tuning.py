@@ -1,4 +1,4 @@
-"""Search for the cuts of scores that maximise a criterion."""
+"""Search for cuts of scores with the best value of a criterion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_STEPS = 50
 def best_cut(
     criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> float:
-    """Find the cut that maximises a criterion if all candidates above it are predicted.
+    """Find the best cut for a criterion; all candidates above it are predicted.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _subset_accuracy(
 def _f1_at_k(
     order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> tuple[float, np.ndarray]:
-    """Harmonic mean of mean precision and mean recall; the candidates are the k best."""
+    """Compute the harmonic mean of mean precision and mean recall of the k best candidates."""
     samples, found, n_true = order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr)
     precision = _mean_curve(_precision, samples, found, n_true)[1]
     recall = _mean_curve(_recall, samples, found, n_true)[1]
@@ -105,7 +105,7 @@ CRITERIA: dict[str, Callable[..., tuple[float, np.ndarray]]] = {
 def _mean_curve(
     value: Callable[..., np.ndarray], groups: np.ndarray, hits: np.ndarray, n_true: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Mean over groups of a value of (hits, taken, n_true), before and after each candidate."""
+    """Average a function of (hits, taken, n_true) over groups, before and after each candidate."""
     found, taken = _running(groups, hits)
     own = n_true[groups]
     change = value(found, taken, own) - value(found - hits, taken - 1, own)
@@ -115,7 +115,7 @@ def _mean_curve(
 
 
 def _running(groups: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hits and candidates of the same group up to and with each candidate."""
+    """Count the hits and candidates of each candidate's group up to and with it."""
     by_group = np.argsort(groups, kind="stable")
     is_first = np.diff(groups[by_group], prepend=-1) != 0
     starts = np.maximum.accumulate(np.where(is_first, np.arange(len(groups)), 0))
@@ -129,20 +129,18 @@ def _running(groups: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def best_cuts_per_label(
     criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> np.ndarray:
-    r"""Find one cut per label, which together maximise a criterion.
+    r"""Find one cut per label to maximise a criterion.
 
-    The mean F1 of the labels is a sum over labels, so that each cut can be found on its own. The F1
-    of all decisions is not. But with F its maximum, the best cut of each label maximises
+    The mean F1 of the labels is a sum over labels, so each cut is found separately. The F1 of all
+    decisions is not. But with F its maximum, the best cut of each label maximises
     ``2 hits - F taken``, and Dinkelbach's iteration converges to F [1]_.
 
     Parameters
     ----------
     criterion : {"micro_f1", "macro_f1"}
-        What to maximise.
-    scores, labels, hits : ndarray of shape (n_samples, n_candidates)
-        Scores of the candidates, their labels, and whether the labels are true.
-    Y : CSR matrix of shape (n_samples, n_labels)
-        Indicator of the true labels.
+        Criterion to maximise.
+    scores, labels, hits, Y
+        As in :func:`best_cut`.
 
     Returns
     -------
@@ -166,7 +164,7 @@ def best_cuts_per_label(
     n_true = np.bincount(Y.indices, minlength=Y.shape[1])
 
     def choose(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Last candidate to predict of each label, and whether this is better than none."""
+        """Return the last candidate to predict of each label, and whether to predict any."""
         gain = np.where(tied, -np.inf, gain)
         best = np.maximum.reduceat(gain, starts)
         is_best = gain == np.repeat(best, np.diff(np.append(starts, len(gain))))

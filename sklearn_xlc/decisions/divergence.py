@@ -1,4 +1,4 @@
-"""Decision for the label set whose uniform distribution is nearest to the predicted one."""
+"""Decision for the label set with the uniform distribution nearest to the predicted one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from sklearn_xlc.geometry import divergence_label_sets, fit_temperature
 
 
 class Divergence(Decision):
-    r"""Of all label sets, predict the one with uniform distribution nearest to the scores.
+    r"""Predict the label set with the uniform distribution nearest to the scores.
 
-    The uniform distribution over a label set is compared with the predicted distribution over
-    labels, and the set with the smallest Kullback-Leibler divergence wins. The pick-all-labels loss
-    trains the softmax to be uniform on the labels of a sample; this rule recovers the labels
-    without a threshold to tune. If each label has a probability of its own (scores are log odds),
-    the predicted distribution is its share of their sum.
+    The rule minimises the Kullback-Leibler divergence of the set's uniform distribution from the
+    predicted distribution over labels. The pick-all-labels loss trains the softmax to be uniform on
+    the labels of a sample; this rule recovers the labels without a threshold to tune. If scores are
+    log odds, the probabilities of the labels are normalised to a distribution.
 
     Parameters
     ----------
@@ -35,8 +34,8 @@ class Divergence(Decision):
         Divisor of the log probabilities; below 1, sets have fewer labels. "tuned": the temperature
         with the highest mean F1 of samples held out from training; 1 if none are held out.
     max_labels : int, default=None
-        Largest number of labels of a set. None: the number that 99% of the training samples do not
-        exceed. A limit is needed because uninformative samples get as many labels as it allows.
+        Largest number of labels of a set. None: the 99% quantile of the training samples' numbers
+        of labels. A limit is needed: uninformative samples get as many labels as it allows.
 
     Attributes
     ----------
@@ -122,7 +121,7 @@ class Divergence(Decision):
 
     @property
     def distances_read(self) -> str:
-        """Inputs of :meth:`distances`: all scores, unless they are log probabilities already."""
+        """Inputs of :meth:`distances`: ranked scores if they are log probabilities, else all."""
         normalized = self.link_ == "exp" and self.temperature_ == 1.0
         return "ranked" if normalized else "scores"
 
@@ -159,5 +158,5 @@ class Divergence(Decision):
         )
 
     def _logits(self, scores: np.ndarray) -> np.ndarray:
-        """Log probabilities, up to a constant per sample."""
+        """Convert scores to log probabilities, up to a constant per sample."""
         return log_expit(scores) if self.link_ == "sigmoid" else scores

@@ -1,4 +1,4 @@
-"""Decision for the most probable label set, where a head gives label sets probabilities."""
+"""Decision for the most probable label set, for heads with probabilities of label sets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sklearn_xlc.decisions._base import Decision
 class JointMode(Decision):
     """Predict the most probable label set of every sample: the mode of the joint distribution.
 
-    It is the best rule for subset accuracy, the share of samples whose label set is right in every
-    label. It needs a head that ranks whole label sets, such as that of
-    ``MultiHeadClassifier("product")``, where it is the meaning of ``decision="auto"``. Labels with
-    a probability above one half need not form a probable set; for these use ``Threshold(0.5)``.
+    It is the best rule for subset accuracy, the share of samples with exactly the right label set.
+    It needs a head that ranks whole label sets, such as ``MultiHeadClassifier("product")`` has;
+    there it is the default, ``decision="auto"``. The set of all labels with a probability above one
+    half need not be probable; for this set use ``Threshold(0.5)``.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class JointMode(Decision):
         scores : ndarray of shape (n_samples, n_candidates)
             Scores of the best label sets of each sample, best first.
         sets : CSR matrix of shape (n_samples * n_candidates, n_labels)
-            These sets, those of a sample below each other.
+            These sets, sample by sample.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Decision for the label set whose prototype is nearest to the features."""
+"""Decision for the label set with the prototype nearest to the features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn_xlc.geometry import fit_label_set_scales, greedy_label_sets, neares
 
 
 class Nearest(Decision):
-    r"""Of all label sets, predict the one whose prototype is nearest to the features.
+    r"""Predict the label set with the prototype nearest to the features.
 
     The prototype of a set of m labels is the sum of the last layer's rows for these labels, times a
     scale :math:`C_m` fitted on the training samples. The last layer must be linear, and the
@@ -30,8 +30,8 @@ class Nearest(Decision):
     Parameters
     ----------
     max_labels : int, default=None
-        Largest number of labels of a set. None: the number that 99% of the training samples do not
-        exceed.
+        Largest number of labels of a set. None: the 99% quantile of the training samples' numbers
+        of labels.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Nearest(Decision):
     def _nearest(
         self, features: np.ndarray, layer: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sizes of the sets, their labels first among the best, and the two least distances."""
+        """Return the sizes of the nearest sets, ranked labels, and the two least distances."""
         centred = features - self.mean_
         products = layer.products(centred)
         squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Decision for the label set of training samples whose mean features are nearest."""
+"""Decision for the label set of training samples with the nearest mean features."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sklearn_xlc.geometry import seen_label_sets
 
 
 class Seen(Decision):
-    """Of the training samples' label sets, predict the one with nearest mean features.
+    """Predict the label set of the training data with the nearest mean features.
 
     The rule stores the mean features of every label set of the training samples. It never predicts
-    a combination of labels that did not occur.
+    an unseen combination of labels.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Seen(Decision):
     See Also
     --------
     sklearn_xlc.geometry.seen_label_sets : Search for the nearest mean features.
-    Nearest : Also compares sets that did not occur.
+    Nearest : Also compares unseen sets.
 
     Examples
     --------
@@ -80,12 +80,12 @@ class Seen(Decision):
     def partial_fit(self, features: Any, Y: Any, **context: Any) -> Seen:
         means, sets = mean_features(features, sp.csr_matrix(check_indicator(Y, "Y")))
         both = sp.vstack([sets, self.sets_], format="csr")
-        kept = distinct_rows(both)[0]  # sets that occur again have new means
+        kept = distinct_rows(both)[0]  # repeated sets get their new means
         self.means_, self.sets_ = np.vstack([means, self.means_])[kept], both[kept]
         return self
 
     def for_labels(self, origin: np.ndarray) -> Seen:
-        # Of sets that become equal, the one stays that had no other label.
+        # If sets become equal, keep the one without removed labels.
         other = cast(Seen, super().for_labels(origin))
         old = np.flatnonzero(origin >= 0)
         moved = sp.csr_matrix(
@@ -121,7 +121,7 @@ class Seen(Decision):
 
 
 def mean_features(features: Any, Y: sp.csr_matrix) -> tuple[np.ndarray, sp.csr_matrix]:
-    """Mean features of every distinct label set, and the sets."""
+    """Compute the mean features of every distinct label set; return them and the sets."""
     blocks: Iterable[np.ndarray] = [features] if isinstance(features, np.ndarray) else features
     rows, index = distinct_rows(Y)
     sums, start = np.empty(0), 0

@@ -35,21 +35,19 @@ class Threshold(Decision):
         Criterion that "tuned" maximises over the best labels of each sample.
 
         - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
-          F1 of the labels, mean F1 of the samples. F1 is 0 if there is nothing to find and nothing
-          is predicted.
-        - "subset_accuracy": share of the samples whose label set is right.
-        - "f1_at_k": harmonic mean of mean precision and mean recall, if at most `k` labels are
-          predicted, the best labels above the threshold. Precision counts the predicted labels
-          only; :func:`~sklearn_xlc.metrics.f1_at_k` always divides by k, so that predicting fewer
-          labels never pays.
+          F1 of the labels, mean F1 of the samples. F1 is 0 without true and predicted labels.
+        - "subset_accuracy": share of samples with the right label set.
+        - "f1_at_k": harmonic mean of mean precision and mean recall, if the best labels above the
+          threshold are predicted, at most `k`. Precision is divided by the number of predicted
+          labels; in :func:`~sklearn_xlc.metrics.f1_at_k` by k, so that fewer labels never pay.
     per_label : bool, default=False
-        Tune one threshold per label, for "micro_f1" or "macro_f1". A label that no held-out sample
-        has gets the best threshold common to all labels, or a higher one that never predicts it.
+        Whether to tune one threshold per label, for "micro_f1" or "macro_f1". A label of no
+        held-out sample gets the best common threshold, raised if needed so as not to predict it.
     k : int, default=5
         Largest number of labels of a sample, for "f1_at_k" only.
     min_labels : int or "auto", default=0
-        Smallest number of labels of a sample: so many best labels are predicted even below the
-        threshold. "auto": 1 if every training sample has a label, otherwise 0.
+        Smallest number of labels of a sample: the best ones are predicted even below the threshold.
+        "auto": 1 if every training sample has a label, otherwise 0.
     scale : {"probability", "score"}, default="probability"
         Scale of a given `threshold`: probabilities as of `predict_proba`, or scores as of
         `decision_function`. Unused if the threshold is tuned.
@@ -123,7 +121,7 @@ class Threshold(Decision):
 
     @property
     def fitted_on(self) -> str | None:  # type: ignore[override]
-        """Samples to tune the threshold on: held-out ones, or none."""
+        """Samples for tuning the threshold: held-out samples, or none."""
         return "held" if self._is_tuned else None
 
     @property
@@ -131,24 +129,24 @@ class Threshold(Decision):
         return isinstance(self.threshold, str)
 
     @property
-    def _most(self) -> int | None:
+    def _max_labels(self) -> int | None:
         """Largest number of labels of a sample."""
         return self.k if self._is_tuned and self.criterion == "f1_at_k" else None
 
     @property
     def in_order(self) -> bool:  # type: ignore[override]
-        """Whether labels compete: the best of those above the threshold are predicted."""
-        return self._most is not None
+        """Whether the number of labels above the threshold is limited to the best."""
+        return self._max_labels is not None
 
     @property
-    def _least(self) -> int:
-        """Smallest number of labels of a sample, where it is given."""
+    def _min_labels(self) -> int:
+        """Given smallest number of labels of a sample."""
         return 0 if isinstance(self.min_labels, str) else self.min_labels
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
-        check_at_most(self._least, "min_labels", Y.shape[1])
-        if self._most is not None and self._least > self._most:
+        check_at_most(self._min_labels, "min_labels", Y.shape[1])
+        if self._max_labels is not None and self._min_labels > self._max_labels:
             raise ValueError(
                 f"min_labels={self.min_labels} is more than k={self.k}, the largest number of "
                 "labels with criterion='f1_at_k'"
@@ -197,13 +195,13 @@ class Threshold(Decision):
         self.link_, self.ranker_ = link, ranker
         sizes = set_sizes(Y) if sizes is None else sizes
         has_labels = bool(len(sizes) and sizes.min() > 0)
-        self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._least
+        self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._min_labels
         if not self._is_tuned:
-            self.cut_ = self._given()
+            self.cut_ = self._given_cut()
         elif scores is None:
-            self.cut_ = self._untuned(sizes)
+            self.cut_ = self._default_cut(sizes)
         else:
-            width = self._most or scores.shape[1]
+            width = self._max_labels or scores.shape[1]
             scores, labels = ranked_candidates(scores, labels, width)
             Y = check_indicator(Y, "Y")
             tune = best_cuts_per_label if self.per_label else best_cut
@@ -212,7 +210,7 @@ class Threshold(Decision):
 
     def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:
         if not self._is_tuned:
-            self.cut_ = self._given()
+            self.cut_ = self._given_cut()
         if not isinstance(self.min_labels, str):
             self.min_labels_ = self.min_labels
         return self
@@ -224,16 +222,16 @@ class Threshold(Decision):
             other.cut_ = np.where(origin < 0, np.median(self.cut_), self.cut_[origin])
         return other
 
-    def _given(self) -> Any:
-        """Given threshold, as a score."""
+    def _given_cut(self) -> Any:
+        """Convert the given threshold to a score."""
         cut = np.asarray(self.threshold, dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
             cut = cut if self.ranker_ is None else self.ranker_.inverse(cut)
         return float(cut) if np.ndim(cut) == 0 else cut
 
-    def _untuned(self, sizes: np.ndarray) -> float:
-        """Threshold if no samples are held out, as a score."""
+    def _default_cut(self, sizes: np.ndarray) -> float:
+        """Return the threshold without held-out samples, as a score."""
         return float(np.log(0.5 / max(1.0, sizes.mean()))) if self.link_ == "exp" else 0.0
 
     @property
@@ -247,14 +245,14 @@ class Threshold(Decision):
         return float(values) if np.ndim(values) == 0 else values
 
     def n_candidates(self, n_labels: int) -> int | None:
-        return self._most or (self._least if self._least > 1 else None)
+        return self._max_labels or (self._min_labels if self._min_labels > 1 else None)
 
     def needs_more(self, scores: np.ndarray) -> bool:
-        return self._most is None and bool((scores[:, -1] > np.min(self.cut_)).any())
+        return self._max_labels is None and bool((scores[:, -1] > np.min(self.cut_)).any())
 
     def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
-        if self._most is not None:
-            scores, labels = ranked_candidates(scores, labels, self._most)
+        if self._max_labels is not None:
+            scores, labels = ranked_candidates(scores, labels, self._max_labels)
         if isinstance(self.cut_, float):
             taken = scores > self.cut_
         else:

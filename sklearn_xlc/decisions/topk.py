@@ -54,16 +54,16 @@ class TopK(Decision):
 
     def fit(self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any) -> TopK:
         super().fit(inputs, Y)
-        self.k_ = self._number(Y, sizes, 1)
+        self.k_ = self._resolve_k(Y, sizes, 1)
         return self
 
     def partial_fit(
         self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> TopK:
-        self.k_ = self._number(Y, sizes, self.k_)
+        self.k_ = self._resolve_k(Y, sizes, self.k_)
         return self
 
-    def _number(self, Y: Any, sizes: np.ndarray | None, least: int) -> int:
+    def _resolve_k(self, Y: Any, sizes: np.ndarray | None, least: int) -> int:
         mean = np.mean(set_sizes(Y) if sizes is None else sizes)
         return int(self.k or max(least, round(float(mean))))
 

@@ -1,15 +1,18 @@
-"""Geometry of output layers: label sets that a linear layer can predict, and fixed layers.
+"""Geometry of output layers: predictable label sets of a linear layer, and fixed layers.
 
 With fewer features than labels a sigmoid layer cannot predict most combinations of labels, whatever
-its input. :func:`verify_argmaxable` finds the label sets of a data set that a given linear layer
-can predict, and proves its answers. :func:`fourier_matrix` gives a layer that can predict all label
-sets up to a given number of active labels. For softmax classifiers, :func:`simplex_etf` gives a
-fixed layer, and :func:`nearest_label_sets`, :func:`divergence_label_sets` and
-:func:`seen_label_sets` turn logits or features into label sets. Arrays go in, arrays come out;
-torch is not needed.
+its input. :func:`verify_argmaxable` proves for given label sets whether a linear layer can predict
+them. :func:`fourier_matrix` computes a layer for all label sets up to a given size. For softmax
+classifiers, :func:`simplex_etf` computes a fixed layer, and :func:`nearest_label_sets`,
+:func:`divergence_label_sets` and :func:`seen_label_sets` turn logits or features into label sets.
+All functions work on arrays, without torch.
 """
 
-from sklearn_xlc.geometry._argmaxability import is_argmaxable, verify_argmaxable
+from sklearn_xlc.geometry._argmaxability import (
+    ArgmaxabilityReport,
+    is_argmaxable,
+    verify_argmaxable,
+)
 from sklearn_xlc.geometry._counting import count_argmaxable, count_sign_changes
 from sklearn_xlc.geometry._fourier import (
     fourier_adjoint,
@@ -26,7 +29,6 @@ from sklearn_xlc.geometry._label_sets import (
     nearest_label_sets,
 )
 from sklearn_xlc.geometry._optimal_scales import optimal_label_set_scales
-from sklearn_xlc.geometry._report import ArgmaxabilityReport
 from sklearn_xlc.geometry._seen_label_sets import seen_label_sets
 from sklearn_xlc.geometry._simplex_etf import coherence, simplex_etf, welch_bound
 

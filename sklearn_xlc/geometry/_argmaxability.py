@@ -1,16 +1,19 @@
-"""Label sets that a linear layer can predict: answers are proven, or "unknown"."""
+"""Predictable label sets of a linear layer; answers are proven, or "unknown"."""
 
+import html
 import sys
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._csr import FloatArray, IntArray, distinct_rows, row_blocks
+from sklearn_xlc._csr import BoolArray, FloatArray, IntArray, distinct_rows, row_blocks
 from sklearn_xlc.geometry._decision import (
     ARGMAXABLE,
     UNKNOWN,
@@ -21,12 +24,148 @@ from sklearn_xlc.geometry._decision import (
     prepare,
     try_witness,
 )
-from sklearn_xlc.geometry._report import ArgmaxabilityReport
 from sklearn_xlc.geometry._validation import LinearLayer, check_assignments, check_layer
 
+STATUS_NAMES = {1: "argmaxable", 0: "not argmaxable", -1: "unknown"}
 N_PROGRESS_LINES = 20
-#: Shift of non-negative features, which must be positive, as a share of the largest feature.
+#: Shift that makes non-negative features positive, as a share of the largest feature.
 POINT_SHIFT = 1e-9
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ArgmaxabilityReport:
+    """Answers of :func:`verify_argmaxable`, one per label set.
+
+    Attributes
+    ----------
+    status : ndarray of shape (n_sets,), int8
+        1: argmaxable, 0: not argmaxable, -1: unknown.
+    radius : ndarray of shape (n_sets,), float64
+        Distance of the witness from the nearest label boundary. For the reason "linear program" it
+        is mostly within a tenth of the largest distance inside the box. For other reasons it may be
+        smaller by many orders of magnitude, unless ``search_radius=True``. Without biases it is
+        proportional to `box`. With biases the first witness found may be outside of the box; with
+        ``search_radius=True`` only if there is none inside. 0 if not argmaxable, NaN if unknown.
+    witness : ndarray of shape (n_sets, n_features), float64
+        Features for which the layer predicts exactly the set; NaN without a witness.
+    reason : ndarray of shape (n_sets,), str
+        Method of the answer.
+
+        - Argmaxable: "point", "closed form", "perceptron" or "linear program"; "sign changes" if
+          the theorem on Fourier columns applies and no float is a witness. The radius is then the
+          radius of the closed form in exact arithmetic.
+        - Not argmaxable: "constant label", "parallel labels" or "certificate".
+        - Unknown: "time limit" or "unresolved".
+    conflicts : list of ndarray or None
+        For sets that are not argmaxable, the labels in contradiction: no features give all of them
+        the wanted signs. None for all other sets.
+    n_active : ndarray of shape (n_sets,), int64
+        Number of active labels.
+    n_labels : int
+        Number of labels.
+    min_radius : float
+        Radius below which argmaxable sets count as narrow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.geometry import verify_argmaxable
+    >>> report = verify_argmaxable(np.array([[1.0], [2.0]]), [[1, 1], [1, 0], [0, 0]])
+    >>> report
+    ArgmaxabilityReport(n_sets=3, argmaxable=2 (narrow: 0), not argmaxable=1, unknown=0)
+    >>> report.n_argmaxable, report.n_unargmaxable, report.n_unknown
+    (2, 1, 0)
+    """
+
+    status: npt.NDArray[np.int8]
+    radius: FloatArray
+    witness: FloatArray
+    reason: npt.NDArray[np.str_]
+    conflicts: list[IntArray | None]
+    n_active: IntArray
+    n_labels: int
+    min_radius: float
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    @property
+    def n_sets(self) -> int:
+        """Number of label sets."""
+        return len(self.status)
+
+    @property
+    def n_argmaxable(self) -> int:
+        """Number of label sets with a proven witness."""
+        return int(np.sum(self.status == 1))
+
+    @property
+    def n_unargmaxable(self) -> int:
+        """Number of label sets with a proven contradiction."""
+        return int(np.sum(self.status == 0))
+
+    @property
+    def n_unknown(self) -> int:
+        """Number of label sets with neither a proven witness nor a proven contradiction."""
+        return int(np.sum(self.status == -1))
+
+    @property
+    def narrow(self) -> BoolArray:
+        """Mask of the argmaxable sets with a radius below `min_radius`."""
+        return (self.status == 1) & (self.radius < self.min_radius)
+
+    def to_frame(self) -> Any:
+        """Return a table with one row per label set; needs pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns status (as words), reason, radius, narrow, n_active and conflict.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        return pd.DataFrame(
+            {
+                "status": [STATUS_NAMES[int(status)] for status in self.status],
+                "reason": self.reason,
+                "radius": self.radius,
+                "narrow": self.narrow,
+                "n_active": self.n_active,
+                "conflict": self.conflicts,
+            }
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n_sets={self.n_sets}, argmaxable={self.n_argmaxable} "
+            f"(narrow: {int(self.narrow.sum())}), not argmaxable={self.n_unargmaxable}, "
+            f"unknown={self.n_unknown})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table of the numbers of label sets by answer and reason."""
+        lines = []
+        for status, name in STATUS_NAMES.items():
+            chosen = self.status == status
+            for reason in np.unique(self.reason[chosen]):
+                mask = chosen & (self.reason == reason)
+                cells = (name, str(reason), f"{mask.sum()}", f"{self.n_active[mask].mean():.1f}")
+                lines.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
+        head = "".join(
+            f"<th>{title}</th>" for title in ("answer", "reason", "sets", "mean active labels")
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return (
+            f"<table><caption>{self.n_sets} label sets of {self.n_labels} labels</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
 
 
 def is_argmaxable(
@@ -37,7 +176,7 @@ def is_argmaxable(
     max_active: int | None = None,
     time_limit: float = 10.0,
 ) -> bool | None:
-    """Find out whether a linear layer predicts an assignment for some features.
+    """Decide whether a linear layer predicts an assignment for some features.
 
     Parameters
     ----------
@@ -51,12 +190,12 @@ def is_argmaxable(
         Largest number of active labels of a Fourier layer: the first ``2 * max_active + 1`` columns
         of the weights are the :func:`fourier_matrix`. None: no Fourier columns.
     time_limit : float, default=10.0
-        Seconds after which the answer is None.
+        Time limit in seconds; after it the answer is None.
 
     Returns
     -------
     bool or None
-        True if a witness is proven, False if a contradiction is proven, None if neither is found.
+        True for a proven witness, False for a proven contradiction, None for neither.
 
     Raises
     ------
@@ -100,18 +239,18 @@ def verify_argmaxable(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> ArgmaxabilityReport:
-    r"""Find out which label sets a linear layer can predict.
+    r"""Decide for each label set whether a linear layer can predict it.
 
     A layer predicts label i if :math:`w_i x + b_i > 0`. With fewer features than labels, most
     combinations of labels are predicted for no x. A label set is *argmaxable* if some x, its
     *witness*, gives strictly positive logits to the labels of the set and strictly negative logits
     to all others; ties do not count.
 
-    There are three answers, and the first two are proven. *Argmaxable*: a witness was found, and
-    the signs of its logits are proven, with bounded rounding errors or in integers. (For a Fourier
-    layer, a theorem proves regions that are too thin for floats.) *Not argmaxable*: a few labels
-    contradict each other, proven in integers, or for more than 64 labels in floats with bounded
-    rounding errors. *Unknown*: neither was found. The report of a solver alone is never an answer.
+    There are three answers, and the first two are proven. *Argmaxable*: there is a witness, and the
+    signs of its logits are proven, with bounded rounding errors or in integers. (For a Fourier
+    layer, a theorem proves regions too thin for floats.) *Not argmaxable*: a few labels contradict
+    each other, proven in integers, or for more than 64 labels in floats with bounded rounding
+    errors. *Unknown*: neither is proven. The report of a solver alone is never an answer.
 
     Parameters
     ----------
@@ -119,36 +258,37 @@ def verify_argmaxable(
         Weights of the layer; or an estimator with ``coef_`` and ``intercept_``, or with
         ``estimators_`` of binary linear classifiers (`OneVsRestClassifier`,
         `MultiOutputClassifier`), or an object with ``weight`` and ``bias`` (`torch.nn.Linear`), or
-        a :class:`~sklearn_xlc.DFTSigmoidClassifier`. Every row of the weights is one label, which
-        is active or not independently of the others.
+        a :class:`~sklearn_xlc.DFTSigmoidClassifier`. Every row of the weights is one label, active
+        or not independently of the others.
     Y : {array-like, sparse matrix} of shape (n_sets, n_labels) or (n_labels,)
         Label sets, 1 for active labels and 0 for all others. Sparse sets are not made dense, and
         equal sets are decided once.
     intercept : float or array-like of shape (n_labels,), default=None
         Biases, for weights given as an array.
     points : array-like of shape (n_points, n_features), default=None
-        Inputs of the layer to try first, such as the features of all training samples: a set that
-        the layer predicts for one of them is argmaxable. Without biases the witness is the point
-        times a power of two.
+        Inputs of the layer to try first, such as the features of all training samples. A set
+        predicted for one of them is argmaxable. Without biases the witness is the point times a
+        power of two.
     nonnegative : bool or array-like of shape (n_features,), default=False
-        Whether features, or which of them, are never negative, as outputs of a ReLU. A witness then
-        has none below zero; such sets are fewer.
+        Whether features are never negative, as outputs of a ReLU: all of them, or a mask. Witnesses
+        then have no negative feature, and fewer sets are argmaxable.
     max_active : int, default=None
         Largest number of active labels of a Fourier layer: the first ``2 * max_active + 1`` columns
-        of the weights are the :func:`fourier_matrix`, up to rounding. Without biases, a theorem
-        makes sets with at most ``2 * max_active`` cyclic sign changes argmaxable; it says nothing
-        of `nonnegative` features. None: no Fourier columns.
+        of the weights are the :func:`fourier_matrix`, up to rounding. Without biases and
+        `nonnegative` features, a theorem makes sets with at most ``2 * max_active`` cyclic sign
+        changes argmaxable. None: no Fourier columns.
     box : float, default=1e4
-        Bound of the coordinates of x in the linear program (LP). Without biases regions are cones,
-        and radii are proportional to `box`.
+        Bound of the coordinates of x in the linear program (LP). Without biases radii are
+        proportional to `box`, because regions are cones.
     min_radius : float, default=1e-8
         Argmaxable sets with a smaller radius are counted as narrow. Narrow sets found with
         `search_radius` have a region too small to be hit in practice.
     time_limit : float, default=10.0
-        Seconds per label set, after which the set is unknown.
+        Time limit per label set in seconds; after it the set is unknown.
     search_radius : bool, default=False
         Whether to solve the LP for every argmaxable set, to find the largest radius inside the box.
-        If False, the radius belongs to the first witness found and may be smaller by many decades.
+        If False, the radius of the first witness found is reported; it may be smaller by many
+        orders of magnitude.
     n_jobs : int, default=None
         Number of label sets decided in parallel. Each job holds a few copies of the weights.
     verbose : int, default=0
@@ -178,8 +318,8 @@ def verify_argmaxable(
     **Differences from the paper**
 
     - In [1]_ a set is argmaxable if a solver finds a ball of radius 1e-8 or more in the box, and
-      not argmaxable if it finds none. Here radii of any size count (`min_radius` tells narrow
-      ones), both answers are proven, and what is not is unknown.
+      not argmaxable if it finds none. Here radii of any size count (`min_radius` marks narrow
+      sets), both answers are proven, and all other sets are unknown.
 
     References
     ----------
@@ -232,7 +372,7 @@ def verify_argmaxable(
 
 
 def _signed_features(nonnegative: Any, n_features: int) -> IntArray:
-    """Positions of the features that are never negative."""
+    """Return the indices of the non-negative features."""
     mask = np.asarray(nonnegative)
     if mask.dtype != bool or mask.shape not in ((), (n_features,)):
         raise ValueError(
@@ -245,10 +385,10 @@ def _signed_features(nonnegative: Any, n_features: int) -> IntArray:
 def _with_features(
     layer: LinearLayer, sets: sp.csr_array, points: FloatArray | None, signed: IntArray
 ) -> tuple[LinearLayer, sp.csr_array, FloatArray | None]:
-    """Layer, sets and points with a label for each of these features, which is always active.
+    """Add an always active label for each of these features to layer, sets and points.
 
-    Logits are strictly positive or negative, so that features of zero may as well be slightly
-    above: a witness with non-negative features exists if one with positive features does.
+    As logits of witnesses are not zero, features of zero may as well be slightly above: a witness
+    with non-negative features exists if and only if one with positive features does.
     """
     n_features = layer.coef.shape[1]
     intercept = layer.intercept
@@ -265,7 +405,7 @@ def _with_features(
 def _from_points(
     problem: Problem, sets: sp.csr_array, rows: IntArray, points: FloatArray | None
 ) -> dict[int, Verdict]:
-    """Verdicts for the rows that the layer predicts for some point."""
+    """Return verdicts for the sets predicted at some point."""
     verdicts: dict[int, Verdict] = {}
     if points is None:
         return verdicts
@@ -288,14 +428,14 @@ def _from_points(
 
 
 def _active(sets: sp.csr_array, row: int) -> IntArray:
-    """Sorted ids of the active labels of a row."""
+    """Return the sorted ids of the active labels of a row."""
     return sets.indices[sets.indptr[row] : sets.indptr[row + 1]].astype(np.int64)
 
 
 def _make_report(
     verdicts: list[Verdict], sets: sp.csr_array, n_features: int, min_radius: float
 ) -> ArgmaxabilityReport:
-    """Report that holds the verdicts as arrays."""
+    """Collect the verdicts in a report."""
     n_labels = sets.shape[1]
     witness = np.full((len(verdicts), n_features), np.nan)
     for row, verdict in enumerate(verdicts):

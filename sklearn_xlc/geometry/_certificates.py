@@ -1,8 +1,8 @@
-r"""Exact proofs that a point is a witness, or that no witness exists.
+r"""Exact proofs of witnesses, and of contradictions (no witness exists).
 
 An assignment with signs s (+1 or -1) is argmaxable if some x has :math:`s_i (w_i x + b_i) > 0` for
-every label i. By Carver's theorem (Gordan's without biases), either such an x exists, or there are
-weights :math:`\lambda \ge 0`, not all zero, with :math:`\sum_i \lambda_i s_i w_i = 0` and
+every label i. By Carver's theorem (Gordan's without biases), either such an x exists, or weights
+:math:`\lambda \ge 0`, not all zero, with :math:`\sum_i \lambda_i s_i w_i = 0` and
 :math:`\sum_i \lambda_i s_i b_i \le 0`; never both.
 
 With biases, let M have the rows :math:`s_i (w_i, b_i)` and one more row (0, ..., 0, 1), for the
@@ -20,7 +20,7 @@ import numpy as np
 from sklearn_xlc._csr import FloatArray, IntArray, row_blocks
 from sklearn_xlc.geometry._validation import LinearLayer
 
-# Number of weights that a float witness is multiplied with at a time.
+# Number of weights multiplied with a float witness at a time.
 BLOCK_ENTRIES = 2**20
 EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
@@ -43,7 +43,7 @@ def check_deadline(deadline: float) -> None:
 
 
 def integer_row(values: FloatArray) -> list[int]:
-    """Row times a power of two that makes every entry an integer, without rounding."""
+    """Scale a row by a power of two to integers, without rounding."""
     mantissas, exponents = np.frexp(values)
     integers = np.ldexp(mantissas, MANTISSA_BITS).astype(np.int64).tolist()
     used = exponents[values != 0]
@@ -55,7 +55,7 @@ def integer_row(values: FloatArray) -> list[int]:
 
 
 def signed_rows(layer: LinearLayer, signs: FloatArray, labels: IntArray) -> Iterator[FloatArray]:
-    """Rows s_i (w_i, b_i) of some labels; label n_labels stands for the row (0, ..., 0, 1)."""
+    """Yield the rows s_i (w_i, b_i) of labels; label n_labels means the row (0, ..., 0, 1)."""
     n_labels, n_features = layer.coef.shape
     for label in labels:
         if label == n_labels:
@@ -69,7 +69,7 @@ def signed_rows(layer: LinearLayer, signs: FloatArray, labels: IntArray) -> Iter
 def is_witness(
     layer: LinearLayer, signs: FloatArray, x: FloatArray, deadline: float = np.inf
 ) -> bool:
-    """Whether s_i (w_i x + b_i) > 0 for every label, proven for the given floats.
+    """Prove s_i (w_i x + b_i) > 0 for every label and the given floats; return success.
 
     A label is decided in floats if its logit exceeds the largest possible rounding error, and in
     integers otherwise.
@@ -85,7 +85,7 @@ def is_witness(
             if layer.intercept is not None:
                 biases = layer.intercept[part]
                 logits, sizes = logits + biases, sizes + np.abs(biases)
-            # A sum of m products is off by less than m eps / 2 times the sum of their sizes, in
+            # The error of a sum of m products is below m eps / 2 times the sum of their sizes, in
             # any order; the factor 4 covers the rounding of the bound, TINY covers underflow.
             noise = 2 * (n_features + 3) * (EPS * sizes + TINY)
             signed = signs[part] * logits
@@ -101,7 +101,7 @@ def is_witness(
 
 
 def is_certificate(rows: list[list[int]], weights: list[int]) -> bool:
-    """Whether the weights prove that no z is on the positive side of all rows."""
+    """Return whether the weights are a certificate: no z is on the positive side of all rows."""
     if len(rows) != len(weights) or not any(weights) or min(weights) < 0:
         return False
     return all(_dot(column, weights) == 0 for column in zip(*rows))
@@ -110,23 +110,10 @@ def is_certificate(rows: list[list[int]], weights: list[int]) -> bool:
 def find_conflict(
     layer: LinearLayer, signs: FloatArray, weights: FloatArray, deadline: float = np.inf
 ) -> IntArray | None:
-    """Labels that contradict each other, proven; None if approximate weights lead to no proof.
+    """Prove a contradiction from approximate weights; return its labels, or None.
 
-    Parameters
-    ----------
-    layer : LinearLayer
-        Weights and biases.
-    signs : ndarray of shape (n_labels,)
-        Wanted signs, +1 and -1.
-    weights : ndarray of shape (n_labels,)
-        Approximate weights of the certificate.
-    deadline : float, default=inf
-        Time of the monotonic clock after which to raise OutOfTimeError.
-
-    Returns
-    -------
-    ndarray of int64 or None
-        Sorted ids of the labels with a positive weight.
+    `signs` are the wanted signs, +1 and -1. The result holds the sorted ids of the labels with a
+    positive weight. After the deadline, by the monotonic clock, OutOfTimeError is raised.
     """
     largest = weights.max(initial=0.0)
     previous = -1
@@ -144,7 +131,7 @@ def find_conflict(
 def prove_conflict(
     layer: LinearLayer, signs: FloatArray, labels: IntArray, deadline: float = np.inf
 ) -> IntArray | None:
-    """Subset of the labels that contradict each other, proven; None without a proof."""
+    """Prove a contradiction within some labels; return its labels, or None."""
     if layer.intercept is not None:
         labels = np.append(labels, len(signs))
     rows = list(signed_rows(layer, signs, labels))
@@ -159,11 +146,11 @@ def prove_conflict(
 
 
 def exact_certificate(rows: list[list[int]], deadline: float = np.inf) -> list[int] | None:
-    """Non-negative integer weights that combine the rows to zero, or None.
+    """Find non-negative integer weights combining the rows to zero, or None.
 
-    None if the rows do not have exactly one linear dependency, or its weights have both signs.
-    Fraction-free Gauss-Jordan elimination: all divisions are exact, and after each step all pivots
-    are equal.
+    The result is None unless the rows have exactly one linear dependency, with weights of one sign.
+    The method is fraction-free Gauss-Jordan elimination: all divisions are exact, and after each
+    step all pivots are equal.
     """
     matrix = [list(column) for column in zip(*rows)]  # one equation per feature
     n_rows, previous, pivots = len(rows), 1, 0
@@ -202,10 +189,10 @@ def _eliminate(
 
 
 def encloses_certificate(rows: FloatArray) -> bool:
-    """Whether m + 1 rows of m entries have a positive combination to zero, proven in floats.
+    """Prove in floats a positive combination to zero of m + 1 rows of m entries; return success.
 
-    For matrices that are too large for exact elimination. The last weight is 1 and the others
-    solve B v = -r. With an approximate inverse R of B and an approximate solution u,
+    For matrices too large for exact elimination. The last weight is 1 and the others solve
+    B v = -r. With an approximate inverse R of B and an approximate solution u,
     ``||I - R B|| < 1`` proves that B is regular and that
     ``|v - u| <= ||R (B u + r)|| / (1 - ||I - R B||)``. The bound of every product includes its
     rounding error.
@@ -236,5 +223,5 @@ def encloses_certificate(rows: FloatArray) -> bool:
 
 
 def _dot(first: Any, second: Any) -> int:
-    """Exact product of two integer vectors."""
+    """Multiply two integer vectors exactly."""
     return sum(a * b for a, b in zip(first, second) if a and b)

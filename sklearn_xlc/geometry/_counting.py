@@ -1,4 +1,4 @@
-"""Number of sign changes of an assignment, and of assignments that a linear layer can predict."""
+"""Number of sign changes of an assignment, and of argmaxable assignments of a layer."""
 
 from numbers import Integral
 from typing import Any
@@ -12,9 +12,9 @@ from sklearn_xlc.geometry._validation import check_assignments
 
 
 def count_sign_changes(y: Any) -> Any:
-    """Count the pairs of neighbouring labels that differ, cyclically.
+    """Count the cyclic sign changes: pairs of unequal neighbouring labels.
 
-    The last label and the first are neighbours, so the number is even, and a set of k labels has at
+    The last label and the first are neighbours, so the number is even. A set of k labels has at
     most 2k sign changes.
 
     Parameters
@@ -35,8 +35,8 @@ def count_sign_changes(y: Any) -> Any:
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
-       Sparse Multi-Label Classification. AAAI 2024. Definition 6, which leaves out the pair of the
-       last label and the first: either both counts are at most 2k, or neither is.
+       Sparse Multi-Label Classification. AAAI 2024. Definition 6, without the pair of the last
+       label and the first: either both counts are at most 2k, or neither is.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def count_sign_changes(y: Any) -> Any:
 
 
 def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False) -> int:
-    r"""Count the assignments that a linear layer in general position can predict.
+    r"""Count the argmaxable assignments of a linear layer in general position.
 
     For n labels and d features the number is :math:`2 \sum_{i<d} \binom{n-1}{i}` without biases
     (Cover's theorem) and :math:`\sum_{i \le d} \binom{n}{i}` with biases. It is :math:`2^n`, all
@@ -121,7 +121,7 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
 
 
 def _sum_of_binomials(n: int, last: int) -> int:
-    """Number of subsets of n items with at most `last` members."""
+    """Count the subsets of n items with at most `last` members."""
     if last >= n:
         return 2**n
     total = term = 1

@@ -1,4 +1,4 @@
-"""Decide one label set: candidates of increasing cost, each proven or dropped."""
+"""Decision about one label set: candidate proofs of increasing cost."""
 
 import contextlib
 import time
@@ -31,7 +31,7 @@ from sklearn_xlc.geometry._linear_program import (
 from sklearn_xlc.geometry._validation import LinearLayer
 
 ARGMAXABLE, UNARGMAXABLE, UNKNOWN = 1, 0, -1
-# float32 copies of the Fourier matrix count as the Fourier matrix.
+# Tolerance for float32 copies of the Fourier matrix.
 FOURIER_TOLERANCE = 1e-6
 PARALLEL_TOLERANCE = 1e-9
 SOLVER_SLACK = 1e-9
@@ -57,10 +57,10 @@ class ParallelRows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A layer, and all quantities that are computed once for all label sets.
+    """A layer, and the quantities shared by all label sets.
 
     ``rows`` are the unit rows of the weights, or of weights and biases together. ``constant`` marks
-    the labels with zero weights, whose logit is their bias.
+    the labels with zero weights: their logit is their bias.
     """
 
     layer: LinearLayer
@@ -74,7 +74,7 @@ class Problem(NamedTuple):
 
 
 def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4) -> Problem:
-    """Compute the quantities that all label sets of a layer share."""
+    """Compute the quantities shared by all label sets of a layer."""
     weight_rows, norms = unit_rows_and_norms(layer.coef)
     if layer.intercept is None:
         rows = weight_rows
@@ -90,12 +90,12 @@ def prepare(layer: LinearLayer, max_active: int | None = None, box: float = 1e4)
 def decide(
     problem: Problem, active: IntArray, time_limit: float, search_radius: bool = False
 ) -> Verdict:
-    """Verdict for the label set with the given active labels."""
+    """Decide the label set with the given active labels."""
     deadline = time.monotonic() + time_limit
     signs = np.full(len(problem.layer.coef), -1.0)
     signs[active] = 1.0
     verdict = None
-    # Candidates may overflow; no proof accepts an infinite number.
+    # Candidates may overflow; the proofs reject infinite numbers.
     with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(OutOfTimeError):
         for propose in (_simple_conflict, _cheap_witness, _by_linear_program):
             verdict = propose(problem, signs, deadline)
@@ -109,7 +109,7 @@ def decide(
 
 
 def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: float) -> Verdict:
-    """Replace the verdict by that of the linear program if that is wider."""
+    """Return the verdict of the linear program if its radius is larger, else the given one."""
     if verdict.reason == "linear program":
         return verdict
     with contextlib.suppress(OutOfTimeError):
@@ -120,7 +120,7 @@ def widest(problem: Problem, signs: FloatArray, verdict: Verdict, deadline: floa
 
 
 def is_wider(problem: Problem, found: Verdict, verdict: Verdict) -> bool:
-    """Whether a witness has the larger radius; one inside the box comes before one outside."""
+    """Return whether a witness is wider: inside the box rather than outside, then by radius."""
 
     def order(one: Verdict) -> tuple[bool, float]:
         largest = 0.0 if one.witness is None else float(np.abs(one.witness).max())
@@ -130,7 +130,7 @@ def is_wider(problem: Problem, found: Verdict, verdict: Verdict) -> bool:
 
 
 def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """Contradiction in one label without weights, or in two labels with parallel weights."""
+    """Find a contradiction in a label without weights, or in two labels with parallel weights."""
     layer = problem.layer
     if problem.constant.any():
         # The logit is the bias for all x; without a bias it is always zero, a tie.
@@ -147,7 +147,7 @@ def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Ve
     upper = np.full(group[-1] + 1, np.inf)
     np.maximum.at(lower, group[above], threshold[above])
     np.minimum.at(upper, group[~above], threshold[~above])
-    # An infinite bound is missing or out of the range of floats: left to the linear program.
+    # An infinite bound is missing or beyond the range of floats: left to the linear program.
     for g in np.flatnonzero((lower >= upper) & np.isfinite(lower) & np.isfinite(upper)):
         members = group == g
         low = labels[members & above & (threshold == lower[g])][0]
@@ -160,7 +160,7 @@ def _simple_conflict(problem: Problem, signs: FloatArray, deadline: float) -> Ve
 
 
 def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verdict | None:
-    """Witness from the closed form, else from the perceptron."""
+    """Find a witness by the closed form, else by the perceptron."""
     if problem.max_active is not None:
         y = (signs > 0).astype(np.int8)
         if count_sign_changes(y) <= 2 * problem.max_active:
@@ -175,7 +175,7 @@ def _cheap_witness(problem: Problem, signs: FloatArray, deadline: float) -> Verd
 def _by_closed_form(
     problem: Problem, signs: FloatArray, y: npt.NDArray[np.int8], deadline: float
 ) -> Verdict | None:
-    """Closed-form witness for few sign changes; without biases, else the theorem."""
+    """Find a closed-form witness for few sign changes; if it fails without biases, the theorem."""
     assert problem.max_active is not None
     log_size, x = witness_polynomial(y), np.zeros(problem.layer.coef.shape[1])
     x[: 2 * problem.max_active + 1] = witness_coefficients(y, problem.max_active, log_size)
@@ -224,7 +224,7 @@ def _by_linear_program(problem: Problem, signs: FloatArray, deadline: float) -> 
 
 
 def _homogeneous(problem: Problem, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Unit rows, and the signs that they must have at z = (x, 1), or at x without biases."""
+    """Return unit rows, and their wanted signs at z = (x, 1), or at x without biases."""
     used = ~problem.constant
     rows, kept = problem.rows, signs
     if problem.constant.any():
@@ -238,7 +238,7 @@ def _homogeneous(problem: Problem, signs: FloatArray) -> tuple[FloatArray, Float
 def _try_point(
     problem: Problem, signs: FloatArray, z: FloatArray, reason: str, deadline: float
 ) -> Verdict | None:
-    """Verdict if a homogeneous point is a witness."""
+    """Return a verdict if a homogeneous point is a witness."""
     if problem.layer.intercept is not None:
         if not z[-1] > 0:
             return None
@@ -249,11 +249,11 @@ def _try_point(
 def try_witness(
     problem: Problem, signs: FloatArray, x: FloatArray, reason: str, deadline: float
 ) -> Verdict | None:
-    """Verdict if x is a witness, with the radius of the ball around it."""
+    """Return a verdict, with the radius of the ball around x, if x is a witness."""
     layer = problem.layer
     if layer.intercept is None and 0 < np.abs(x).max() < np.inf:
-        # Regions are cones: scale x to fill the box, by a power of two, which is exact. The slack
-        # covers solvers that exceed the box by their tolerance.
+        # Regions are cones: scale x to fill the box, exactly, by a power of two. The slack covers
+        # the tolerance of solvers.
         fraction, exponent = np.frexp(problem.box * (1 + SOLVER_SLACK))
         own_fraction, own_exponent = np.frexp(np.abs(x).max())
         x = np.ldexp(x, exponent - own_exponent - (own_fraction > fraction))
@@ -270,7 +270,7 @@ def try_witness(
 def _try_conflict(
     problem: Problem, signs: FloatArray, used: IntArray, weights: FloatArray, deadline: float
 ) -> Verdict | None:
-    """Verdict if the multipliers of the linear program lead to a certificate."""
+    """Return a verdict if the multipliers of the linear program lead to a certificate."""
     full = np.zeros(len(signs))
     full[used] = weights
     conflict = find_conflict(problem.layer, signs, full, deadline)

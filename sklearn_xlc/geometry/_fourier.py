@@ -1,4 +1,4 @@
-"""The truncated Fourier matrix, for which every assignment with few sign changes has a witness."""
+"""The truncated Fourier matrix: every assignment with few sign changes is argmaxable."""
 
 import warnings
 from functools import lru_cache
@@ -23,7 +23,7 @@ EPS = float(np.finfo(np.float64).eps)
 def fourier_matrix(
     n_labels: int, max_active: int, start: int = 0, stop: int | None = None
 ) -> FloatArray:
-    r"""Compute the weights of an output layer that can predict every set of at most k labels.
+    r"""Compute output weights for all label sets of at most k labels.
 
     Row i holds :math:`1/\sqrt n`, followed by :math:`\sqrt{2/n} \cos f t_i` and
     :math:`\sqrt{2/n} \sin f t_i` for f = 1 to k, with :math:`t_i = 2 \pi i / n`. The columns are
@@ -41,7 +41,7 @@ def fourier_matrix(
     Returns
     -------
     ndarray of shape (stop - start, 2 * max_active + 1)
-        The rows of the matrix, float64.
+        Rows of the matrix, float64.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def fourier_matrix(
 
 
 def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> FloatArray:
-    """Multiply the Fourier matrix with coefficients: logits of all labels.
+    """Multiply the Fourier matrix with coefficients; return the logits of all labels.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
 
         - "matrix": product with the whole matrix.
         - "fft": inverse real fast Fourier transform.
-        - "chunk": one chunk of labels at a time. The coefficients are turned by the phase of the
-          chunk's first label and multiplied with the rows of the first chunk, the only rows in
+        - "chunk": one chunk of labels at a time. The coefficients are rotated by the phase of the
+          chunk's first label and multiplied with the rows of the first chunk; no other rows are in
           memory.
 
     Returns
@@ -127,15 +127,15 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
     basis = _matrix_rows(n_labels, max_active, 0, min(CHUNK, n_labels))
     for start in range(0, n_labels, CHUNK):
         stop = min(start + CHUNK, n_labels)
-        turned = _turn(coefficients, n_labels, start)
+        turned = _rotate(coefficients, n_labels, start)
         logits[..., start:stop] = turned @ basis[: stop - start].T
     return logits
 
 
 def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatArray:
-    """Multiply the transposed Fourier matrix with logits: the adjoint of the forward transform.
+    """Multiply the transposed Fourier matrix with logits.
 
-    As the columns are orthonormal, it is also a left inverse of :func:`fourier_forward`.
+    It is the adjoint of :func:`fourier_forward`, and its left inverse: the columns are orthonormal.
 
     Parameters
     ----------
@@ -177,17 +177,17 @@ def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatA
     for start in range(0, n_labels, CHUNK):
         stop = min(start + CHUNK, n_labels)
         part = logits[..., start:stop] @ basis[: stop - start]
-        coefficients += _turn(part, n_labels, -start)
+        coefficients += _rotate(part, n_labels, -start)
     return coefficients
 
 
 def fourier_witness(y: Any, max_active: int) -> FloatArray:
-    r"""Compute features for which a Fourier layer predicts an assignment, in closed form.
+    r"""Compute features for a given assignment of a Fourier layer, in closed form.
 
     The trigonometric polynomial :math:`p(t) = \pm \prod_j \sin((t - \theta_j) / 2)` has one root
-    :math:`\theta_j` halfway between any two neighbouring labels that differ. Its degree is at most
-    k, and it has the wanted sign at every label. The witness x is the vector of its coefficients,
-    so that :math:`W x = p`.
+    :math:`\theta_j` halfway between any two unequal neighbouring labels. Its degree is at most k,
+    and it has the wanted sign at every label. The witness x is the vector of its coefficients, so
+    that :math:`W x = p`.
 
     Parameters
     ----------
@@ -210,12 +210,11 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
     Warns
     -----
     RuntimeWarning
-        If the smallest logit is below the rounding error of float64, so that the signs of the
-        rounded witness may be wrong. This happens if many sign changes are close together: the
-        values of the polynomial then span more decades than a float64 resolves. For 10 active
+        If the smallest logit is below the rounding error of float64: the signs of the rounded
+        witness may be wrong. This happens if many sign changes are close together. For 10 active
         labels it happens above 60 labels if one inactive label separates neighbours, and above 250
-        if nine do. For a block of adjacent active labels it does not happen even with 30 000
-        labels. :func:`witness_margin` gives the smallest logit.
+        if nine do; for a block of adjacent active labels not even with 30 000 labels.
+        :func:`witness_margin` computes the smallest logit.
 
     References
     ----------
@@ -259,8 +258,8 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
     Parameters
     ----------
     weights : int or array-like of shape (n_labels, n_features)
-        Weights of the layer, or the number of labels of a Fourier layer; the whole Fourier matrix
-        is then never in memory.
+        Weights of the layer, or the number of labels of a Fourier layer, to avoid the whole matrix
+        in memory.
     x : array-like of shape (n_features,)
         Witness.
     y : {array-like, sparse matrix} of shape (n_labels,) or (1, n_labels)
@@ -291,7 +290,7 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
 
 
 def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
-    """Logarithm of the polynomial's absolute value at every label; it changes sign where y does."""
+    """Compute the logarithm of the polynomial's absolute value at every label."""
     # Signs come from y; logarithms keep products of many sines from underflowing.
     log_sines, log_size = _log_sines(len(y)), np.zeros(len(y))
     for left in np.flatnonzero(y != np.roll(y, -1)):
@@ -303,7 +302,7 @@ def witness_polynomial(y: npt.NDArray[np.int8]) -> FloatArray:
 def witness_coefficients(
     y: npt.NDArray[np.int8], max_active: int, log_size: FloatArray | None = None
 ) -> FloatArray:
-    """Coefficients, of norm one, of the polynomial with the given sizes, or for y."""
+    """Compute the coefficients, of norm one, of the polynomial with the signs of y."""
     log_size = witness_polynomial(y) if log_size is None else log_size
     coefficients = fourier_adjoint(np.where(y > 0, 1.0, -1.0) * np.exp(log_size), max_active)
     return coefficients / np.linalg.norm(coefficients)
@@ -311,12 +310,12 @@ def witness_coefficients(
 
 @lru_cache(maxsize=8)
 def _log_sines(n_labels: int) -> FloatArray:
-    """Logarithm of sin((t - theta) / 2) at all labels, starting with the first after theta."""
+    """Compute log sin((t - theta) / 2) at all labels, starting with the first after theta."""
     return np.log(np.sin(np.pi / (2 * n_labels) * (2 * np.arange(n_labels) + 1)))
 
 
 def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[float, float]:
-    """Smallest signed logit, and the largest possible rounding error of a logit."""
+    """Compute the smallest signed logit, and the largest possible rounding error of a logit."""
     x = check_array(x, ensure_2d=False, dtype=np.float64, input_name="x")
     if x.ndim != 1:
         raise ValueError(f"x must have shape (n_features,), got {x.shape}")
@@ -345,7 +344,7 @@ def _margin_and_noise(weights: Any, x: Any, y: npt.NDArray[np.int8]) -> tuple[fl
 
 
 def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> FloatArray:
-    """Rows start to stop of the Fourier matrix."""
+    """Compute the rows start to stop of the Fourier matrix."""
     # f * i modulo n is exact, so that high frequencies lose no digits.
     turns = np.outer(np.arange(start, stop), np.arange(1, max_active + 1)) % n_labels
     angles = (2 * np.pi / n_labels) * turns
@@ -356,8 +355,8 @@ def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> Float
     return rows
 
 
-def _turn(coefficients: FloatArray, n_labels: int, shift: int) -> FloatArray:
-    """Coefficients of the same function of t, shifted by `shift` labels."""
+def _rotate(coefficients: FloatArray, n_labels: int, shift: int) -> FloatArray:
+    """Compute the coefficients of the same function of t, shifted by `shift` labels."""
     frequencies = np.arange(1, coefficients.shape[-1] // 2 + 1)
     angles = (2 * np.pi / n_labels) * (frequencies * shift % n_labels)
     cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
@@ -389,7 +388,7 @@ def _check_method(method: str) -> str:
 
 
 def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, Any]:
-    """Float64 vectors along the last axis, and the number of labels (None: size of that axis)."""
+    """Validate vectors along the last axis, and the number of labels (None: size of the axis)."""
     values = as_array(values, name)
     if values.ndim == 0:
         raise ValueError(f"{name} must have at least one axis, got {values!r}")
@@ -398,7 +397,7 @@ def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, A
 
 
 def _check_one(y: Any) -> npt.NDArray[np.int8]:
-    """One assignment as a dense vector."""
+    """Validate a single assignment; return a dense vector."""
     sets = check_assignments(y, "y")
     if sets.shape[0] != 1:
         raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")

@@ -1,4 +1,4 @@
-"""Parameters that label-set decoders learn from data: scales of prototypes, and a temperature."""
+"""Fitting of label-set decoders: scales of prototypes, and a temperature."""
 
 from collections.abc import Callable
 from functools import partial
@@ -36,8 +36,8 @@ def fit_label_set_scales(
     Parameters
     ----------
     features : array-like of shape (n_samples, n_features) or (n_samples, n_labels)
-        Features of training samples; or, without `weights`, their products with a simplex ETF. If
-        all samples share an offset, subtract it first, unless labels are balanced.
+        Features of training samples; or, without `weights`, their products with a simplex ETF.
+        Subtract a common offset of all samples first, unless labels are balanced.
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Label indicator of the samples. Samples without labels are ignored.
     weights : array-like of shape (n_labels, n_features), default=None
@@ -48,9 +48,9 @@ def fit_label_set_scales(
     Returns
     -------
     ndarray of shape (max_labels,)
-        Scales :math:`C_1, C_2, \dots`, not negative. If no sample has m labels, or their prototypes
-        are zero (all labels of a simplex), :math:`C_m` is the scale of the nearest number of labels
-        with a fit, the smaller number on ties.
+        Scales :math:`C_1, C_2, \dots`, not negative. Without samples with m labels, or if their
+        prototypes are zero (all labels of a simplex), :math:`C_m` is the scale of the nearest
+        fitted number of labels, the smaller number on ties.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def fit_label_set_scales(
         product, norm = _prototype_products(features[part], sets[part], weights)
         products += np.bincount(sizes[part], product, minlength=seen + 1)
         norms += np.bincount(sizes[part], norm, minlength=seen + 1)
-    # Prototypes whose weights cancel up to rounding have norm zero.
+    # If the weights of a prototype cancel up to rounding, its norm is zero.
     longest = 1.0 if weights is None else np.square(weights).sum(axis=1).max()
     negligible = 1e-20 * seen**2 * len(features) * longest
     fitted = np.flatnonzero(norms > negligible)
@@ -117,7 +117,7 @@ def fit_label_set_scales(
 def _prototype_products(
     features: npt.NDArray[Any], sets: sp.csr_array, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Product of each sample with the summed weights of its labels, and the sum's squared norm."""
+    """Multiply each sample with its labels' summed weights; return the sum's squared norm, too."""
     if weights is None:
         sizes, n_labels = np.diff(sets.indptr).astype(np.float64), sets.shape[1]
         rows = row_numbers(sets.indptr)
@@ -147,19 +147,19 @@ def fit_temperature(
     Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Label indicator of the samples.
     criterion : {"example_f1", "subset_accuracy", "micro_f1"} or callable, default="example_f1"
-        Criterion to maximise. A callable is called like scikit-learn's metrics, with the true and
-        the predicted indicator, both CSR. The named criteria only count hits, which is far faster.
+        Criterion to maximise. A callable has the signature of scikit-learn's metrics and gets the
+        true and the predicted indicator, both CSR. The named criteria are far faster.
     max_labels : int, default=None
         Largest number of labels of a set; None: all.
     labels : array-like of shape (n_samples, n_largest), default=None
         Label ids of the columns of `logits`, best first, if `logits` holds only the largest logits
-        of each sample, at least `max_labels` of them. None: one column per label.
+        of each sample: at least `max_labels`. None: one column per label.
 
     Returns
     -------
     float
-        The best of 101 temperatures from 0.1 to 10, equally spaced on a logarithmic scale; on ties,
-        the one nearest to 1.
+        Best of 101 temperatures from 0.1 to 10, equally spaced on a logarithmic scale; on ties, the
+        nearest to 1.
 
     Raises
     ------
@@ -172,8 +172,8 @@ def fit_temperature(
 
     Notes
     -----
-    The temperature changes the number of labels, never their order. So each sample is ranked once,
-    and its hits are counted once for all numbers of labels.
+    The temperature changes the number of labels, not their order, so each sample is ranked only
+    once.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def _score_sets(
     true: sp.csr_array,
     sizes: IntArray,
 ) -> float:
-    """Value of a callable criterion for the true and the predicted indicator."""
+    """Compute a callable criterion from the true and the predicted indicator."""
     return criterion(true, label_sets_to_csr(ranked, sizes, true.shape[1]))
 
 
@@ -229,29 +229,29 @@ def _score_hits(
     true: sp.csr_array,
     sizes: IntArray,
 ) -> float:
-    """Value of a named criterion, from the numbers of hits, predicted and true labels."""
+    """Compute a named criterion from the numbers of hits, predicted and true labels."""
     hits = n_hits[np.arange(len(sizes)), sizes - 1]
     return criterion(hits, sizes, np.diff(true.indptr).astype(np.int64))
 
 
 def _count_hits(ranked: IntArray, true: sp.csr_array) -> IntArray:
-    """Number of true labels among the first m of every sample, for all m."""
+    """Count the true labels among the first m of every sample, for all m."""
     hits = find_entries(true, np.arange(true.shape[0])[:, None], ranked) >= 0
     return np.cumsum(hits, axis=1)
 
 
 def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Mean F1 of the samples."""
+    """Compute the mean F1 of the samples."""
     return float(np.mean(2 * hits / (sizes + n_true)))
 
 
 def _subset_accuracy(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """Share of the samples whose label set is right."""
+    """Compute the share of samples with the right label set."""
     return float(np.mean((hits == sizes) & (hits == n_true)))
 
 
 def _micro_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:
-    """F1 of all (sample, label) decisions together."""
+    """Compute the F1 of all (sample, label) decisions together."""
     return float(2 * hits.sum() / (sizes.sum() + n_true.sum()))
 
 

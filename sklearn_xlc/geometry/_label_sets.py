@@ -1,4 +1,4 @@
-"""Label sets from logits without a threshold: exact over all sets, one partial sort per sample."""
+"""Label sets from logits without a threshold, by exact search with one partial sort per sample."""
 
 from numbers import Integral, Real
 from typing import Any
@@ -21,12 +21,12 @@ def nearest_label_sets(
     n_labels: int | None = None,
     squared_norms: Any = None,
 ) -> tuple[IntArray, FloatArray]:
-    r"""Find the label sets with the nearest prototypes, among all sets, seen or not.
+    r"""Find the label sets with the nearest prototypes, among all label sets.
 
     The prototype of a set S of m labels is :math:`C_m \sum_{k \in S} w_k`, where the directions
     :math:`w_k` are the rows of a simplex ETF (:func:`simplex_etf`) and the scales :math:`C_m` come
-    from training features (:func:`fit_label_set_scales`). The nearest set of a sample consists of
-    the labels with the largest logits; this function finds their number.
+    from training features (:func:`fit_label_set_scales`). The nearest set of a sample holds its
+    largest logits; this function finds their number.
 
     Parameters
     ----------
@@ -47,13 +47,12 @@ def nearest_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set. The set has the labels with the largest logits
-        (:func:`label_sets_to_csr`). Of equally near sets the one with fewest labels is taken, then
-        the one with the lowest label ids.
+        Number of labels in the nearest set: the labels with the largest logits
+        (:func:`label_sets_to_csr`). Ties go to the fewest labels, then to the lowest label ids.
     distances : ndarray of shape (n_samples, 2)
         Squared distances to the nearest and to the second nearest prototype, less the squared norm
-        of the features unless `squared_norms` is given. The second one is infinite if there is only
-        one set.
+        of the features unless `squared_norms` is given. The second is infinite if there is only one
+        set.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def nearest_label_sets(
     See Also
     --------
     divergence_label_sets : Better if features of new samples do not collapse.
-    seen_label_sets : Searches the label sets of the training data only.
+    seen_label_sets : Searches only the label sets of the training data.
 
     Notes
     -----
@@ -105,9 +104,9 @@ def nearest_label_sets(
     scale = scale[:max_labels]
     m = np.arange(1, max_labels + 1)
     sums = np.cumsum(top[:, :max_labels], axis=1)
-    # Divide last, so that ties of whole numbers are ties in floating point too.
+    # Divide last: ties of whole numbers remain ties in floating point.
     distances = scale**2 * (m * (n_labels - m)) / (n_labels - 1) - 2 * scale * sums
-    return _choose(distances, 2 * scale, top, squared_norms, "squared_norms")
+    return _best_sizes(distances, 2 * scale, top, squared_norms, "squared_norms")
 
 
 def greedy_label_sets(
@@ -115,9 +114,9 @@ def greedy_label_sets(
 ) -> tuple[IntArray, FloatArray]:
     r"""Find the nearest prototypes among the sets of the largest logits, for any weights.
 
-    Like :func:`nearest_label_sets`, for a classifier that is not a simplex. The squared norm of a
-    prototype then depends on its labels, so the set of the m largest logits need not be the nearest
-    set of m labels. Only these sets are compared; their distances are exact.
+    Unlike in :func:`nearest_label_sets`, the weights need not be a simplex. The squared norm of a
+    prototype then depends on its labels, so the nearest set of m labels need not hold the m largest
+    logits. Only sets of the largest logits are compared; their distances are exact.
 
     Parameters
     ----------
@@ -134,11 +133,11 @@ def greedy_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set. The set has the labels with the largest logits
+        Number of labels in the nearest set: the labels with the largest logits
         (:func:`label_sets_to_csr`).
     distances : ndarray of shape (n_samples, 2)
         Squared distances to the nearest and to the second nearest prototype, less the squared norm
-        of the features. The second one is infinite if there is only one set.
+        of the features. The second is infinite if there is only one set.
 
     Raises
     ------
@@ -196,12 +195,12 @@ def divergence_label_sets(
     n_labels: int | None = None,
     log_normalizers: Any = None,
 ) -> tuple[IntArray, FloatArray]:
-    r"""Find the label sets with uniform distributions nearest to the predicted ones.
+    r"""Find the label sets with the uniform distributions nearest to the predicted distributions.
 
     The pick-all-labels loss trains the softmax p of the logits to be 1/m on the m labels of a
-    sample and 0 elsewhere. This decoder takes the set whose uniform distribution has the least
-    Kullback-Leibler divergence from p, among all sets, seen or not. It needs no threshold and works
-    with any weights of the classifier.
+    sample and 0 elsewhere. This decoder minimises the Kullback-Leibler divergence of the set's
+    uniform distribution from p, among all label sets. It needs no threshold and works with any
+    weights of the classifier.
 
     Parameters
     ----------
@@ -223,13 +222,11 @@ def divergence_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set, which are those of the so many largest logits
-        (:func:`label_sets_to_csr`). Equally near sets: the one of fewest labels, and of
-        these the one of the lowest label ids.
+        Number of labels in the nearest set: the labels with the largest logits
+        (:func:`label_sets_to_csr`). Ties go to the fewest labels, then to the lowest label ids.
     distances : ndarray of shape (n_samples, 2)
         Divergences of the nearest and of the second nearest set, less the log-normalizer of the
-        sample unless `log_normalizers` is given. The second one is infinite if there is only one
-        set.
+        sample unless `log_normalizers` is given. The second is infinite if there is only one set.
 
     Raises
     ------
@@ -269,7 +266,7 @@ def divergence_label_sets(
     top, n_labels, max_labels = _check_top(logits, max_labels, n_labels)
     distances = divergences(running_means(top[:, :max_labels]), temperature)
     swap_costs = 1 / (temperature * np.arange(1, max_labels + 1))
-    return _choose(distances, swap_costs, top, log_normalizers, "log_normalizers")
+    return _best_sizes(distances, swap_costs, top, log_normalizers, "log_normalizers")
 
 
 def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> sp.csr_array:
@@ -287,7 +284,7 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     Returns
     -------
     csr_array of shape (n_samples, n_labels)
-        Indicator, int8, with sorted indices. Of labels with equal logits the lowest ids are taken.
+        Indicator, int8, with sorted indices. Ties of logits go to the lowest ids.
 
     Raises
     ------
@@ -345,24 +342,24 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
 
 
 def running_means(ranked: npt.NDArray[Any]) -> FloatArray:
-    """Means of the first 1, 2, ... logits of every sample."""
+    """Compute the means of the first 1, 2, ... logits of every sample."""
     sums: FloatArray = np.cumsum(ranked, axis=1, dtype=np.float64)
     return sums / np.arange(1, ranked.shape[1] + 1)
 
 
 def divergences(means: FloatArray, temperature: float) -> FloatArray:
-    """Divergences of the best sets of 1, 2, ... labels, less the sample's log-normalizer."""
+    """Compute the divergences of the best sets of 1, 2, ... labels, less the log-normalizer."""
     return -np.log(np.arange(1, means.shape[1] + 1)) - means / temperature
 
 
-def _choose(
+def _best_sizes(
     distances: FloatArray,
     swap_costs: FloatArray,
     top: FloatArray,
     constants: Any,
     name: str,
 ) -> tuple[IntArray, FloatArray]:
-    """Best size for each sample, and the distances of the best and the second best set."""
+    """Return the best size for each sample, and the distances of the two best sets."""
     n_samples, max_labels = distances.shape
     rows = np.arange(n_samples)
     best = np.argmin(distances, axis=1)  # the first minimum, with the fewest labels
@@ -384,7 +381,7 @@ def _choose(
 def _check_top(
     logits: Any, max_labels: int | None, n_labels: int | None, n_sizes: int | None = None
 ) -> tuple[FloatArray, int, int]:
-    """The max_labels + 1 largest logits of each sample, descending; n_labels and max_labels."""
+    """Return the max_labels + 1 largest logits, descending, and validated n_labels, max_labels."""
     logits = check_array(logits, dtype=[np.float64, np.float32], input_name="logits")
     width = logits.shape[1]
     if n_labels is None:
@@ -406,7 +403,7 @@ def _check_top(
 
 
 def _check_scales(scales: Any) -> FloatArray:
-    """The scales as a float64 vector without negative entries."""
+    """Validate scales: a float64 vector without negative entries."""
     values = check_array(scales, ensure_2d=False, dtype=np.float64, input_name="scales")
     if values.ndim != 1:
         raise ValueError(f"scales must be 1-D, one scale per set size, got shape {values.shape}")

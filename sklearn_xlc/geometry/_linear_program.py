@@ -1,4 +1,4 @@
-"""Candidate witnesses and contradictions from floating-point methods, not yet proven."""
+"""Candidate witnesses and contradictions by floating-point methods, without proof."""
 
 import time
 from typing import NamedTuple
@@ -10,22 +10,22 @@ from scipy.optimize import linprog
 from sklearn_xlc._csr import FloatArray
 
 TOLERANCE = 1e-9
-# The search for the largest ball ends at this share of its radius: the last rounds gain little.
+# Share of the largest radius at which the search ends: the last rounds gain little.
 GOOD_SHARE = 0.9
-# Number of labels per feature that enter the linear program (LP) at a time.
+# Number of labels per feature added to the linear program (LP) at a time.
 LABELS_PER_FEATURE = 3
 N_PERCEPTRON_STEPS = 300
-# Points nearer to a boundary than this share of their norm are dropped: the LP finds better ones.
+# Least distance of points from a boundary, as a share of their norm: the LP finds better ones.
 MIN_MARGIN = 1e-6
-# A combination of unit rows with a larger entry is not worth an exact proof.
+# Largest entry of a combination of unit rows worth an exact proof.
 MAX_DEFECT = 1e-6
 
 
 class Ball(NamedTuple):
     """Solution of the Chebyshev LP.
 
-    ``weights`` are the multipliers of the labels; None unless they combine the rows to zero, within
-    the accuracy of the solver.
+    ``weights`` are the multipliers of the labels; None unless they combine the rows to zero, up to
+    the tolerance of the solver.
     """
 
     centre: FloatArray
@@ -36,17 +36,18 @@ class Ball(NamedTuple):
 def largest_ball(
     rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
 ) -> Ball | None:
-    r"""Find the largest ball in which all ``rows @ x + offsets`` are positive.
+    r"""Find the largest ball inside ``rows @ x + offsets > 0``, by the Chebyshev LP.
 
-    The Chebyshev LP: maximise r subject to :math:`a_i x + c_i \ge r` and :math:`|x_j| \le B`, for
-    rows of norm 1. If r is negative, the best point violates a constraint by -r.
+    Maximise r subject to :math:`a_i x + c_i \ge r` and :math:`|x_j| \le B`, for rows of norm 1. If
+    r is negative, the best point violates a constraint by -r.
+
+    Labels are added to the LP as needed: the largest ball for some labels is the largest for all
+    labels if no other label cuts it, and a contradiction of some labels holds for all.
 
     Parameters
     ----------
-    rows : ndarray of shape (n_labels, n_features)
-        Signed rows of norm 1.
-    offsets : ndarray of shape (n_labels,) or None
-        Signed biases, divided by the norms of the weights.
+    rows, offsets : ndarray of shape (n_labels, n_features) and (n_labels,), or None
+        Signed rows and biases, divided by the norms of the rows.
     box : float
         Bound B of the coordinates of the centre.
     time_limit : float
@@ -55,18 +56,13 @@ def largest_ball(
     Returns
     -------
     Ball or None
-        Ball with at least nine tenths of the largest radius, or a smaller one if time ran out. None
-        if time ran out before any ball was found.
-
-    Notes
-    -----
-    Labels enter the LP as needed: the largest ball for some labels is the largest for all labels as
-    soon as no other label cuts it, and a contradiction of some labels holds for all.
+        Ball with at least nine tenths of the largest radius, or smaller at the time limit. None if
+        no ball is found in time.
     """
     deadline = time.monotonic() + time_limit
     n_labels, n_features = rows.shape
     step = LABELS_PER_FEATURE * (n_features + 1)
-    # Rows that point away from the mean row are the most likely to conflict with others.
+    # Rows opposed to the mean row are the most likely to conflict with others.
     margins = rows @ rows.mean(axis=0) if offsets is None else offsets
     chosen = np.zeros(n_labels, dtype=bool)
     chosen[np.argsort(margins, kind="stable")[:step]] = True
@@ -95,11 +91,11 @@ def largest_ball(
 def _solve_dual(
     rows: FloatArray, offsets: FloatArray | None, box: float, time_limit: float
 ) -> Ball | None:
-    """Solve the LP for all given rows, through its dual.
+    """Solve the LP for all given rows by its dual.
 
     The dual has n_features + 1 equations instead of n_labels inequalities: minimise
     c' lambda + B ||A' lambda||_1 over lambda >= 0 of sum 1. Its optimal vertex has at most
-    n_features + 1 labels, the contradiction to be proven. Its multipliers are the centre and the
+    n_features + 1 labels: the candidate contradiction. Its multipliers are the centre and the
     radius.
     """
     n_labels, n_features = rows.shape
@@ -136,9 +132,9 @@ def perceptron(
     n_steps: int = N_PERCEPTRON_STEPS,
     deadline: float = np.inf,
 ) -> FloatArray | None:
-    """Find a point z well inside ``signs * (rows @ z) > 0``; None if there is none after n_steps.
+    """Find a point z well inside ``signs * (rows @ z) > 0`` in n_steps, or None.
 
-    Starts at the mean of the signed rows and adds the most violated row at every step.
+    Start at the mean of the signed rows, and add the most violated row at every step.
     """
     z = signs @ rows / len(rows)
     for _ in range(n_steps):
@@ -153,8 +149,8 @@ def perceptron(
 
 
 def unit_rows_and_norms(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows scaled to norm 1, and their norms; zero rows stay zero."""
-    # Divide by the largest entries first: squares of extreme entries leave the range of floats.
+    """Scale rows to norm 1; return their norms, too. Zero rows stay zero."""
+    # Divide by the largest entries first: squares of extreme entries overflow or underflow.
     sizes = np.abs(matrix).max(axis=1, initial=0.0)
     scaled = matrix / np.where(sizes > 0, sizes, 1.0)[:, None]
     norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
@@ -162,6 +158,6 @@ def unit_rows_and_norms(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def column_scales(matrix: FloatArray) -> FloatArray:
-    """Largest entry of every column; 1 for zero columns."""
+    """Return the largest magnitude of every column; 1 for zero columns."""
     sizes = np.abs(matrix).max(axis=0, initial=0.0)
     return np.where(sizes > 0, sizes, 1.0)

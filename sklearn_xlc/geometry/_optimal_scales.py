@@ -1,4 +1,4 @@
-"""Optimum of the pick-all-labels loss over free features: the scales of multi-label collapse."""
+"""Scales of multi-label collapse: the optimum of the pick-all-labels loss over free features."""
 
 from numbers import Real
 from typing import Any
@@ -22,8 +22,8 @@ def optimal_label_set_scales(
 ) -> tuple[FloatArray, float]:
     r"""Compute the scales of label-set prototypes at the optimum of the pick-all-labels loss.
 
-    If features are free variables, the last layer is a simplex, and the label sets of the same size
-    are equally frequent, the features of a sample with label set S of m labels are :math:`C_m
+    Let features be free variables, the last layer a simplex, and label sets of the same size
+    equally frequent. The optimal features of a sample with label set S of m labels are :math:`C_m
     \sum_{k \in S} w_k` (Theorem 1 of [1]_). This function computes the :math:`C_m`, and the norm of
     the rows :math:`w_k` if they are free, too.
 
@@ -32,8 +32,8 @@ def optimal_label_set_scales(
     n_labels : int
         Number K of labels, at least 2.
     n_samples : array-like of shape (max_labels,)
-        Numbers of samples with 1, 2, ... labels, or their shares. A number may be 0: the scale is
-        then that of one more sample.
+        Numbers of samples with 1, 2, ... labels, or their shares. For a number of 0, the scale of
+        an additional sample is computed.
     feature_decay : float
         Weight of the mean squared norm of the features; :math:`\lambda_H` times the number of
         samples.
@@ -48,8 +48,8 @@ def optimal_label_set_scales(
     scales : ndarray of shape (max_labels,)
         Scales :math:`C_1, C_2, \dots`.
     norm : float
-        Norm of every row of the last layer; 1 if it is fixed. It is 0 if the decays are so strong
-        that the optimum is zero in the last layer and in all features.
+        Norm of every row of the last layer; 1 if it is fixed. It is 0 if strong decays make the
+        last layer and all features zero at the optimum.
 
     Raises
     ------
@@ -70,15 +70,15 @@ def optimal_label_set_scales(
     .. math:: C_m = \frac{K-1}{\rho} t_m, \qquad
         t_m (m e^{t_m} + K - m) = \frac{a_m K \rho}{2 (K-1) \cdot \text{feature\_decay}},
 
-    where the first equation is that of [1]_ with :math:`t_m = \log(c_{1,m} (K-m)/m)`. It has one
-    solution. Where the last layer is free, :math:`\rho` balances both decays (Lemma 1),
+    where the first equation is the one of [1]_ with :math:`t_m = \log(c_{1,m} (K-m)/m)`. There is
+    one solution. If the last layer is free, :math:`\rho` balances both decays (Lemma 1),
 
     .. math:: \text{weight\_decay} = \text{feature\_decay} \sum_m \frac{n_m}{n}
         \frac{m (K-m)}{K (K-1)} C_m^2,
 
     whose right-hand side falls as :math:`\rho` grows. At :math:`\rho = 0` it is :math:`\sum_m
-    \frac{n_m}{n} \frac{m (K-m)}{K (K-1)} a_m^2 / (4 \cdot \text{feature\_decay})`: if that is below
-    `weight_decay`, the optimum is zero, an exception that Theorem 1 does not name. Samples with all
+    \frac{n_m}{n} \frac{m (K-m)}{K (K-1)} a_m^2 / (4 \cdot \text{feature\_decay})`. If this is below
+    `weight_decay`, the optimum is zero, an exception not named in Theorem 1. Samples with all
     labels have zero features, whatever the scale.
 
     References
@@ -125,7 +125,7 @@ def optimal_label_set_scales(
         )
 
     def surplus(log_rho: float) -> float:
-        """Logarithm of the right-hand side of Lemma 1 over the left-hand side."""
+        """Compute the logarithm of the right-hand side of Lemma 1 over the left-hand side."""
         squares = weights + 2 * log_scales(log_rho)
         return float(log_decay + logsumexp(squares) - np.log(float(weight_decay)))
 
@@ -141,12 +141,12 @@ def optimal_label_set_scales(
 
 
 def _log_gap(m: FloatArray, K: int, log_right: FloatArray) -> FloatArray:
-    """Logarithm u of the solution t of t (m exp(t) + K - m) = right, for every m."""
+    """Solve t (m exp(t) + K - m) = right for every m; return u = log t."""
     with np.errstate(divide="ignore"):
         log_m, log_others = np.log(m), np.log(K - m)
     # Two upper bounds of t: right / K, and log(1 + right / m).
     u = np.minimum(log_right - np.log(K), np.log(np.logaddexp(0, log_right - log_m)))
-    # The logarithm of the left-hand side is convex in u, so that Newton's steps only go down.
+    # The logarithm of the left-hand side is convex in u: Newton's steps only go down.
     for _ in range(100):
         t = np.exp(u)
         total = np.logaddexp(log_m + t, log_others)
@@ -158,7 +158,7 @@ def _log_gap(m: FloatArray, K: int, log_right: FloatArray) -> FloatArray:
 
 
 def _check_shares(n_samples: Any, n_labels: int) -> FloatArray:
-    """Shares of the samples with 1, 2, ... labels."""
+    """Validate numbers of samples; return the shares of samples with 1, 2, ... labels."""
     numbers = check_array(
         n_samples, ensure_2d=False, dtype=np.float64, input_name="n_samples", ensure_min_samples=1
     )

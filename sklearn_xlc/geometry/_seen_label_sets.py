@@ -1,4 +1,4 @@
-"""Nearest of the given prototypes: the label sets seen in training."""
+"""Search for the nearest prototype among the label sets of the training data."""
 
 from numbers import Integral
 from typing import Any
@@ -19,7 +19,7 @@ PAIR_BYTES = 32
 def seen_label_sets(
     features: Any, prototypes: Any, *, memory_limit: int = 2**28
 ) -> tuple[IntArray, FloatArray]:
-    r"""Find the nearest prototype of every sample, among the label sets of the training data.
+    r"""Find the nearest prototype of every sample among the label sets of the training data.
 
     The result is exact, even if prototypes coincide or nearly coincide.
 
@@ -30,8 +30,8 @@ def seen_label_sets(
     prototypes : array-like of shape (n_sets, n_features)
         Mean features of the label sets of the training data.
     memory_limit : int, default=2**28
-        Largest size of temporary arrays, in bytes, in addition to a float32 copy of `prototypes`.
-        At least one sample at a time is processed, even if it needs more.
+        Largest size of temporary arrays, in bytes, in addition to a float32 copy of `prototypes`;
+        exceeded if a single sample needs more.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def seen_label_sets(
         Row of the nearest prototype; the lowest row on ties.
     distances : ndarray of shape (n_samples, 2)
         Squared Euclidean distances to the nearest and to the second nearest prototype, float64.
-        The second one is infinite if there is only one prototype.
+        The second is infinite if there is only one prototype.
 
     Raises
     ------
@@ -53,10 +53,10 @@ def seen_label_sets(
     Notes
     -----
     Matrix products in single precision rank all prototypes by
-    :math:`\|p\|^2/2 - \langle h, p \rangle`. A bound of the rounding error, which holds for any
-    order of summation, gives the prototypes that may be among the two nearest. For these few, the
-    squared differences are added up in double precision. Both arguments are shifted by the mean
-    prototype first, so that a common offset costs no digits.
+    :math:`\|p\|^2/2 - \langle h, p \rangle`. A bound of the rounding error, valid for any order of
+    summation, selects the candidates for the two nearest. For these few, the squared differences
+    are summed in double precision. Both arguments are shifted by the mean prototype first, so that
+    a common offset costs no digits.
 
     References
     ----------
@@ -83,7 +83,7 @@ def seen_label_sets(
     n_samples, n_sets = len(features), len(prototypes)
     center = prototypes.mean(axis=0, dtype=np.float64).astype(prototypes.dtype)
     table = prototypes - center
-    # Entries of size about one, whatever the scale of the features: no overflow in float32.
+    # Scale entries to about one: no overflow in float32.
     scale = max(float(table.max()), -float(table.min())) or 1.0
     table = (table / scale).astype(np.float32, copy=False)
     half_norms = np.einsum("ij,ij->i", table, table, dtype=np.float64) / 2
@@ -100,7 +100,7 @@ def seen_label_sets(
 def _candidates(
     shifted: npt.NDArray[np.float32], table: npt.NDArray[np.float32], half_norms: FloatArray
 ) -> tuple[IntArray, IntArray]:
-    """Pairs of a sample and a prototype that may be among its two nearest; samples ascend."""
+    """Select the pairs of a sample and a candidate for its two nearest prototypes, by sample."""
     scores = shifted @ table.T
     np.subtract(half_norms.astype(np.float32), scores, out=scores)
     if scores.shape[1] <= 2:
@@ -112,7 +112,7 @@ def _candidates(
         scores[rows, first] = np.inf
         second = scores.min(axis=1).astype(np.float64)
         scores[rows, first] = lowest
-    # Products of n terms are off by at most n u / (1 - n u) of the norms, whatever the order
+    # The error of products of n terms is at most n u / (1 - n u) of the norms, in any order
     # (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); 8 for the rounded
     # inputs, norms and the difference.
     terms = (table.shape[1] + 8) * float(np.finfo(np.float32).eps) / 2
@@ -132,7 +132,7 @@ def _pair_distances(
     sets: IntArray,
     memory_limit: int,
 ) -> FloatArray:
-    """Squared distances of pairs, in double precision from the original arguments."""
+    """Compute the squared distances of pairs in double precision from the original arguments."""
     exact = np.empty(len(rows))
     for part in row_blocks(len(rows), 32 * features.shape[1], memory_limit):
         gaps = np.subtract(features[rows[part]], prototypes[sets[part]], dtype=np.float64)
@@ -141,14 +141,14 @@ def _pair_distances(
 
 
 def _two_best(rows: IntArray, sets: IntArray, exact: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Nearest prototype of every sample, and its two least distances."""
+    """Return the nearest prototype of every sample, and its two least distances."""
     starts = np.flatnonzero(np.diff(rows, prepend=-1))  # every sample has a pair
     best = rank_stored(-exact, np.append(starts, len(rows)), 2)
     return sets[best[:, 0]], np.append(exact, np.inf)[best]
 
 
 def _check_matrix(values: Any, name: str) -> npt.NDArray[Any]:
-    """Rows of finite float32 or float64 numbers."""
+    """Validate a matrix of finite float32 or float64 numbers."""
     matrix: npt.NDArray[Any] = check_array(
         values, dtype=[np.float64, np.float32], order="C", input_name=name
     )

@@ -1,4 +1,4 @@
-"""Class directions without training: the simplex ETF, and frames if features are too few for it."""
+"""Fixed class directions: the simplex ETF, and low-coherence frames for fewer features."""
 
 from numbers import Integral
 from typing import Any
@@ -18,8 +18,8 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
     r"""Compute fixed unit directions of all classes: a simplex equiangular tight frame (ETF).
 
     With at least ``n_classes - 1`` features the rows are the corners of a regular simplex around
-    the origin: unit norm, all cosines :math:`-1/(K-1)`, sum zero. With fewer features no such rows
-    exist, and the result is a frame of unit rows with small cosines; see Notes.
+    the origin: unit norm, all cosines :math:`-1/(K-1)`, sum zero. With fewer features this is
+    impossible; the result is a frame of unit rows with small cosines (see Notes).
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
     n_features : int
         Number d of features, at least 1.
     random_state : int, RandomState instance or None, default=None
-        Seed of a random orthonormal map, uniformly distributed, that rotates the rows. None: no
-        rotation, and the same matrix at every call; for :math:`d \ge K` the matrix of Equation 6,
+        Seed of a random rotation of the rows, uniformly distributed. None: no rotation, and the
+        same matrix at every call; for :math:`d \ge K` the matrix of Equation 6,
         :math:`\sqrt{K/(K-1)} (I - 11'/K)`, followed by columns of zeros.
 
     Returns
@@ -65,13 +65,12 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
       :math:`2 p^2` classes, about :math:`d^2/2`, and degree D for :math:`2 p^D`. The rows form
       blocks of 2p orthonormal rows. The last ``d - 2 p`` columns are zero.
 
-    In both constructions all K rows add up to a vector of norm at most :math:`\sqrt d`, so that
-    hardly any direction is common to all classes. Time and memory are proportional to the size of
-    the result; an orthonormal map takes :math:`O(d^2 K)` more operations (:math:`O(d K^2)` for a
-    simplex).
+    In both constructions all K rows sum to a vector of norm at most :math:`\sqrt d`: hardly any
+    direction is common to all classes. Time and memory are proportional to the size of the result;
+    a rotation takes :math:`O(d^2 K)` more operations (:math:`O(d K^2)` for a simplex).
 
-    *Why the absolute cosine.* The directions of the labels of a set add up. Two opposite rows are
-    easy to distinguish as classes, but their sum, which represents the set of both, is zero.
+    *Why the absolute cosine.* A label set is represented by the sum of its labels' directions. Two
+    opposite rows are easy to distinguish as classes, but their sum is zero.
 
     References
     ----------
@@ -128,8 +127,8 @@ def coherence(frame: Any) -> float:
 
     Notes
     -----
-    Rows are multiplied block by block, so that memory is bounded. Time is quadratic in `n_classes`:
-    about a minute for 100 000 rows of 256 float32 features on one core.
+    Memory is bounded. Time is quadratic in `n_classes`: about a minute for 100 000 rows of 256
+    float32 features on one core.
 
     Examples
     --------
@@ -195,7 +194,7 @@ def welch_bound(n_classes: int, n_features: int) -> float:
 
 
 def _low_coherence_frame(n_classes: int, n_features: int, rng: np.random.RandomState) -> FloatArray:
-    """Frame by the less coherent of the two constructions."""
+    """Compute the frame of the less coherent construction."""
     modulus, frequencies, largest = _draw_frequencies(n_classes, n_features, rng)
     prime = _largest_prime(n_features // 2)
     degree = 1
@@ -209,7 +208,7 @@ def _low_coherence_frame(n_classes: int, n_features: int, rng: np.random.RandomS
 def _draw_frequencies(
     n_classes: int, n_features: int, rng: np.random.RandomState
 ) -> tuple[int, IntArray, float]:
-    """Modulus, the frequencies of the least coherent cyclic frame, and its coherence."""
+    """Draw frequencies; return the modulus, the least coherent ones, and their coherence."""
     # An odd number of columns includes the alternating column, which needs an even period.
     modulus = n_classes + (n_classes % 2 if n_features % 2 else 0)
     width, available = n_features // 2, (modulus - 1) // 2
@@ -231,7 +230,7 @@ def _draw_frequencies(
 def _cyclic_frame(
     n_classes: int, n_features: int, modulus: int, frequencies: IntArray
 ) -> FloatArray:
-    """Cosines and sines of the frequencies, and the alternating column if the width is odd."""
+    """Compute cosines and sines of the frequencies, and an alternating column for odd widths."""
     frame = np.empty((n_classes, n_features))
     angles = 2 * np.pi * np.arange(modulus) / modulus
     cosines, sines = np.cos(angles), np.sin(angles)
@@ -246,7 +245,7 @@ def _cyclic_frame(
 
 
 def _polynomial_frame(n_classes: int, n_features: int, prime: int) -> FloatArray:
-    """Frame of polynomial phases modulo a prime, as real and imaginary parts."""
+    """Compute the frame of polynomial phases modulo a prime, as real and imaginary parts."""
     frame = np.zeros((n_classes, n_features))
     waves = np.exp(2j * np.pi * np.arange(prime) / prime) / np.sqrt(prime)
     n = np.arange(prime)
@@ -268,7 +267,7 @@ def _polynomial_frame(n_classes: int, n_features: int, prime: int) -> FloatArray
 
 
 def _largest_prime(limit: int) -> int:
-    """Largest prime up to the limit, 0 if there is none."""
+    """Return the largest prime up to the limit, 0 if there is none."""
     for candidate in range(limit, 1, -1):
         divisors = np.arange(2, int(np.sqrt(candidate)) + 1)
         if np.all(candidate % divisors):
@@ -277,7 +276,7 @@ def _largest_prime(limit: int) -> int:
 
 
 def _orthonormal(n_rows: int, n_columns: int, rng: np.random.RandomState) -> FloatArray:
-    """Random matrix with orthonormal rows, uniformly distributed."""
+    """Draw a random matrix with orthonormal rows, uniformly distributed."""
     q, r = np.linalg.qr(rng.standard_normal((n_columns, n_rows)))
     # QR leaves the signs of r's diagonal open; q is uniform once they are made positive.
     return (q * np.where(np.diag(r) < 0, -1.0, 1.0)).T

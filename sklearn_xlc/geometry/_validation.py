@@ -18,7 +18,7 @@ class LinearLayer(NamedTuple):
 
 
 def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
-    """Assignments as a canonical CSR indicator; a single assignment becomes one row."""
+    """Validate assignments; return a canonical CSR indicator, one row for a single assignment."""
     if not sp.issparse(y):
         y = as_array(y, name)
         y = y[None, :] if y.ndim == 1 else y
@@ -33,7 +33,7 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_
 
 
 def check_layer(coef: Any, intercept: Any) -> LinearLayer:
-    """Weights and biases from arrays, a fitted linear estimator, or a torch linear layer."""
+    """Validate weights and biases: arrays, a fitted linear estimator, or a torch linear layer."""
     coef, intercept = _to_numpy(coef), _to_numpy(intercept)
     if not isinstance(coef, (np.ndarray, list, tuple)) and not sp.issparse(coef):
         found = _layer_of_object(coef)
@@ -61,12 +61,12 @@ def check_layer(coef: Any, intercept: Any) -> LinearLayer:
         )
     if not np.all(np.isfinite(biases)):
         raise ValueError("intercept must be finite, got NaN or infinity")
-    # Biases that are all zero count as none: the regions are cones, which are easier to decide.
+    # Zero biases count as none: the regions are cones, which are easier to decide.
     return LinearLayer(weights, biases if biases.any() else None)
 
 
 def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
-    """Weights and biases of an estimator or a module; None if it is array-like."""
+    """Return weights and biases of an estimator or a module; None if it is array-like."""
     if isinstance(model, type):
         raise TypeError(f"coef must be an array or a fitted model, got the class {model!r}")
     if hasattr(model, "weight") and not hasattr(model, "__array__"):
@@ -100,7 +100,7 @@ def _layer_of_object(model: Any) -> tuple[Any, Any] | None:
 
 
 def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
-    """Weights and bias of one binary classifier; an empty row and +-1 for a constant one."""
+    """Return weights and bias of a binary classifier; an empty row and +-1 if it is constant."""
     if hasattr(estimator, "coef_"):
         weights = estimator.coef_
         weights = weights.toarray() if sp.issparse(weights) else np.asarray(weights)
@@ -108,7 +108,7 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
             bias = np.asarray(getattr(estimator, "intercept_", 0.0)).reshape(-1)[0]
             return weights.reshape(-1).astype(np.float64), float(bias)
     elif hasattr(estimator, "y_"):
-        # scikit-learn's constant classifier for a label that no sample, or every sample, has.
+        # scikit-learn's constant classifier for a label of no sample, or of every sample.
         return np.zeros(0), 1.0 if np.any(estimator.y_) else -1.0
     raise ValueError(
         "every estimator in estimators_ must be a binary linear classifier with coef_ of shape "
@@ -117,7 +117,7 @@ def _row_of_binary(estimator: Any) -> tuple[FloatArray, float]:
 
 
 def _to_numpy(tensor: Any) -> Any:
-    """Array of a torch tensor, without importing torch; other values are returned as they are."""
+    """Convert a torch tensor to an array without importing torch; return other values as is."""
     if hasattr(tensor, "detach"):
         # NumPy has no bfloat16; float64 holds every value exactly.
         return tensor.detach().cpu().double().numpy()

@@ -1,9 +1,9 @@
 """Groups of samples, from ids or a membership matrix.
 
-:func:`check_groups` turns ids, a membership matrix or None into :class:`Groups`, a list of samples
-sorted by group. The whole package uses this form: :class:`~sklearn_xlc.aggregation.Aggregation`
-adds the labels of the groups; a network reads X sorted by group, so that
-:class:`~sklearn_xlc.batches.Rows` and :class:`~sklearn_xlc.batches.Bags` need only the pointers.
+:func:`check_groups` converts ids, a membership matrix or None to :class:`Groups`: samples sorted by
+group. :class:`~sklearn_xlc.aggregation.Aggregation` adds the labels of the groups. Networks read X
+sorted by group, so :class:`~sklearn_xlc.batches.Rows` and :class:`~sklearn_xlc.batches.Bags` hold
+only the pointers.
 """
 
 from sklearn_xlc.groups._groups import Groups, check_groups

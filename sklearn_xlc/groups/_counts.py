@@ -1,4 +1,4 @@
-"""Labels of groups, and counts of them: how many samples of a group carry each label."""
+"""Labels of groups, and label counts: the number of a group's samples with each label."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def split_counts(y: Any) -> tuple[Any, sp.csr_matrix | None]:
 
 
 def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
-    """Raise ValueError if a group has more of a label than samples."""
+    """Raise ValueError if a label count exceeds the size of the group."""
     wrong = np.flatnonzero(counts.data > _sizes(counts, groups))
     if len(wrong):
         group, label = row_of(counts, wrong[0]), counts.indices[wrong[0]]
@@ -52,18 +52,18 @@ def check_group_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
 
 
 def cap_counts(counts: sp.csr_matrix, groups: Groups) -> sp.csr_matrix:
-    """Limit counts to the number of samples of the group."""
+    """Limit counts to the size of the group."""
     data = np.minimum(counts.data, _sizes(counts, groups))
     return sp.csr_matrix((data, counts.indices, counts.indptr), shape=counts.shape)
 
 
 def _sizes(counts: sp.csr_matrix, groups: Groups) -> np.ndarray:
-    """Size of the group of each stored count."""
+    """Return the size of the group of each stored count."""
     return np.repeat(groups.sizes, np.diff(counts.indptr))
 
 
 def labels_of_groups(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray | None]:
-    """Counts of labels as canonical CSR, and the names of the labels of a 1-D y."""
+    """Return label counts as canonical CSR, and the classes of a 1-D y."""
     if not sp.issparse(y):
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
         if y.ndim == 1 or y.shape[1] == 1 and y.dtype.kind not in "biuf":
@@ -77,7 +77,7 @@ def labels_of_groups(y: Any, classes: np.ndarray | None) -> tuple[sp.csr_array, 
 
 
 def _check_classes(y: np.ndarray, classes: np.ndarray | None) -> tuple[sp.csr_array, np.ndarray]:
-    """Indicator of one label per row, and the names of the labels."""
+    """Return the indicator of a 1-D y, and its classes."""
     refuse_continuous(y)
     known, ids = np.unique(y, return_inverse=True)
     if classes is not None:

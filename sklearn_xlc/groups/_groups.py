@@ -26,11 +26,11 @@ class Groups:
     Parameters
     ----------
     samples : ndarray of shape (n_memberships,) and dtype int64
-        Row numbers of X, sorted within each group.
+        Indices of samples, ascending within each group.
     indptr : ndarray of shape (n_groups + 1,) and dtype int64
         Group j owns ``samples[indptr[j]:indptr[j + 1]]``.
     group_of : ndarray of shape (n_samples,) or None
-        Group of each sample; None where a sample may be in any number of groups.
+        Group of each sample; None if a sample may be in any number of groups.
     n_samples : int
         Number of samples.
 
@@ -64,12 +64,12 @@ class Groups:
         return len(self.samples) > 0 and bool(np.bincount(self.samples).max() > 1)
 
     def membership(self) -> sp.csr_array:
-        """Indicator of shape (n_samples, n_groups) and dtype int8, canonical."""
+        """Build the membership matrix: canonical CSR (n_samples, n_groups) of int8."""
         parts = (np.ones(len(self.samples), dtype=np.int8), self.samples, self.indptr)
         return sp.csc_array(parts, shape=(self.n_samples, len(self))).tocsr()
 
     def take(self, index: npt.NDArray[Any] | slice) -> Groups:
-        """Select groups, in the order of `index`, of the same samples."""
+        """Select groups in the order of `index`; `n_samples` stays."""
         sizes = self.sizes[index]
         samples = self.samples[joined_ranges(self.indptr[:-1][index], sizes)]
         return Groups(samples, np.concatenate([[0], np.cumsum(sizes)]), None, self.n_samples)
@@ -80,7 +80,7 @@ class Groups:
         return X if in_order else X[self.samples]
 
     def is_per_sample(self, n_values: int, name: str) -> bool:
-        """Whether there is a value for each sample, rather than each group; raise if neither."""
+        """Return whether values are per sample; raise if their number fits neither form."""
         if self.group_of is not None and n_values == self.n_samples:
             return True
         if n_values == len(self):
@@ -128,12 +128,7 @@ class Groups:
 
 
 def warn_without_groups(groups: Any) -> None:
-    """Warn if no groups reached `fit`, which a pipeline or a search does not pass on by itself.
-
-    Parameters
-    ----------
-    groups : object or None
-        Argument of `fit`.
+    """Warn if `groups` is None: pipelines and searches do not pass it on by default.
 
     Examples
     --------
@@ -211,7 +206,7 @@ def check_groups(groups: Any, n_samples: int, allow_empty: bool = True) -> Group
 
 
 def _as_array(groups: Any) -> np.ndarray:
-    """Array of ids or of a membership matrix; ids that NumPy would convert stay as they are."""
+    """Convert to an array, of ids or of memberships, without converting ids of mixed types."""
     if np.ma.is_masked(groups):
         row = np.argwhere(np.ma.getmaskarray(groups))[0, 0]
         raise ValueError(f"groups is masked in row {row}; every sample needs an id")
@@ -224,7 +219,7 @@ def _as_array(groups: Any) -> np.ndarray:
 
 
 def _encode(groups: Any, n_samples: int) -> IntArray:
-    """Group ids as integers 0, 1, ... in the order of the sorted ids."""
+    """Encode group ids as integers 0, 1, ... in the order of the sorted ids."""
     ids = np.asarray(groups)
     if ids.shape != (n_samples,):
         raise ValueError(
@@ -246,12 +241,12 @@ def _encode(groups: Any, n_samples: int) -> IntArray:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, NaT or pandas' NA, none of which compares."""
+    """Return whether a value is None, NaN, NaT or pandas' NA."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
-    """Canonical CSR of a 0/1 membership matrix."""
+    """Validate a 0/1 membership matrix; return canonical CSR."""
     if matrix.shape[0] != n_samples:
         raise ValueError(
             f"groups as a membership matrix must have {n_samples} rows, one for each sample of X, "
@@ -266,12 +261,12 @@ def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
 
 
 def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
-    """Mask of the samples with a value that differs from the value of their group."""
+    """Return a mask of the samples whose value differs from their group's value."""
     if not sp.issparse(values):
         return np.asarray(values != of_group[group_of])
     n_entries = np.diff(values.indptr)
     differs = n_entries != np.diff(of_group.indptr)[group_of]
-    rows = np.flatnonzero(~differs)  # of as many entries: compared one by one
+    rows = np.flatnonzero(~differs)  # equally many entries: compare them one by one
     sizes = n_entries[rows]
     entries = joined_ranges(values.indptr[rows], sizes)
     others = joined_ranges(of_group.indptr[group_of[rows]], sizes)

@@ -1,8 +1,8 @@
 """Metrics of ranked predictions over large label spaces, and of the geometry of features.
 
 Every ranking metric takes ``(y_true, y_pred, k=5)`` and returns a float. True and predicted labels
-may be dense or sparse, and `y_pred` may also hold the label ids that ``predict_topk`` returns. No
-metric makes an array of shape ``(n_samples, n_labels)`` unless an argument has that shape.
+may be dense or sparse; `y_pred` may also hold label ids from ``predict_topk``. No metric builds an
+array of shape ``(n_samples, n_labels)`` unless an argument has this shape.
 
 ========  ==================================================================================
 argument  accepted
@@ -11,7 +11,7 @@ y_true    indicator of 0 and 1, dense or any SciPy sparse format, ``(n_samples, 
           or the integer class ids of a multi-class problem, ``(n_samples,)``
 y_pred    *floating* scores, ``(n_samples, n_labels)``; minus infinity means "not ranked"
 y_pred    *sparse* scores, ``(n_samples, n_labels)``, of any number type: all stored entries are
-          ranked, negative ones too (such as log probabilities), entries that are not stored are not
+          ranked, also negative ones (such as log probabilities); entries not stored are not
 y_pred    *integer* array of label ids, best first, ``(n_samples, >=k)``; -1 names no label
 ========  ==================================================================================
 

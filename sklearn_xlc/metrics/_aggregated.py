@@ -1,4 +1,4 @@
-"""Precision at k if labels are known for groups of samples only."""
+"""Precision at k for labels of groups of samples."""
 
 from typing import Any
 
@@ -19,22 +19,22 @@ from sklearn_xlc.metrics._validation import (
 
 
 def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5) -> float:
-    """Compute precision at k of groups: share of a group's first k predictions that are its labels.
+    """Compute precision at k of groups: share of true labels among a group's first k predictions.
 
-    The predictions for the samples of a group are pooled: the score of a label is its best score
-    for a sample of the group. Use this metric to choose between models if labels are known for
-    groups only. It ignores for which sample of a group a label was predicted.
+    The predictions for the samples of a group are pooled: the score of a label is its best score in
+    the group. Use this metric to compare models if labels are known for groups only. It ignores for
+    which sample of a group a label was predicted.
 
     Parameters
     ----------
     y_group : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels)
-        Labels of the groups, 0 and 1. Either row i holds the labels of the group of sample i; or
-        row j holds the labels of group j, in the order of ``np.unique(groups)`` or of the columns
-        of a membership matrix.
+        Labels of the groups, 0 and 1: either one row per sample, with the labels of its group; or
+        one row per group, in the order of ``np.unique(groups)`` or of the columns of a membership
+        matrix.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
         Predictions for the samples: scores or label ids, as in :func:`precision_at_k`. Scores are
-        pooled by their maximum. Label ids are pooled by their best rank; of labels with the same
-        rank, the one predicted for more samples comes first.
+        pooled by their maximum, label ids by their best rank; ties of ranks go to the label
+        predicted for more samples.
     groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
             (n_samples, n_groups)
         Group id of each sample, or a 0/1 membership matrix.
@@ -86,7 +86,7 @@ def aggregated_precision_at_k(y_group: Any, y_pred: Any, groups: Any, k: int = 5
 
 
 def _pool_scores(scores: Any, groups: Groups) -> Any:
-    """Largest score of each label in each group, dense or sparse like the scores."""
+    """Return the largest score of each label in each group, in the format of the scores."""
     shape = (len(groups), scores.shape[1])
     if not sp.issparse(scores):
         pooled = np.full(shape, -np.inf)
@@ -104,7 +104,7 @@ def _pool_scores(scores: Any, groups: Groups) -> Any:
 
 
 def _pool_ids(ids: IntArray, groups: Groups, n_labels: int) -> sp.csr_array:
-    """Scores that order the labels of a group by best rank, then by number of samples."""
+    """Compute scores to rank the labels of a group by best rank, then by number of samples."""
     samples, ranks = np.nonzero(ids >= 0)
     entries, shape = (samples, ids[samples, ranks]), (ids.shape[0], n_labels)
     pooled = _pool_scores(sp.csr_array((-1.0 - ranks, entries), shape=shape), groups)

@@ -17,10 +17,10 @@ def expected_calibration_error(
 ) -> FloatArray:
     r"""Compute the expected calibration error of the best labels, at each rank (ECE@k).
 
-    Among labels that are predicted with a probability of 0.8, a share of 0.8 should be true. At
-    each rank the samples are sorted into bins of equal width by the probability of the label at
-    that rank. The error is the mean over the samples of the distance between the mean probability
-    of their bin and the share of true labels in it,
+    Among labels predicted with a probability of 0.8, a share of 0.8 should be true. At each rank
+    the samples are sorted into bins of equal width by the probability of the label. The error is
+    the mean over the samples of the difference between the mean probability of their bin and the
+    share of true labels in it,
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|
 
@@ -33,9 +33,8 @@ def expected_calibration_error(
         True labels: an indicator of 0 and 1 of shape (n_samples, n_labels), tags, or one class per
         sample.
     labels : array-like of shape (n_samples, k)
-        Best labels of each sample, as ``predict_topk`` returns them: columns of an indicator, tags
-        or classes. -1 in place of a column, or None in place of a tag, names no label and is left
-        out.
+        Best labels of each sample, from ``predict_topk``: columns of an indicator, tags or classes.
+        -1 instead of a column, or None instead of a tag, means no label and is left out.
     probabilities : array-like of shape (n_samples, k)
         Their probabilities, from ``predict_topk(..., proba=True)``.
     n_bins : int, default=15
@@ -44,7 +43,7 @@ def expected_calibration_error(
     Returns
     -------
     ndarray of shape (k,)
-        Error at each rank, between 0 (best) and 1; NaN at ranks that name no label.
+        Error at each rank, between 0 (best) and 1; NaN at ranks without labels.
 
     Raises
     ------
@@ -80,7 +79,10 @@ def expected_calibration_error(
 
 
 def check_calibration(y_true: Any, labels: Any, probabilities: Any) -> tuple[BoolArray, FloatArray]:
-    """Whether labels are true, and their probabilities: NaN for none. Both (n_samples, k)."""
+    """Return whether labels are true, and their probabilities, both (n_samples, k).
+
+    The probability is NaN without a label.
+    """
     labels = as_array(labels, "labels")
     if labels.ndim != 2 or 0 in labels.shape:
         raise ValueError(
@@ -106,7 +108,7 @@ def check_calibration(y_true: Any, labels: Any, probabilities: Any) -> tuple[Boo
 
 
 def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
-    """Whether labels are true, and whether they are labels at all."""
+    """Return a mask of the true labels, and a mask of the entries with a label."""
     if not sp.issparse(y_true) and named_sets(y_true, name="y_true") is None:
         classes = as_array(y_true, "y_true")
         if classes.ndim == 1:
@@ -128,14 +130,14 @@ def _hits(y_true: Any, labels: np.ndarray) -> tuple[BoolArray, BoolArray]:
 def reliability(
     hits: BoolArray, probabilities: FloatArray, n_bins: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sort predictions into bins of equal width; a probability of NaN is in none.
+    """Count and average predictions in bins of equal width; NaN is in no bin.
 
     Returns
     -------
     n : ndarray of shape (n_bins,)
         Number of predictions of each bin.
     mean, share : ndarray of shape (n_bins,)
-        Their mean probability, and the share of those that are true; NaN for an empty bin.
+        Mean probability, and share of true labels; NaN for an empty bin.
     """
     used = ~np.isnan(probabilities)
     hits, probabilities = hits[used], probabilities[used]

@@ -16,7 +16,7 @@ from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import FloatArray, IntArray, canonical, row_blocks
 from sklearn_xlc.metrics._validation import check_labels
 
-# Up to this many classes the Gram matrix is formed, which is exact even if it is nearly ideal.
+# Largest number of classes for a Gram matrix, which is exact even if it is nearly ideal.
 _SMALL = 2048
 
 
@@ -28,7 +28,7 @@ def neural_collapse(
     max_pairs: int = 100_000,
     random_state: Any = 0,
 ) -> dict[str, Any]:
-    r"""Compute measures of neural collapse, which are zero for collapsed features.
+    r"""Compute measures of neural collapse; they are zero for collapsed features.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def neural_collapse(
         Rows of the classifier, in the order of the label ids. None: `nc2_weights` and `nc3` are
         NaN.
     max_pairs : int, default=100_000
-        Largest number of angles that `ncm` averages, and of label sets of m labels that `nc1m`
-        reads. If there are more, `max_pairs` of them are drawn at random.
+        Largest number of angles for `ncm`, and of label sets of m labels for `nc1m`. If there are
+        more, `max_pairs` of them are drawn at random.
     random_state : int, RandomState instance or None, default=0
         Seed of the draws.
 
@@ -61,13 +61,13 @@ def neural_collapse(
         - ``"nc3"``, float: self-duality, the same with :math:`W A'` instead of :math:`AA'`, where
           W holds the weights of the K classes;
         - ``"ncm"``, dict from int to float: for every number m > 1 of labels, the mean angle
-          between the mean features of a label set and the sum of the class means of its labels,
-          divided by the mean angle between all such means and all such sums, matching or not. The
-          paper plots ``ncm[2]``; multi-class data give an empty dict;
+          between the mean features of a label set and the sum of its labels' class means, divided
+          by the mean angle of all pairs of such means and sums. The paper plots ``ncm[2]``;
+          multi-class data give an empty dict;
         - ``"nc1m"``, dict from int to float: variability within the label sets of m labels, for
-          every m > 1: `nc1` of the samples with m labels, whose classes are their label sets. Of
-          :math:`\Sigma_B` only the leading directions are inverted, as many as the means have once
-          they are sums of label vectors: one fewer than there are labels in the sets.
+          every m > 1: `nc1` of the samples with m labels, with their label sets as classes. Only
+          the leading directions of :math:`\Sigma_B` are inverted, one fewer than there are labels
+          in the sets: this is the rank of collapsed means.
 
         A measure is NaN if it is not defined: if K < 2, if all means coincide, if no label set of m
         labels consists of the K classes, or if there is only one label set of m labels.
@@ -79,20 +79,19 @@ def neural_collapse(
 
     Notes
     -----
-    The measures do not change if features and `weights` are rotated together, if features or
-    `weights` are scaled by a factor, or if samples are reordered. Angles are measured at the
-    origin, without centring; vectors of norm zero, such as the sum over all labels of a simplex,
-    are left out. Memory beyond the arguments is that of the means: shape (K, n_features) for `nc1`
-    to `nc3`, at most `max_pairs` means at a time for `ncm` and `nc1m`. A matrix of shape (K, K) is
-    formed only if it is small or no larger than the means.
+    The measures are invariant to rotations of features and `weights` together, to scaling of
+    features or `weights`, and to the order of samples. Angles are measured at the origin, without
+    centring; vectors of norm zero, such as the sum over all labels of a simplex, are left out.
+    Besides the arguments, only means are in memory: shape (K, n_features) for `nc1` to `nc3`, at
+    most `max_pairs` means for `ncm` and `nc1m`. A matrix of shape (K, K) is formed only if it is
+    small or no larger than the means.
 
     **Differences from the paper**
 
     - The measures follow the definitions, for any number of labels; the paper plots pairs. In
-      `nc1m` the pseudo-inverse of all directions would measure errors of the means, which do not
-      vanish as features collapse, in all directions that label sets leave free. Classes with
-      unequal numbers of samples have the same weight in :math:`\mu_G`, so that a simplex of
-      means stays a simplex.
+      `nc1m` the pseudo-inverse of all directions would also measure errors of the means, which do
+      not vanish under collapse. Classes with unequal numbers of samples have the same weight in
+      :math:`\mu_G`, so that a simplex of means stays a simplex.
     - The authors' code does not centre the means in `nc2_means`, which is then 0.32 for ten
       orthonormal means, although they are a simplex around their mean. It computes the global mean
       from a sum over some samples, divided by the number of all samples. And it accumulates the
@@ -149,10 +148,10 @@ def neural_collapse(
 def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     """Compute the total probability of a sample's true labels, averaged over samples.
 
-    The paper reports it as "test IoU". It needs no decoding to label sets, but it does not measure
-    the overlap of sets: it can be near 1 although no sensible threshold finds the true labels. For
-    the overlap use ``sklearn.metrics.jaccard_score(y_true, y_pred, average="samples")``, with dense
-    or CSR label sets.
+    The paper reports it as "test IoU". It needs no label sets, but does not measure their overlap:
+    it can be near 1 although no sensible threshold finds the true labels. For the overlap use
+    ``sklearn.metrics.jaccard_score(y_true, y_pred, average="samples")``, with dense or CSR label
+    sets.
 
     Parameters
     ----------
@@ -192,7 +191,7 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     )
     proba = canonical(y_proba, keep_zeros=True)
     totals = np.asarray(proba.sum(axis=1, dtype=np.float64)).ravel()
-    # In single precision, probabilities add up to 1 within a few ulps per label.
+    # In single precision, probabilities sum to 1 within a few ulps per label.
     least = proba.min(axis=1)
     least = least.toarray().ravel() if sp.issparse(least) else least
     wrong = np.flatnonzero((least < 0) | (totals > 1.001))
@@ -228,7 +227,7 @@ def _check_shapes(
 def _group_means(
     features: npt.NDArray[Any], rows: IntArray, groups: IntArray, n_groups: int
 ) -> FloatArray:
-    """Mean features of every group of samples; no group is empty."""
+    """Compute the mean features of every group of samples; no group is empty."""
     order = np.argsort(groups, kind="stable")
     rows, groups = rows[order], groups[order]
     sums = np.zeros((n_groups, features.shape[1]))
@@ -249,9 +248,9 @@ def _variability(
     means: FloatArray,
     rank: int | None = None,
 ) -> float:
-    """NC1 by the singular vectors of the centred means: the d x d covariances are not needed.
+    """Compute NC1 by the singular vectors of the centred means, without d x d covariances.
 
-    Only the first `rank` singular vectors count: the others would measure the errors of the means.
+    Only the first `rank` singular vectors count; the others would measure errors of the means.
     """
     if len(means) < 2:
         return np.nan
@@ -280,7 +279,7 @@ def _variability_of_sets(
     max_sets: int,
     rng: np.random.RandomState,
 ) -> float:
-    """NC1 of the samples with m labels; their classes are their label sets."""
+    """Compute NC1 of the samples with m labels, with their label sets as classes."""
     rows, found, groups = _sets_of_size(sets, m)
     kept = np.arange(len(found))
     if len(found) > max_sets:
@@ -292,7 +291,7 @@ def _variability_of_sets(
 
 
 def _sets_of_size(sets: sp.csr_array, m: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Rows of samples with m labels, their distinct label sets, and which of these a row has."""
+    """Return the samples with m labels, their distinct label sets, and each sample's set."""
     rows = np.flatnonzero(np.diff(sets.indptr) == m)
     labels = sets.indices[sets.indptr[rows][:, None] + np.arange(m)]
     found, groups = np.unique(labels, axis=0, return_inverse=True)
@@ -302,7 +301,7 @@ def _sets_of_size(sets: sp.csr_array, m: int) -> tuple[IntArray, IntArray, IntAr
 def _of_groups(
     rows: IntArray, groups: IntArray, kept: IntArray, n_groups: int
 ) -> tuple[IntArray, IntArray]:
-    """Rows of some groups, and the positions of their groups among these."""
+    """Return the rows of given groups, and the positions of their groups among these."""
     number = np.full(n_groups, -1)
     number[kept] = np.arange(len(kept))
     groups = number[groups]
@@ -310,7 +309,7 @@ def _of_groups(
 
 
 def _distance_to_simplex(left: FloatArray, right: FloatArray) -> float:
-    """Frobenius distance of left right', scaled to norm 1, from a centred identity of norm 1."""
+    """Compute the Frobenius distance of left right' from a centred identity, both of norm 1."""
     n_classes, n_features = left.shape
     if n_classes < 2:
         return np.nan
@@ -319,8 +318,8 @@ def _distance_to_simplex(left: FloatArray, right: FloatArray) -> float:
         norm = np.linalg.norm(gram)
         ideal = (np.eye(n_classes) - 1 / n_classes) / np.sqrt(n_classes - 1)
         return float(np.linalg.norm(gram / norm - ideal)) if norm > 0 else np.nan
-    # Fewer features than classes: traces of d x d matrices. This form would cancel for a distance
-    # near zero, which the low rank rules out.
+    # Fewer features than classes: traces of d x d matrices. This form cancels for distances near
+    # zero; the low rank rules them out.
     norm = np.sqrt(max(float(np.vdot(left.T @ left, right.T @ right)), 0.0))
     if norm == 0:
         return np.nan
@@ -337,7 +336,7 @@ def _tag_wise_angle(
     max_pairs: int,
     rng: np.random.RandomState,
 ) -> float:
-    """NC_m for one number m of labels."""
+    """Compute NC_m for one number m of labels."""
     rows, found, groups = _sets_of_size(sets, m)
     positions = np.minimum(np.searchsorted(classes, found), max(len(classes) - 1, 0))
     if len(classes):
@@ -367,7 +366,7 @@ def _tag_wise_angle(
 def _random_subsets(
     n_items: int, size: int, n_subsets: int, rng: np.random.RandomState
 ) -> IntArray:
-    """Random subsets, one per row, all equally likely (Floyd's algorithm)."""
+    """Draw random subsets, one per row, all equally likely (Floyd's algorithm)."""
     subsets = np.empty((n_subsets, size), dtype=np.int64)
     for column, largest in enumerate(range(n_items - size, n_items)):
         drawn = rng.randint(largest + 1, size=n_subsets)
@@ -383,7 +382,7 @@ def _mean_angle(
     subsets: IntArray,
     negligible: float,
 ) -> float:
-    """Mean angle over pairs of a label-set mean and a sum of class means."""
+    """Compute the mean angle over pairs of a label-set mean and a sum of class means."""
     total, count = 0.0, 0
     for part in row_blocks(len(chosen), means.shape[1] * (subsets.shape[1] + 3)):
         first, second = set_means[chosen[part]], means[subsets[part]].sum(axis=1)

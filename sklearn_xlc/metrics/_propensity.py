@@ -1,4 +1,4 @@
-"""Label propensities, and propensity-scored metrics, which give rare labels more weight."""
+"""Label propensities, and propensity-scored metrics: rare labels have more weight."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -15,11 +15,11 @@ from sklearn_xlc.metrics._validation import Ranking, check_labels, check_ranking
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
-    r"""Estimate the probability that a true label was annotated, from label frequencies.
+    r"""Estimate label propensities from label frequencies: P(annotated | true label).
 
     .. math:: p_l = \frac{1}{1 + C e^{-a \log(N_l + b)}}, \qquad C = (\log N - 1)(b + 1)^a
 
-    with N training samples, of which :math:`N_l` have label l. Compute propensities from all
+    with N training samples, :math:`N_l` of them with label l. Compute propensities from all
     *training* labels, and use the same propensities for every test set and every fold.
 
     Parameters
@@ -37,13 +37,13 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5) -> Any:
     -------
     ndarray of shape (n_labels,), or mapping
         Propensities between 0 and 1, smaller for rarer labels. Some other tools return the inverse.
-        For tags a mapping from names, which has a value for labels never seen, too.
+        For tags a mapping from names, with a value also for unseen labels.
 
     Raises
     ------
     ValueError, TypeError
-        If `Y_train` is not an indicator or has fewer than 3 rows (for which log N < 1, so that the
-        model is not defined), or `a` or `b` is not a positive number.
+        If `Y_train` is not an indicator or has fewer than 3 rows (the model needs log N > 1), or
+        `a` or `b` is not a positive number.
 
     References
     ----------
@@ -108,8 +108,8 @@ def psp_at_k(
         the names of labels for tags.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples of
-        ``1/k * sum(1 / p_l)`` over the hits. It is an unbiased estimate of the precision that
-        complete annotations would give, and can exceed 1.
+        ``1/k * sum(1 / p_l)`` over the hits: an unbiased estimate of the precision under complete
+        annotations, possibly above 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the sums; None weighs all samples alike.
 
@@ -176,8 +176,8 @@ def psndcg_at_k(
         Propensity of each label, above 0 and at most 1, from :func:`propensities`. A mapping from
         the names of labels for tags.
     normalize : bool, default=True
-        Whether to divide by the best possible value. If False, return the mean over samples, which
-        can exceed 1.
+        Whether to divide by the best possible value. If False, return the mean over samples,
+        possibly above 1.
     sample_weight : array-like of shape (n_samples,), default=None
         Weight of each sample in the sums; None weighs all samples alike.
 
@@ -217,7 +217,7 @@ def psndcg_at_k(
 def _with_propensities(
     y_true: Any, y_pred: Any, k: Any, sample_weight: Any, propensities: Any
 ) -> tuple[Ranking, FloatArray]:
-    """Checked arguments, and the inverse propensity of each label."""
+    """Validate the arguments; return the ranking and the inverse propensity of each label."""
     if not isinstance(propensities, Mapping):
         inverse = _check_propensities(propensities)
         ranking = check_ranking(y_true, y_pred, k, sample_weight, n_labels=inverse.size)
@@ -229,7 +229,7 @@ def _with_propensities(
 
 
 def of_labels(propensities: Mapping[Any, float], classes: Any) -> list[float]:
-    """Propensities of labels by name."""
+    """Look up the propensities of labels by name."""
     try:
         return [propensities[label] for label in classes]
     except KeyError as error:
@@ -254,7 +254,7 @@ class LabelPropensities(dict[Any, float]):
 
 
 def _check_propensities(values: Any) -> FloatArray:
-    """Inverse propensities, float64."""
+    """Validate propensities; return their inverses, float64."""
     values = as_array(values, "propensities")
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise ValueError(
@@ -273,7 +273,7 @@ def _check_propensities(values: Any) -> FloatArray:
 
 
 def _gains(ranking: Ranking, inverse: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Inverse propensities at each rank of the prediction and of the best ranking, (n, width)."""
+    """Return the inverse propensities at each rank of the prediction and of the best ranking."""
     if inverse.size != ranking.true.shape[1]:
         raise ValueError(
             f"propensities must have one value for each of the {ranking.true.shape[1]} labels of "
@@ -285,7 +285,7 @@ def _gains(ranking: Ranking, inverse: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def _reported(ranking: Ranking, values: FloatArray, best: FloatArray, normalize: bool) -> float:
-    """Ratio of the sums over all samples, or the plain mean."""
+    """Return the ratio of the sums over all samples, or the plain mean."""
     value = ranking.mean(values)
     if not normalize:
         return value

@@ -10,7 +10,7 @@ from sklearn_xlc.metrics._validation import Ranking, check_ranking
 
 
 def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
-    """Compute precision at k: share of the first k predictions that are true (P@k).
+    """Compute precision at k: share of true labels among the first k predictions (P@k).
 
     The shares are averaged over samples. The divisor is always `k`, even if fewer than `k` labels
     are predicted or exist, so a sample with fewer than `k` true labels cannot reach 1.
@@ -21,9 +21,9 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
         Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
         lists or sets of strings or integers, or a frame of indicators.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Floating or sparse scores; entries that are not stored, or are minus infinity, are not
-        ranked. Or an *integer* array of label ids, best first, -1 for none; for tags an array of
-        tags, None for none. Equal scores are ranked by label id, smaller first.
+        Floating or sparse scores; entries not stored, and minus infinity, are not ranked. Or an
+        *integer* array of label ids, best first, -1 for none; for tags an array of tags, None for
+        none. Equal scores are ranked by label id, smaller first.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -100,8 +100,8 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
 def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) -> float:
     """Compute F1 at k: harmonic mean of mean precision and mean recall at k (F1@k).
 
-    Both means are taken over all samples first; the mean F1 of single samples or batches would be a
-    different number. F1 at k is 0 if there are no hits.
+    Both means are taken over all samples first; this is not the mean F1 of samples or batches. F1
+    at k is 0 without hits.
 
     Parameters
     ----------
@@ -211,8 +211,7 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
-        Samples of weight zero are left out; other weights make no difference, because a label is
-        counted once.
+        Samples of weight zero are left out; other weights have no effect.
 
     Returns
     -------
@@ -241,26 +240,26 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
 
 
 def discounts(width: int) -> FloatArray:
-    """1 / log2(r + 1) for the ranks r = 1 to `width`."""
+    """Compute 1 / log2(r + 1) for the ranks r = 1 to `width`."""
     return 1.0 / np.log2(np.arange(2, width + 2))
 
 
 def ideal_gain(ranking: Ranking) -> FloatArray:
-    """Gain of a sample whose first min(k, n_true) predictions are true."""
+    """Compute the gain of an ideal ranking: the first min(k, n_true) predictions are true."""
     width = ranking.top.shape[1]
     return ((np.arange(width) < ranking.n_true[:, None]) * discounts(width)).sum(axis=1)
 
 
 def safe_divide(values: npt.NDArray[Any], norm: npt.NDArray[Any]) -> FloatArray:
-    """`values` / `norm`, and 0 where `norm` is 0."""
+    """Divide `values` by `norm`; return 0 where `norm` is 0."""
     return np.divide(values, norm, out=np.zeros_like(values, dtype=np.float64), where=norm > 0)
 
 
 def _precision(ranking: Ranking) -> float:
-    """Mean over samples of hits / k."""
+    """Compute the mean over samples of hits / k."""
     return ranking.mean(ranking.hits.sum(axis=1) / ranking.k)
 
 
 def _recall(ranking: Ranking) -> float:
-    """Mean over samples of hits / number of true labels."""
+    """Compute the mean over samples of hits / number of true labels."""
     return ranking.mean(safe_divide(ranking.hits.sum(axis=1), ranking.n_true))

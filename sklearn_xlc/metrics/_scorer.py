@@ -1,4 +1,4 @@
-"""Top-k metrics as scikit-learn scorers, for dense and sparse labels and any class labels."""
+"""Scikit-learn scorers of top-k metrics, for dense and sparse labels and any class labels."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -42,20 +42,18 @@ _METRICS: dict[str, Metric] = {
 def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopKScorer":
     """Make a scorer from a top-k metric, for ``scoring=`` of scikit-learn's searches.
 
-    The scorer gets the `k` best labels from ``predict_topk``, which never makes an
-    ``(n_samples, n_labels)`` array. It also finds this method in the last step of a
-    :class:`~sklearn.pipeline.Pipeline` and in the best estimator of a fitted search. Labels of
-    other classifiers are ranked by ``decision_function`` or else ``predict_proba``. `y` may be a
-    dense or sparse indicator, a frame, tags, or class labels of any type; a class or tag not seen
-    in `fit` always counts as a miss.
+    The scorer calls ``predict_topk``, without an ``(n_samples, n_labels)`` array; also in the last
+    step of a :class:`~sklearn.pipeline.Pipeline` and in the best estimator of a fitted search.
+    Labels of other classifiers are ranked by ``decision_function`` or else ``predict_proba``. `y`
+    may be a dense or sparse indicator, a frame, tags, or class labels of any type; a class or tag
+    not seen in `fit` always counts as a miss.
 
     Parameters
     ----------
     metric : {"precision", "recall", "f1", "ndcg", "coverage", "psp", "psndcg", \
             "aggregated_precision"} or callable
-        Metric of this module, by name or as a function; or a function of your own with the
-        parameters ``(y_true, y_pred, k=...)``, where `y_pred` is an integer array of label ids.
-        Greater is better.
+        Metric of this module, by name or as a function; or another function of
+        ``(y_true, y_pred, k=...)`` with an integer array `y_pred` of label ids. Greater is better.
     k : int, default=5
         Number of predictions evaluated per sample.
     **metric_params
@@ -105,7 +103,7 @@ def topk_scorer(metric: str | Metric, k: int = 5, **metric_params: Any) -> "TopK
 
 
 def function_of(metric: str | Metric) -> Metric:
-    """Metric by name, or itself.
+    """Look up a metric by name; return a callable as is.
 
     Raises
     ------
@@ -123,18 +121,18 @@ def function_of(metric: str | Metric) -> Metric:
 
 
 def has_parameter(metric: Metric, name: str) -> bool:
-    """Whether a metric has a parameter of this name."""
+    """Return whether a metric has a parameter of this name."""
     return name in inspect.signature(metric).parameters
 
 
 class TopKScorer:
-    """Scorer made by `topk_scorer`; a class, so that it can be pickled and copied."""
+    """Scorer of `topk_scorer`; a class, for pickling and copying."""
 
     def __init__(self, metric: Metric, k: int, metric_params: dict[str, Any]) -> None:
         self.metric = metric
         self.k = k
         self.metric_params = metric_params
-        #: Such as "precision_at_5": scikit-learn labels its curves by it.
+        #: Such as "precision_at_5": the label of scikit-learn's curves.
         self.__name__ = f"{name_of(metric).removesuffix('_at_k')}_at_{k}"
         self.requests: dict[str, Any] = (
             {"groups": True} if has_parameter(self.metric, "groups") else {}
@@ -148,7 +146,7 @@ class TopKScorer:
     def value(
         self, y_true: Any, y_pred: IntArray, names: Any, sample_weight: Any, groups: Any
     ) -> float:
-        """Value of the metric, where `names` are those of the columns, if labels have names."""
+        """Compute the metric; `names` are the names of the columns, if labels have names."""
         params = self.metric_params
         if names is not None and isinstance(params.get("propensities"), Mapping):
             params = {**params, "propensities": of_labels(params["propensities"], names)}
@@ -164,7 +162,7 @@ class TopKScorer:
 
     @property
     def is_weighted(self) -> bool:
-        """Whether the metric takes weights of samples."""
+        """Whether the metric takes sample weights."""
         return has_parameter(self.metric, "sample_weight")
 
     def __repr__(self) -> str:
@@ -184,12 +182,12 @@ class TopKScorer:
         return request
 
     def _accept_sample_weight(self) -> bool:
-        """Called by scikit-learn's multi-metric scoring if metadata routing is disabled."""
+        """Return `is_weighted`, for multi-metric scoring without metadata routing."""
         return self.is_weighted
 
 
 def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None]:
-    """True labels, ids of the k best labels, and the names of the labels, if they have any."""
+    """Return true labels, ids of the k best labels, and the names of the labels, if any."""
     estimator, X = innermost(estimator, X)
     classes, y_true, names = _true_labels(estimator, y)
     n_labels = y_true.shape[1] if classes is None else classes.size
@@ -197,7 +195,7 @@ def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[An
 
 
 def _true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
-    """Classes, unless labels are columns, true labels, and names of their columns."""
+    """Return classes (None if labels are columns), true labels, and names of their columns."""
     sets = named_sets(y)
     if sets is None:
         y = y if sp.issparse(y) else np.asarray(y)
@@ -210,7 +208,7 @@ def _true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, 
 
 
 def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Final estimator inside pipelines and fitted searches, and X transformed for it."""
+    """Return the final estimator of pipelines and fitted searches, and X transformed for it."""
     estimator, before = unwrapped(estimator)
     for transformer in before:
         X = transformer.transform(X)
@@ -218,7 +216,7 @@ def innermost(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 def unwrapped(estimator: Any) -> tuple[Any, list[Any]]:
-    """Final estimator inside pipelines and fitted searches, and the transformers before it."""
+    """Return the final estimator of pipelines and fitted searches, and its transformers."""
     before = []
     while not hasattr(estimator, "predict_topk"):
         if isinstance(estimator, Pipeline):
@@ -235,7 +233,7 @@ def unwrapped(estimator: Any) -> tuple[Any, list[Any]]:
 
 
 def _classes(estimator: Any) -> npt.NDArray[Any]:
-    """`classes_` of a fitted multi-class estimator."""
+    """Return `classes_` of a fitted multi-class estimator."""
     if not hasattr(estimator, "classes_"):
         raise TypeError(
             f"topk_scorer needs classes_ to score 1-D class labels; {type(estimator).__name__} has "
@@ -245,7 +243,7 @@ def _classes(estimator: Any) -> npt.NDArray[Any]:
 
 
 def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """Position of each label in `classes`; -1 for unknown labels."""
+    """Return the position of each label in `classes`; -1 for unknown labels."""
     numeric = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if numeric[0] != numeric[1]:
         raise ValueError(
@@ -259,7 +257,7 @@ def _class_ids(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
 
 
 def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """Ids of the true classes; classes not in `classes` get ids after the last."""
+    """Return ids of the true classes; unknown classes get ids after the last."""
     ids = _class_ids(y, classes)
     unseen = ids < 0
     ids[unseen] = classes.size + np.unique(y[unseen], return_inverse=True)[1]
@@ -269,7 +267,7 @@ def _true_ids(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
 def _predicted_ids(
     estimator: Any, X: Any, k: int, classes: npt.NDArray[Any] | None, n_labels: int
 ) -> IntArray:
-    """Label ids (n_samples, k), best first, -1 for none."""
+    """Predict label ids (n_samples, k), best first, -1 for none."""
     if hasattr(estimator, "predict_topk"):
         labels, scores = (np.asarray(part) for part in estimator.predict_topk(X, min(k, n_labels)))
         ids = labels if classes is None else _class_ids(labels, classes)
@@ -287,7 +285,7 @@ def _predicted_ids(
 def all_scores(
     estimator: Any, X: Any, multilabel: bool, n_labels: int | None = None, proba: bool = False
 ) -> Any:
-    """Scores or probabilities (n_samples, n_labels) of a classifier without `predict_topk`."""
+    """Return scores or probabilities (n_samples, n_labels) without `predict_topk`."""
     name = type(estimator).__name__
     for method in ("predict_proba",) if proba else ("decision_function", "predict_proba"):
         if hasattr(estimator, method):
@@ -313,11 +311,11 @@ def all_scores(
 
 
 def name_of(metric: Metric) -> str:
-    """Name of a metric, for messages."""
+    """Return the name of a metric, for messages."""
     return getattr(metric, "__name__", repr(metric))
 
 
 def _brief(value: Any) -> str:
-    """Short representation; arrays are shown by their shape."""
+    """Return a short repr; arrays are shown by their shape."""
     shape = getattr(value, "shape", ())
     return f"<array of shape {shape}>" if shape else repr(value)

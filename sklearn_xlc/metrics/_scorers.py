@@ -1,4 +1,4 @@
-"""Scorers by name, several metrics in one prediction, and cross-validation by them."""
+"""Scorers by name, scorers of several metrics, and cross-validation."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from sklearn_xlc.metrics._scorer import (
 
 
 def get_scorer(name: str, **metric_params: Any) -> Any:
-    """Look up a scorer by name: of this package, such as "precision_at_5", or of scikit-learn.
+    """Return a scorer by name, of this package, such as "precision_at_5", or of scikit-learn.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def topk_scorers(
 ) -> "TopKScorers":
     """Make one scorer of several metrics, for ``scoring=`` of searches and of ``cross_validate``.
 
-    Labels are predicted once for all metrics. A search needs ``refit=`` with the name of the metric
-    that chooses, such as "precision_at_1".
+    Labels are predicted once for all metrics. A search needs ``refit=`` with the name of one
+    metric, such as "precision_at_1".
 
     Parameters
     ----------
@@ -83,17 +83,17 @@ def topk_scorers(
     ks : sequence of int, default=(1, 3, 5)
         Numbers of predictions evaluated.
     **metric_params
-        Parameters of the metrics; each goes to the metrics that have it.
+        Parameters of the metrics; each is passed to the metrics with this parameter.
 
     Returns
     -------
     callable
-        Scorer that returns a dictionary of floats, whose keys are like "precision_at_5".
+        Scorer; returns a dict of floats with keys such as "precision_at_5".
 
     Raises
     ------
     ValueError, TypeError
-        If a metric or a k is invalid, or a parameter is missing, or no metric has it.
+        If a metric or a k is invalid, or a parameter is missing or unknown.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def topk_scorers(
 
 
 class TopKScorers:
-    """Scorer made by `topk_scorers`; a class, so that it can be pickled and copied."""
+    """Scorer of `topk_scorers`; a class, for pickling and copying."""
 
     def __init__(self, scorers: dict[str, TopKScorer]) -> None:
         self.scorers = scorers
@@ -197,7 +197,8 @@ def cross_val_topk(
     Returns
     -------
     ndarray of shape (n_splits,), or dict of them
-        Score of each fold; by keys such as "precision_at_5" where `metric` or `k` is a sequence.
+        Score of each fold; a dict with keys such as "precision_at_5" if `metric` or `k` is a
+        sequence.
 
     Raises
     ------

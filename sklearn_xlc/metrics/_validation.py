@@ -1,4 +1,4 @@
-"""Validation of true and predicted labels, and their common form: top-k ids and true labels."""
+"""Validation of true and predicted labels, and their common form :class:`Ranking`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from sklearn_xlc._csr import (
 from sklearn_xlc._ranking import rank_rows, rank_stored
 from sklearn_xlc._tags import NamedSets, aligned, named_sets, plain_sets
 
-# Bound of class ids if no argument gives one: row times id must fit into 64 bits.
+# Default bound of class ids: row times id must fit into 64 bits.
 _MAX_LABELS = 2**31
 
 _FORMS = (
@@ -44,7 +44,7 @@ class Ranking:
     classes: npt.NDArray[Any] | None = None  # (n_labels,) where labels have names
 
     def mean(self, values: npt.NDArray[Any]) -> float:
-        """Weighted mean over the samples."""
+        """Compute the weighted mean over the samples."""
         return float(np.average(values, weights=self.weight))
 
 
@@ -83,7 +83,7 @@ def check_ranking(
 
 
 def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[Any] | None]:
-    """True labels as an indicator, and predicted names as ids, where true labels have names.
+    """Convert named labels: true labels to an indicator, predicted names to ids.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
 
 
 def _are_names(y_pred: npt.NDArray[Any], sets: NamedSets) -> bool:
-    """Whether predictions are names of labels, rather than scores or column numbers."""
+    """Return whether predictions are names of labels, rather than scores or column numbers."""
     is_whole = y_pred.dtype.kind in "iu"
     if sets.is_frame and is_whole:
         return sets.classes.dtype.kind == "i"
@@ -122,7 +122,7 @@ def _are_names(y_pred: npt.NDArray[Any], sets: NamedSets) -> bool:
 
 
 def check_labels(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array:
-    """Canonical CSR indicator of an indicator, of tags in their order, or of 1-D class ids."""
+    """Convert an indicator, tags or 1-D class ids to a canonical CSR indicator."""
     y = plain_sets(named_sets(y, name=name) or y) if not sp.issparse(y) else y
     if not sp.issparse(y):
         y = as_array(y, name)
@@ -139,7 +139,7 @@ def check_labels(y: Any, name: str, n_labels: int | None = None) -> sp.csr_array
 
 
 def _indicator_of_classes(ids: npt.NDArray[Any], name: str, n_labels: int | None) -> sp.csr_array:
-    """CSR of one true label per sample; `n_labels` columns, or as many as the largest id needs."""
+    """Build a CSR of one true label per sample, with `n_labels` or enough columns."""
     if ids.dtype.kind not in "iu":
         raise TypeError(
             f"a 1-D {name} holds integer class ids, got dtype {ids.dtype}; encode other class "
@@ -156,7 +156,7 @@ def _indicator_of_classes(ids: npt.NDArray[Any], name: str, n_labels: int | None
 
 
 def check_prediction(y_pred: Any) -> Any:
-    """Sparse scores as canonical CSR; anything else as a 2-D floating or integer array."""
+    """Validate predictions: sparse scores as canonical CSR, else a floating or integer array."""
     if sp.issparse(y_pred):
         if y_pred.ndim != 2 or y_pred.dtype.kind not in "biuf":
             raise ValueError(
@@ -173,7 +173,7 @@ def check_prediction(y_pred: Any) -> Any:
 
 
 def holds_ids(y_pred: Any) -> bool:
-    """Whether a checked prediction holds label ids rather than scores."""
+    """Return whether a validated prediction holds label ids rather than scores."""
     return not sp.issparse(y_pred) and y_pred.dtype.kind in "iu"
 
 
@@ -207,7 +207,7 @@ def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> Int
 
 
 def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
-    """Sample weights as float64, finite and non-negative; ones if None."""
+    """Validate sample weights: finite, non-negative float64; ones if None."""
     if sample_weight is None:
         return np.ones(n_samples)
     weight = as_array(sample_weight, "sample_weight")
@@ -229,7 +229,7 @@ def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
 
 
 def rank_scores(scores: Any, k: int) -> IntArray:
-    """Ids of the k best scores of each sample, ties by id; -1 if fewer are ranked; width <= k."""
+    """Return the ids of the k best scores of each sample, ties by id; -1 if fewer are ranked."""
     width = min(k, scores.shape[1])
     if sp.issparse(scores):
         data = scores.data if scores.dtype.kind == "f" else scores.data.astype(np.float64)

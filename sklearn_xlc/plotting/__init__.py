@@ -1,4 +1,4 @@
-"""Display classes like those of scikit-learn; drawing needs matplotlib (the `plot` extra)."""
+"""Display classes in the style of scikit-learn; drawing needs matplotlib (the `plot` extra)."""
 
 from sklearn_xlc.plotting._argmaxability import ArgmaxabilityDisplay
 from sklearn_xlc.plotting._head_accuracy import HeadAccuracyDisplay

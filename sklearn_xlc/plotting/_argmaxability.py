@@ -9,7 +9,7 @@ import numpy as np
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.plotting._axes import new_axes
 
-#: For each name in the legend: colour (safe for the colour-blind), marker, whether it is filled.
+#: Colour (safe for the colour-blind), marker and filling of each name in the legend.
 STYLES = {
     "argmaxable": ("#0072B2", "o", True),
     "argmaxable, radius at least": ("#0072B2", "o", False),
@@ -26,11 +26,10 @@ LEGEND_ENTRY = 0.09
 class ArgmaxabilityDisplay:
     """Plot of the radius of each label set's region against its number of active labels.
 
-    A strip below the scale shows label sets without a known radius: sets that are not argmaxable
-    have no region, and the radius of unknown sets, and of sets with a witness at the limit of
-    floats, is not known. A filled marker is the largest radius, found by the linear program. A
-    hollow marker is the radius of the first witness found; the region may be larger by many
-    decades.
+    A strip below the scale shows label sets without a known radius: sets that are not argmaxable,
+    unknown sets, and sets with a witness at the limit of floats. A filled marker is the largest
+    radius, found by the linear program. A hollow marker is the radius of the first witness found;
+    the region may be larger by many orders of magnitude.
 
     Parameters
     ----------
@@ -85,7 +84,7 @@ class ArgmaxabilityDisplay:
     def from_estimator(
         cls, estimator: Any, Y: Any, ax: Any = None, **kwargs: Any
     ) -> ArgmaxabilityDisplay:
-        """Find out which label sets a linear classifier can predict, and draw the report.
+        """Verify label sets for a linear classifier, and draw the report.
 
         Parameters
         ----------
@@ -125,8 +124,8 @@ class ArgmaxabilityDisplay:
         groups = _groups(report)
         decades = np.log10(highest / lowest)
         bottom = lowest / 10 ** (STRIP * decades)
-        # Jitter, so that sets with as many labels do not hide each other. The name of the strip
-        # is above its points.
+        # Jitter: sets with equally many labels do not hide each other. The name of the strip is
+        # above its points.
         rng = np.random.RandomState(0)
         x = report.n_active + rng.uniform(-0.25, 0.25, size=len(report))
         strip = bottom * 10 ** (STRIP * decades * rng.uniform(0.1, 0.65, size=len(report)))
@@ -162,14 +161,14 @@ class ArgmaxabilityDisplay:
 
 
 def _groups(report: ArgmaxabilityReport) -> dict[str, Any]:
-    """Masks of the non-empty groups, by name."""
+    """Return masks of the non-empty groups, by name."""
     reachable, sought = report.status == 1, report.reason == "linear program"
     masks = (reachable & sought, reachable & ~sought, report.status == 0, report.status == -1)
     return {name: mask for name, mask in zip(STYLES, masks) if mask.any()}
 
 
 def _limits(radii: Any) -> tuple[float, float]:
-    """Lowest and highest radius with a margin, at least a decade apart."""
+    """Return lowest and highest radius with a margin, at least a factor of ten apart."""
     if not len(radii):
         return 1.0, 10.0
     lowest, highest = float(radii.min()), float(radii.max())
@@ -178,7 +177,7 @@ def _limits(radii: Any) -> tuple[float, float]:
 
 
 def _mark_strip(ax: Any, bottom: float, top: float) -> None:
-    """Grey background of the strip, and its name in the upper part, which has no points."""
+    """Draw the grey background of the strip, and its name above the points."""
     ax.axhspan(bottom, top, color="0.93", zorder=-1)
     ax.annotate(
         "no region, or radius unknown",
@@ -193,7 +192,7 @@ def _mark_strip(ax: Any, bottom: float, top: float) -> None:
 
 
 def _ticks_above(ax: Any, lowest: float, highest: float) -> None:
-    """Ticks at powers of ten between two values; a height in the strip is not a radius."""
+    """Set ticks at powers of ten between two values; heights in the strip are no radii."""
     first, last = int(np.ceil(np.log10(lowest))), int(np.floor(np.log10(highest)))
     step = max(1, (last - first) // 7)
     ax.set_yticks(

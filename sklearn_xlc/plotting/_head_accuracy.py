@@ -12,16 +12,16 @@ from sklearn_xlc.plotting._axes import new_axes
 class HeadAccuracyDisplay:
     """Plot of the accuracy of each head, and of all heads together.
 
-    A class, or a label set, is predicted right if every head is right, so that the accuracy of all
-    heads together is at most that of the worst head (Fig. 6 of [1]_). Draw training and test
-    samples into the same axes to see which heads overfit.
+    A prediction is right if every head is right, so the accuracy of all heads together is at most
+    the accuracy of the worst head (Fig. 6 of [1]_). Draw training and test samples on the same axes
+    to see which heads overfit.
 
     Parameters
     ----------
     accuracy : array-like of shape (n_heads,)
         Accuracy of each head, as returned by ``score_heads``.
     combined : float, default=None
-        Share of the samples for which all heads are right. None: not drawn.
+        Share of samples with all heads right. None: not drawn.
     name : str, default=None
         Name in the legend.
 
@@ -74,7 +74,7 @@ class HeadAccuracyDisplay:
         name : str, default=None
             Name in the legend, such as "test".
         ax : matplotlib Axes, default=None
-            Axes to draw on, also those of another display. None: a new figure.
+            Axes to draw on, also of another display. None: a new figure.
 
         Returns
         -------

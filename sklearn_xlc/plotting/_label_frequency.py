@@ -1,4 +1,4 @@
-"""Plot of how well rare and frequent labels are found."""
+"""Plot of recall or precision of rare and frequent labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn_xlc.metrics._scorer import _true_labels, rank, unwrapped
 from sklearn_xlc.metrics._validation import Ranking, check_ranking
 from sklearn_xlc.plotting._axes import new_axes
 
-#: What is divided by what, in the label of the axis.
+#: Labels of the axis.
 METRICS = {
     "recall": "recall@{k}: share of true labels found",
     "precision": "precision@{k}: share of predictions that are true",
@@ -21,13 +21,13 @@ METRICS = {
 
 
 class LabelFrequencyDisplay:
-    """Plot of recall or precision at k of labels, grouped by how frequent they are in training.
+    """Plot of recall or precision at k, by frequency of the labels in training.
 
     The labels are cut into groups of about equal size, by default deciles, from the rarest to the
-    most frequent; labels of equal frequency are in one group. A classifier that is right about
-    frequent labels only is good on average and useless for most of them. The grey bars show which
-    share of the true labels is in a group, the dashed line what naming the k most frequent labels
-    for every sample would give.
+    most frequent; labels of equal frequency are in one group. A classifier of frequent labels only
+    is good on average and useless for most labels. Grey bars show the share of the true labels in
+    each group, the dashed line the baseline of predicting the k most frequent labels for every
+    sample.
 
     Parameters
     ----------
@@ -36,15 +36,15 @@ class LabelFrequencyDisplay:
     values : array-like of shape (n_groups,)
         Recall or precision in each group; NaN where it is not defined.
     baseline : array-like of shape (n_groups,)
-        The same, of naming the most frequent labels.
+        Recall or precision of predicting the most frequent labels.
     shares : array-like of shape (n_groups,)
-        Share of the true labels that is in each group.
+        Share of the true labels in each group.
     total : float
         Recall or precision of all labels together.
     k : int, default=5
         Number of predictions for each sample.
     metric : {"recall", "precision"}, default="recall"
-        What `values` are.
+        Metric of `values`.
     name : str, default=None
         Name of the classifier in the legend.
 
@@ -63,7 +63,7 @@ class LabelFrequencyDisplay:
 
     See Also
     --------
-    sklearn_xlc.metrics.psp_at_k : One number that counts rare labels more.
+    sklearn_xlc.metrics.psp_at_k : A metric with higher weights of rare labels.
 
     Examples
     --------
@@ -106,30 +106,30 @@ class LabelFrequencyDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> LabelFrequencyDisplay:
-        """Draw how well a fitted classifier finds rare and frequent labels.
+        """Draw recall or precision of a fitted classifier by label frequency.
 
         Parameters
         ----------
         estimator : estimator
             Fitted classifier, also within a pipeline or a search.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples that were not used in `fit`.
+            Samples not used in `fit`.
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
                 (n_samples,), or sequence of label sets
-            True labels, in the form that `fit` saw.
+            True labels, in the form given to `fit`.
         y_train : {array-like, sparse matrix, dataframe} of shape (n_train, n_labels) or \
                 (n_train,), or sequence of label sets
-            Labels of the training samples, whose frequencies make the groups.
+            Labels of the training samples, for their frequencies.
         k : int, default=5
             Number of predictions for each sample.
         metric : {"recall", "precision"}, default="recall"
-            Share of the true labels that are predicted, or of the predictions that are true.
+            Share of true labels found, or share of right predictions.
         n_groups : int, default=10
             Number of groups; fewer if many labels are equally frequent.
         name : str, default=None
             Name of the classifier in the legend. None: its class.
         ax : matplotlib Axes, default=None
-            Axes to draw on, also those of another display. None: a new figure.
+            Axes to draw on, also of another display. None: a new figure.
         **kwargs : dict
             Keyword arguments of :meth:`plot`.
 
@@ -143,12 +143,12 @@ class LabelFrequencyDisplay:
         classes, known, _ = _true_labels(found, y_train)
         n_labels = None
         counts = _counts(known)
-        if classes is not None:  # ids above those of the classes are labels not seen in `fit`
+        if classes is not None:  # larger ids are labels not seen in `fit`
             counts = counts[: len(classes)]
             n_labels = 1 + max(int(np.max(y_true)), len(classes)) if np.ndim(y_true) == 1 else None
         ranking = check_ranking(y_true, ids, k, n_labels=n_labels)
         name = type(found).__name__ if name is None else name
-        return cls._of(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+        return cls._from_ranking(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -164,7 +164,7 @@ class LabelFrequencyDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> LabelFrequencyDisplay:
-        """Draw how well predictions find rare and frequent labels.
+        """Draw recall or precision of predictions by label frequency.
 
         Parameters
         ----------
@@ -177,13 +177,13 @@ class LabelFrequencyDisplay:
         k : int, default=5
             Number of predictions for each sample.
         metric : {"recall", "precision"}, default="recall"
-            Share of the true labels that are predicted, or of the predictions that are true.
+            Share of true labels found, or share of right predictions.
         n_groups : int, default=10
             Number of groups; fewer if many labels are equally frequent.
         name : str, default=None
             Name in the legend.
         ax : matplotlib Axes, default=None
-            Axes to draw on, also those of another display. None: a new figure.
+            Axes to draw on, also of another display. None: a new figure.
         **kwargs : dict
             Keyword arguments of :meth:`plot`.
 
@@ -205,16 +205,16 @@ class LabelFrequencyDisplay:
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
             counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
-        return cls._of(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+        return cls._from_ranking(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
 
     @classmethod
-    def _of(
+    def _from_ranking(
         cls, ranking: Ranking, counts: np.ndarray, metric: str, n_groups: int, name: str | None
     ) -> LabelFrequencyDisplay:
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {list(METRICS)}, got {metric!r}")
         n_groups, n_labels = check_integer(n_groups, "n_groups"), ranking.true.shape[1]
-        # Ids above those of training are labels that it has not seen.
+        # Larger ids are labels not seen in training.
         counts = np.pad(counts, (0, max(0, n_labels - len(counts))))
         groups, ranges = _groups(counts, n_groups)
         true = np.bincount(groups[ranking.true.indices], minlength=len(ranges))
@@ -243,8 +243,8 @@ class LabelFrequencyDisplay:
         ax : matplotlib Axes, default=None
             Axes to draw on. None: a new figure.
         baseline : bool, default=True
-            Whether to draw the most frequent labels and the bars, too; False for a second
-            classifier on the same axes.
+            Whether to draw the baseline and the bars; False for a second classifier on the same
+            axes.
         **kwargs : dict
             Keyword arguments of matplotlib's ``plot``.
 
@@ -264,7 +264,7 @@ class LabelFrequencyDisplay:
             style = {"color": "0.35", "linestyle": "--", "marker": "s", "markersize": 4}
             (self.baseline_,) = ax.plot(at, self.baseline, label="most frequent labels", **style)
         n_drawn = sum(line.get_linestyle() == "-" for line in ax.lines)
-        colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by the colour-blind
+        colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # safe for the colour-blind
         style = {"color": colours[n_drawn % 4], "marker": "o^Dv"[n_drawn % 4], "markersize": 5}
         (self.line_,) = ax.plot(at, self.values, **{**style, "label": label, **kwargs})
         ticks = [
@@ -283,14 +283,14 @@ class LabelFrequencyDisplay:
 
 
 def _counts(Y: Any) -> np.ndarray:
-    """Number of samples with each label, from an indicator or from ids of classes."""
+    """Count the samples with each label, from an indicator or class ids."""
     if sp.issparse(Y) or np.ndim(Y) == 2:
         return np.asarray((sp.csr_array(Y) != 0).sum(axis=0)).ravel()
     return np.bincount(np.asarray(Y))
 
 
 def _n_classes(y_true: Any, *others: Any) -> int | None:
-    """Number of classes, if labels are ids of classes, one for each sample."""
+    """Return the number of classes if labels are class ids, else None."""
     if sp.issparse(y_true) or named_sets(y_true) is not None or np.ndim(y_true) != 1:
         return None
     arrays = [np.asarray(given) for given in (y_true, *others) if not sp.issparse(given)]
@@ -298,14 +298,14 @@ def _n_classes(y_true: Any, *others: Any) -> int | None:
 
 
 def _groups(counts: np.ndarray, n_groups: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Group of each label, rarest first, and the range of counts of each group.
+    """Group labels by frequency, rarest first; return groups and their ranges of counts.
 
-    Labels without a training sample are a group of their own.
+    Labels without a training sample are a separate group.
     """
     seen = counts[counts > 0]
-    places = np.arange(1, n_groups) / n_groups
-    cuts = np.quantile(seen, places, method="inverted_cdf") if len(seen) else []
-    # Whole numbers: labels of equal frequency fall on one side of a cut.
+    shares = np.arange(1, n_groups) / n_groups
+    cuts = np.quantile(seen, shares, method="inverted_cdf") if len(seen) else []
+    # Cuts are whole numbers: labels of equal frequency fall on one side of a cut.
     edges = np.unique([0, *cuts])
     found, groups = np.unique(np.searchsorted(edges, counts), return_inverse=True)
     members = [counts[groups == group] for group in range(len(found))]

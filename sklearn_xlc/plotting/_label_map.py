@@ -1,4 +1,4 @@
-"""Map of labels by the vectors that a classifier has learnt for them."""
+"""Map of labels by their vectors in a classifier."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sklearn_xlc.plotting._axes import new_axes
 class LabelMapDisplay:
     """Map of the label vectors of a head, projected to the plane of their largest variance.
 
-    Labels that a classifier names for similar samples have similar vectors, and are neighbours.
-    Vectors are scaled to norm one, as their norms say little but how frequent labels are, and
-    projected by principal component analysis.
+    Labels predicted for similar samples have similar vectors, and are neighbours. Vectors are
+    scaled to norm one, because norms mostly reflect label frequencies, and projected by principal
+    component analysis.
 
     Parameters
     ----------
     points : array-like of shape (n_drawn, 2)
-        Places of the labels on the map.
+        Coordinates of the labels on the map.
     variance : array-like of shape (2,)
-        Share of the variance of the vectors that each direction holds.
+        Share of the vectors' variance in each direction.
     names : sequence of shape (n_drawn,), default=None
         Names of the labels. None: no label is named.
     counts : array-like of shape (n_drawn,), default=None
-        Number of training samples with each label, which sets colour and size.
+        Number of training samples with each label, for colours and sizes.
 
     Attributes
     ----------
@@ -65,13 +65,13 @@ class LabelMapDisplay:
         ----------
         estimator : estimator
             Fitted classifier with a vector for each label, also within a pipeline or a search:
-            those of this package, but for the label powerset of "product" (of "cascade", the
+            classifiers of this package except the label powerset of "product" (for "cascade", the
             embeddings of the last level), :class:`~sklearn_xlc.EAGLETransformer`, and linear
             classifiers with an attribute ``coef_``.
         names : array-like of shape (n_labels,), default=None
             Names of the labels. None: ``classes_``.
         counts : array-like of shape (n_labels,), default=None
-            Number of training samples with each label, for colours, sizes, and which are named.
+            Number of training samples with each label, for colours, sizes and the choice of names.
         **kwargs : dict
             Keyword arguments of :meth:`from_vectors`.
 
@@ -108,10 +108,9 @@ class LabelMapDisplay:
         names : array-like of shape (n_labels,), default=None
             Names of the labels. None: no label is named.
         counts : array-like of shape (n_labels,), default=None
-            Number of training samples with each label, for colours, sizes, and which are named.
+            Number of training samples with each label, for colours, sizes and the choice of names.
         max_labels : int, default=5000
-            Number of labels that are drawn and projected: the most frequent ones, or the first
-            without counts.
+            Number of labels to project and draw: the most frequent, or the first without counts.
         **kwargs : dict
             Keyword arguments of :meth:`plot`.
 
@@ -123,7 +122,8 @@ class LabelMapDisplay:
         Raises
         ------
         ValueError
-            If there are fewer than two labels or columns, or names or counts are not one a label.
+            If there are fewer than two labels or columns, or the number of names or counts differs
+            from the number of labels.
         """
         vectors = check_array(
             vectors, dtype=[np.float64, np.float32], ensure_min_samples=2, ensure_min_features=2,
@@ -155,8 +155,8 @@ class LabelMapDisplay:
         ax : matplotlib Axes, default=None
             Axes to draw on. None: a new figure.
         n_names : int, default=30
-            Largest number of names: of the first labels (the most frequent ones, if counts are
-            known) those for which there is room.
+            Largest number of names, for the first labels with enough room; with counts, for the
+            most frequent labels.
         **kwargs : dict
             Keyword arguments of matplotlib's ``scatter``.
 
@@ -168,7 +168,7 @@ class LabelMapDisplay:
         ax, points, order = new_axes(ax), np.asarray(self.points), slice(None)
         style: dict[str, Any] = {"s": 12, "color": "#0072B2", "alpha": 0.6, "linewidths": 0}
         if self.counts is not None:
-            # The first labels are drawn last, over the others; arrays in `kwargs` have their order.
+            # Draw the first labels last, over the others, unless `kwargs` has arrays in order.
             order = slice(None) if {"s", "c"} & kwargs.keys() else slice(None, None, -1)
             size = np.log10(1 + np.asarray(self.counts, dtype=float))[order]
             style = {"s": 6 + 14 * size, "c": size, "cmap": "viridis", "alpha": 0.8}
@@ -185,7 +185,7 @@ class LabelMapDisplay:
 
 
 def _vectors_of(estimator: Any) -> np.ndarray:
-    """Vector of each label, in the order of `classes_`."""
+    """Return the vector of each label, in the order of `classes_`."""
     if hasattr(estimator, "label_embeddings_"):
         return estimator.label_embeddings_
     if hasattr(estimator, "net_"):
@@ -202,13 +202,13 @@ def _vectors_of(estimator: Any) -> np.ndarray:
 
 
 def _add_scale(ax: Any, scatter: Any, counts: np.ndarray) -> None:
-    """Colour bar with powers of ten, and the ends, as ticks."""
+    """Add a colour bar with ticks at powers of ten and at both ends."""
     low, high = float(counts.min()), float(counts.max())
     powers = [10.0**power for power in range(8) if low < 10.0**power < high]
     values = np.unique([low, *powers, high])
     # A power of ten beside an end would hide its number.
-    places = np.log10(1 + values)
-    apart = np.diff(places, append=np.inf) > 0.12 * (places[-1] - places[0])
+    positions = np.log10(1 + values)
+    apart = np.diff(positions, append=np.inf) > 0.12 * (positions[-1] - positions[0])
     kept = values[apart | (values == high)] if len(values) > 1 else values
     bar = ax.figure.colorbar(scatter, ax=ax, ticks=np.log10(1 + kept))
     bar.ax.set_yticklabels([f"{value:g}" for value in kept])
@@ -216,11 +216,11 @@ def _add_scale(ax: Any, scatter: Any, counts: np.ndarray) -> None:
 
 
 def _named(ax: Any, points: np.ndarray, names: Any, n_names: int) -> list[Any]:
-    """Names beside the first points, where they hide no other name."""
+    """Write names beside the first points, unless they overlap other names."""
     from matplotlib.patheffects import withStroke
 
     figure = ax.figure
-    figure.draw_without_rendering()  # places of texts are known once the layout is
+    figure.draw_without_rendering()  # the layout determines the positions of texts
     texts: list[Any] = []
     boxes: list[Any] = []
     inside = ax.get_window_extent()

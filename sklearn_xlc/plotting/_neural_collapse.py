@@ -74,7 +74,7 @@ class NeuralCollapseDisplay:
         Parameters
         ----------
         estimator : fitted classifier
-            Fitted classifier, also one that was saved and loaded.
+            Fitted classifier, also after saving and loading.
         **kwargs : dict
             Parameters of :meth:`plot`.
 
@@ -102,7 +102,7 @@ class NeuralCollapseDisplay:
     def from_features(
         cls, features: Any, Y: Any, weights: Any, labels: Any = (0, 1, 2), **kwargs: Any
     ) -> NeuralCollapseDisplay:
-        """Draw the features of samples with labels among three (Fig. 1 of the paper).
+        """Draw the features of samples with labels among three labels (Fig. 1 of the paper).
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class NeuralCollapseDisplay:
         return cls(points=points, sets=sets, corners=plane @ basis.T).plot_features(**kwargs)
 
     def plot(self, ax: Any = None) -> NeuralCollapseDisplay:
-        """Draw the measures over the epochs, except those that are undefined or always zero.
+        """Draw the measures over the epochs, except undefined or constantly zero measures.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Plot of how often predictions are true, against their probability."""
+"""Plot of the share of true predictions against their probability."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sklearn_xlc.plotting._axes import new_axes
 
 
 class ReliabilityDisplay:
-    """Plot of the share of true labels among those of about the same probability.
+    """Reliability diagram: share of true labels against predicted probabilities.
 
-    Perfect probabilities lie on the diagonal; below it, predictions are too confident. For two
-    classes :class:`~sklearn.calibration.CalibrationDisplay` draws the same; here labels are ranked,
-    and a line is drawn for each rank, or one for all ranks together.
+    Perfect probabilities lie on the diagonal; below it, predictions are overconfident. Unlike in
+    :class:`~sklearn.calibration.CalibrationDisplay`, for two classes, labels are ranked; there is a
+    line for each rank, or one for all ranks together.
 
     Parameters
     ----------
     mean_probability : array-like of shape (n_lines, n_bins)
         Mean probability of the predictions in each bin; NaN for an empty bin.
     share_true : array-like of shape (n_lines, n_bins)
-        Share of these that are true labels.
+        Share of true labels among the predictions in each bin.
     n_predictions : array-like of shape (n_lines, n_bins)
         Number of predictions in each bin.
     names : sequence of str
@@ -75,13 +75,13 @@ class ReliabilityDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted classifier with a method ``predict_topk`` that takes ``proba=True``, also within
-            a pipeline or a search.
+            Fitted classifier with a method ``predict_topk(..., proba=True)``, also within a
+            pipeline or a search.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples that were not used in `fit`.
+            Samples not used in `fit`.
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
                 (n_samples,), or sequence of label sets
-            True labels, in the form that `fit` saw.
+            True labels, in the form given to `fit`.
         k : int, default=3
             Number of ranks.
         **kwargs : dict
@@ -125,7 +125,7 @@ class ReliabilityDisplay:
         name : str, default=None
             Name of the classifier in the legend.
         ax : matplotlib Axes, default=None
-            Axes to draw on, also those of another display. None: a new figure.
+            Axes to draw on, also of another display. None: a new figure.
         **kwargs : dict
             Keyword arguments of matplotlib's ``plot``.
 

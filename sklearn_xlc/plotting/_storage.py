@@ -16,7 +16,7 @@ STORAGES = ("float32", "float16", "int8", "int6", "int4")
 
 
 class StorageDisplay:
-    r"""Plot of a metric at several k against the storage types of saved models, with their sizes.
+    r"""Plot of metrics and file sizes against the storage types of a saved model.
 
     Parameters
     ----------
@@ -67,17 +67,17 @@ class StorageDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> StorageDisplay:
-        """Save a fitted estimator in each storage type, load it, and draw how good it is.
+        """Save a fitted estimator in each storage type, load it, and draw its metrics.
 
         Parameters
         ----------
         estimator : estimator
             Fitted classifier of this package, also within a pipeline or a search.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples that were not used in `fit`.
+            Samples not used in `fit`.
         y : {array-like, sparse matrix, dataframe} of shape (n_samples, n_labels) or \
                 (n_samples,), or sequence of label sets
-            True labels, in the form that `fit` saw.
+            True labels, in the form given to `fit`.
         storages : sequence of str, default=("float32", "float16", "int8", "int6", "int4")
             Storage types, as in :func:`~sklearn_xlc.save`.
         metric : str or callable, default="precision"
@@ -85,7 +85,7 @@ class StorageDisplay:
         ks : sequence of int, default=(1, 3, 5)
             Numbers of predictions.
         trusted : iterable of class, function or str, default=()
-            Names and objects of your own that the estimator holds, as in :func:`~sklearn_xlc.load`.
+            Names and objects of other packages in the estimator, as in :func:`~sklearn_xlc.load`.
         ax : matplotlib Axes, default=None
             Axes to draw on. None: a new figure.
         **kwargs : dict
@@ -103,7 +103,7 @@ class StorageDisplay:
         TypeError
             If the estimator cannot be saved; see :func:`~sklearn_xlc.save`.
         """
-        import sklearn_xlc  # save and load need torch, which plots do not
+        import sklearn_xlc  # save and load need torch, plots do not
 
         trusted, scorer = list(trusted), topk_scorers([metric], ks)
         sizes, found = [], []
@@ -139,7 +139,7 @@ class StorageDisplay:
         beside.set_ylim(0, 1.15 * megabytes.max())
         ax.set_zorder(beside.get_zorder() + 1)  # lines before bars
         ax.patch.set_visible(False)
-        colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by the colour-blind
+        colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # safe for the colour-blind
         self.lines_ = []
         for number, (name, values) in enumerate(self.values.items()):
             style = {"color": colours[number % 4], "marker": "o^Dv"[number % 4], "label": name}
@@ -155,7 +155,7 @@ class StorageDisplay:
 
 
 def _short(name: str) -> str:
-    """Name of a metric at k in a legend: "precision@5" for "precision_at_5"."""
+    """Return the name of a metric at k in a legend: "precision@5" for "precision_at_5"."""
     return name.replace("_at_", "@")
 
 

@@ -1,4 +1,4 @@
-"""Plot of the course of a training: losses, and scores of held-out samples."""
+"""Plot of losses and scores over the epochs of a fit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _PRECISION = re.compile(r"valid_precision_at_(\d+)")
 class TrainingCurveDisplay:
     """Plot of losses and scores over the epochs of one fit.
 
-    Losses are read on the left axis, which is logarithmic, scores on the right one. It shows how
-    the weights came about; how precision grows with the number of samples is shown by
-    :class:`sklearn.model_selection.LearningCurveDisplay`.
+    The left axis shows losses, on a logarithmic scale, the right axis scores. For scores by the
+    number of training samples see :class:`sklearn.model_selection.LearningCurveDisplay`.
 
     Parameters
     ----------
@@ -54,13 +53,12 @@ class TrainingCurveDisplay:
     def from_estimator(
         cls, estimator: Any, *, scores: Any = None, ax: Any = None
     ) -> TrainingCurveDisplay:
-        """Draw the training of a fitted classifier, also one that was saved and loaded.
+        """Draw the training of a fitted classifier, also after saving and loading.
 
         Parameters
         ----------
         estimator : fitted classifier
-            Classifier with a ``history_``, or a :class:`~sklearn.pipeline.Pipeline` that ends in
-            one.
+            Classifier with a ``history_``, or a :class:`~sklearn.pipeline.Pipeline` ending in one.
         scores : list of str, default=None
             Scores to draw, as in :meth:`plot`.
         ax : matplotlib Axes, default=None
@@ -91,8 +89,8 @@ class TrainingCurveDisplay:
         Parameters
         ----------
         scores : list of str, default=None
-            Names of scores in the history, such as those of :class:`skorch.callbacks.EpochScoring`.
-            None: the precision of held-out samples that ``verbose=1`` records; an empty list: none.
+            Names of scores in the history, such as of :class:`skorch.callbacks.EpochScoring`. None:
+            the precision of held-out samples, recorded with ``verbose=1``; an empty list: none.
         ax : matplotlib Axes, default=None
             Axes to draw on. None: a new figure.
 
@@ -104,7 +102,7 @@ class TrainingCurveDisplay:
         Raises
         ------
         ValueError
-            If the history is empty or has no score of that name.
+            If the history is empty or has no score of this name.
         """
         known = sorted({name for row in self.history for name in row})
         if "train_loss" not in known:

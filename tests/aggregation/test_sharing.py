@@ -153,3 +153,21 @@ def test_nothing_to_tell(as_given):
     nobody = aggregation(np.zeros((6, 2)), np.ones((2, 3)))
     for data in (alone, everywhere, one_group, nowhere, nobody):
         np.testing.assert_array_equal(sharing_rates(X, data), np.zeros(3))
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.2, 0.5])
+def test_expected_samples_of_independent_labels(rate):
+    rng = np.random.default_rng(0)
+    Y = rng.random((40_000, 4)) < rate
+    membership = sp.kron(sp.eye_array(10_000), np.ones((4, 1))).tocsr()
+    labels = Y.reshape(10_000, 4, 4).any(axis=1)
+    np.testing.assert_allclose(
+        expected_samples(aggregation(membership, labels)), Y.sum(axis=0), rtol=0.05
+    )
+
+
+def test_expected_samples_of_groups_of_one_are_the_groups(rng):
+    Y = rng.random((50, 4)) < [0.1, 0.5, 1.0, 0.0]
+    np.testing.assert_allclose(
+        expected_samples(aggregation(np.eye(50), Y)), Y.sum(axis=0), rtol=1e-12
+    )
