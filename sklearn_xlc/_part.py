@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from numbers import Number
 from typing import Any, ClassVar
@@ -149,9 +150,9 @@ def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> 
     ValueError
         If a parameter in `reasons` is not at its default.
     """
-    defaults = type(part)().get_params(deep=False)
+    defaults = inspect.signature(type(part)).parameters
     for name in filter(defaults.__contains__, reasons):
-        value, default = getattr(part, name), defaults[name]
+        value, default = getattr(part, name), defaults[name].default
         if value is default or (default is not None and np.ndim(value) == 0 and value == default):
             continue
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import os
 from abc import abstractmethod
@@ -19,7 +20,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -35,7 +36,7 @@ from sklearn_xlc._compat import (
     _check_sample_weight,
     _fit_context,
 )
-from sklearn_xlc._part import Names, nested_parts
+from sklearn_xlc._part import Names, Part, named_part, nested_parts
 from sklearn_xlc._tags import aligned, named_sets, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import new_generators, usual_modes
@@ -323,6 +324,14 @@ class BaseXLCClassifier(
             If there is no such parameter, or a part is "auto" or None, which has no parameters.
         """
         return super().set_params(**nested_parts(self, self._parts, params))
+
+    def _validate_params(self) -> None:
+        """Raise if a parameter of the classifier or of a part is not valid."""
+        super()._validate_params()
+        for name, names in self._parts.items():
+            part = named_part(getattr(self, name), names)
+            if isinstance(part, Part):
+                part.check()
 
     # --- fit --------------------------------------------------------------------------------
 
@@ -911,6 +920,19 @@ class BaseXLCClassifier(
         return self.decision_.threshold_  # type: ignore[attr-defined]
 
     # --- scikit-learn -----------------------------------------------------------------------
+
+    def _html_repr(self) -> str:
+        """HTML representation of scikit-learn, with the settings of a fitted classifier below."""
+        text = estimator_html_repr(self)
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}<td>{html.escape(repr(value))}"
+            for name, value in sorted(getattr(self, "settings_", {}).items())
+        )
+        shown = f"<details><summary>settings_</summary><table>{rows}</table></details>"
+        return text + shown if rows else text
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
 
     _doc_link_module = LinksToDocs._doc_link_module
     _doc_link_template = LinksToDocs._doc_link_template

@@ -139,7 +139,7 @@ class Trainer:
         self.settings = Settings(classifier.get_params(deep=False), classifier._parts)
         self.encoder = _encoder_of(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
-        self._check_parts()
+        self._check_rates()
         self.head = self._head_part()
         self.facts = self._facts()
         self._name_loss()
@@ -147,11 +147,8 @@ class Trainer:
 
     # --- settings ---------------------------------------------------------------------------
 
-    def _check_parts(self) -> None:
-        for name in ("encoder", "ranker", "decision", "optimizer"):
-            part = self.settings[name]
-            if name != "decision" and hasattr(part, "check"):
-                part.check()
+    def _check_rates(self) -> None:
+        """Raise ValueError if a rate is given in the classifier and in its optimiser."""
         optimizer = self.settings["optimizer"]
         if isinstance(optimizer, str):
             return
