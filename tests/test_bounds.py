@@ -111,10 +111,7 @@ PARTS = [
     (PropensityBinaryCrossEntropy, {"a": 0.5, "b": 1.5}),
     (PickAllLabels, {"competition": 0.5}),
     (lambda **kw: CosineSchedule(**{"n_steps": 3, **kw}), {"n_steps": 3, "warmup": 0.1}),
-    (
-        lambda **kw: WeightAveraging("ema", **{"max_epochs": 3, **kw}),
-        {"max_epochs": 3, "decay": 0.9},
-    ),
+    (partial(WeightAveraging, "ema"), {"decay": 0.9}),
 ]
 SIZE = {"n_features": 3, "n_labels": 9, "multilabel": False}
 
