@@ -147,7 +147,7 @@ def test_contributions_add_up(fitted):
 def test_batches_of_prediction_do_not_matter(fitted, monkeypatch):
     _, multilabel, X, _, clf = fitted
     expected = clf.decision_function(X), clf.predict(X), clf.predict_topk(X)
-    monkeypatch.setattr("sklearn_xlc.engine.prediction.PREDICT_BATCH", 7)
+    monkeypatch.setattr("sklearn_xlc.engine.predictor.PREDICT_BATCH", 7)
     np.testing.assert_allclose(clf.decision_function(X), expected[0], rtol=1e-9, atol=1e-9)
     different = clf.predict(X) != expected[1]
     assert not (different.nnz if multilabel else different.any())

@@ -21,7 +21,7 @@ from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.randomness import new_generators
 from sklearn_xlc.datasets import open_csr, save_csr
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine import prediction
+from sklearn_xlc.engine import predictor
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead, XLCNet
 
@@ -312,7 +312,7 @@ def test_what_ends_an_epoch_ends_the_thread(ahead, monkeypatch):
 def test_a_prediction_that_fails_ends_its_thread(ahead, monkeypatch):
     X, y = make_learnable(False)
     clf = fitted(X, y, max_epochs=1)
-    monkeypatch.setattr(prediction, "PREDICT_BATCH", 20)
+    monkeypatch.setattr(predictor, "PREDICT_BATCH", 20)
     head, topk = clf.net_.module_.head, clf.net_.module_.head.topk
 
     def second(features, k):

@@ -12,7 +12,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from _factories import MULTI_LABEL, make_learnable, quick
-from sklearn_xlc.engine import net as engine_net
+from sklearn_xlc.engine import trainer
 from sklearn_xlc.training.progress import duration, shows_bars
 
 LINE = re.compile(
@@ -100,7 +100,7 @@ def test_the_fit_is_the_same_where_prediction_draws():
 
 
 def test_a_bar_within_an_epoch_in_a_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(engine_net, "shows_bars", lambda: True)
+    monkeypatch.setattr(trainer, "shows_bars", lambda: True)
     X, y = make_learnable(False)
     quick("flat", verbose=1, max_epochs=2, batch_size=50).fit(X, y)
     lines, errors = lines_of(capsys)
@@ -115,7 +115,7 @@ def test_the_bar_of_an_interrupted_epoch_is_cleared(monkeypatch, capsys):
             if len(net.history) == 2:
                 signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(engine_net, "shows_bars", lambda: True)
+    monkeypatch.setattr(trainer, "shows_bars", lambda: True)
     X, y = make_learnable(False)
     clf = quick("flat", verbose=1, max_epochs=4, batch_size=50, callbacks=[Press()])
     with pytest.warns(UserWarning, match="interrupted by user in epoch 2 of 4"):
