@@ -1,0 +1,603 @@
+"""Rules behind "auto": tables over facts of the data, and counted costs against counts by hand."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sklearn_xlc.decisions import Seen, Threshold, TopK
+from sklearn_xlc.engine.resolve import (
+    BATCH,
+    SMALL_PRODUCTS,
+    TRAINING,
+    UPDATE,
+    Facts,
+    HeldOut,
+    Task,
+    cascade_cost,
+    choose_decision,
+    choose_head,
+    flat_cost,
+    hold_out,
+    resolve_model,
+    resolve_training,
+)
+from sklearn_xlc.ranking import Calibration
+
+#: Parameters of which every rule has one to resolve.
+AUTO = {
+    "head__n_negatives": "auto",
+    "encoder__hidden_layer_sizes": "auto",
+    "encoder__dropout": "auto",
+    "encoder__negative_slope": "auto",
+    "precision": "auto",
+    "batch_size": "auto",
+    "max_epochs": "auto",
+    "optimizer": "auto",
+    "learning_rate": "auto",
+}
+#: Parameters that say which samples are held out.
+HELD = {
+    "validation_fraction": 0.1,
+    "early_stopping": False,
+    "ranker": "auto",
+    "callbacks": [],
+    "warm_start": False,
+}
+
+
+def facts_of(n_samples, length=70, bag_size=0, **others):
+    """Facts of samples, or bags, of label sets on sparse X; samples have `length` non-zeros."""
+    n_instances = n_samples * (bag_size or 1)
+    return Facts(
+        **{
+            "n_samples": n_samples,
+            "n_labels": 50,
+            "multilabel": True,
+            "n_instances": n_instances,
+            "n_nonzeros": length * n_instances,
+            "n_train": n_samples,
+            "train_length": max(1.0, length),
+            "bag_size": bag_size,
+            **others,
+        }
+    )
+
+
+def with_nonzeros(n_samples, n_nonzeros):
+    return replace(facts_of(n_samples), n_nonzeros=n_nonzeros)
+
+
+def model(facts, **params):
+    """What is resolved of the model, by short names."""
+    found = resolve_model({**AUTO, **params}, facts)
+    return {name.rpartition("__")[2]: value for name, value in found.items()}
+
+
+def training(facts, **params):
+    """What is resolved of training; "rates" are those of encoder and head."""
+    found = resolve_training({**AUTO, **params}, facts)
+    found = {name.rpartition("__")[2]: value for name, value in found.items()}
+    return found | {"rates": (found.pop("learning_rate"), found.pop("head_learning_rate"))}
+
+
+def held(facts, decision="auto", is_part=False, **params):
+    return hold_out({**HELD, **params}, facts, decision, is_part=is_part)
+
+
+# --- samples ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "n_samples, batch_size, max_epochs, rates",
+    [
+        (1000, 1000, 200, (2e-3, 2e-3)),
+        (1001, 256, 19, (4e-3, 4e-3)),
+        (5000, 256, 10, (0.7 / 200, 4e-3)),
+        (49_999, 256, 4, (1e-3, 4e-3)),
+        (50_000, 512, 4, (0.7 / 392, 2**0.5 * 4e-3)),
+        (10**6, 512, 3, (1e-3, 2**0.5 * 4e-3)),
+    ],
+)
+def test_steps_and_rates_go_by_the_number_of_samples(n_samples, batch_size, max_epochs, rates):
+    """Samples have 70 non-zeros."""
+    assert training(facts_of(n_samples)) == {
+        "batch_size": batch_size,
+        "max_epochs": max_epochs,
+        "optimizer": "mixed" if n_samples > 1000 else "adam",
+        "row_momentum": n_samples <= 1000,
+        "rates": pytest.approx(rates),
+    }
+
+
+@pytest.mark.parametrize(
+    "n_samples, sparse, dropout, batch_size, max_epochs",
+    [
+        (1, True, 0.0, 1, 200),
+        (1000, True, 0.0, 1000, 200),
+        (1001, True, 0.7, 256, 75),
+        (1001, False, 0.2, 256, 75),
+        (256 * 25, True, 0.7, 256, 12),
+        (10**6, True, 0.7, 256, 10),
+    ],
+)
+def test_heads_of_the_user_go_by_the_number_of_samples(
+    n_samples, sparse, dropout, batch_size, max_epochs
+):
+    facts = facts_of(n_samples, head="custom", sparse=sparse)
+    found = training(facts)
+    assert model(facts)["dropout"] == dropout
+    assert (found["batch_size"], found["max_epochs"]) == (batch_size, max_epochs)
+
+
+@pytest.mark.parametrize(
+    "n_samples, dropout", [(1000, 0), (1001, 0.5), (10_000, 0.5), (46_416, 0.3), (10**6, 0.2)]
+)
+def test_dropout_falls_with_the_samples(n_samples, dropout):
+    assert model(facts_of(n_samples))["dropout"] == pytest.approx(dropout, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "length, slope", [(1, 0.0), (70, 0.0), (150, 0.265), (300, 0.5), (999, 0.5)]
+)
+def test_long_samples_have_leaky_activations_and_lower_rates(length, slope):
+    facts = facts_of(2000, length)
+    assert model(facts)["negative_slope"] == pytest.approx(slope, abs=1e-3)
+    assert training(facts)["rates"][0] == pytest.approx(4e-3 * (70 / length) ** 0.5)
+    assert model(facts_of(1000, length))["negative_slope"] == 0
+
+
+@pytest.mark.parametrize(
+    "n_nonzeros, width",
+    [(0, 512), (2_500_000, 512), (3_200_000, 576), (6_830_000, 832), (10**7, 1024), (10**8, 1024)],
+)
+def test_many_words_take_a_wide_layer(n_nonzeros, width):
+    assert model(with_nonzeros(1001, n_nonzeros))["hidden_layer_sizes"] == (width,)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"sparse": False}, {"multilabel": False, "head": "sampling"}, {"head": "custom"}],
+    ids=str,
+)
+def test_other_kinds_of_data_keep_the_values_of_all_classifiers(other):
+    facts = replace(facts_of(6400, **other, fast_bfloat16=True), n_nonzeros=10**5)
+    assert model(facts) == {
+        "n_negatives": None,
+        "hidden_layer_sizes": (1024,),
+        "dropout": 0.7 if facts.sparse else 0.2,
+        "negative_slope": 0.0,
+        "precision": "float32",
+    }
+    found = training(facts)
+    assert (found["rates"], found["optimizer"], found["row_momentum"]) == (
+        (2e-3, 2e-3),
+        "adam",
+        True,
+    )
+    found = training(facts_of(10**6, **other))
+    assert (found["batch_size"], found["max_epochs"]) == (256, 10)
+
+
+# --- heads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "multilabel, head",
+    [
+        (False, "flat"),
+        (False, "cascade"),
+        (False, "product"),
+        (True, "cascade"),
+        (True, "product"),
+    ],
+)
+def test_heads_but_that_of_many_outputs_are_slower(multilabel, head):
+    many, one = (
+        facts_of(5000, 1, **other) for other in ({}, {"multilabel": multilabel, "head": head})
+    )
+    rates, slower = (training(facts)["rates"] for facts in (many, one))
+    assert slower == pytest.approx((rates[0], rates[1] / 2))
+    assert training(one)["max_epochs"] == training(many)["max_epochs"] == 10
+    few = with_nonzeros(1001, 10)
+    assert model(replace(few, multilabel=multilabel, head=head))["hidden_layer_sizes"] == (512,)
+
+
+@pytest.mark.parametrize("n_labels, expected", [(8000, None), (8001, 1000)])
+def test_negatives_are_drawn_from_many_labels(n_labels, expected):
+    assert model(facts_of(10, n_labels=n_labels))["n_negatives"] == expected
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_half_precision_where_the_processor_has_it(has_it):
+    facts = facts_of(1001, fast_bfloat16=has_it)
+    assert model(facts)["precision"] == ("bfloat16" if has_it else "float32")
+    assert model(replace(facts, double=True))["precision"] == "float64"
+    assert model(facts_of(1000, fast_bfloat16=has_it))["precision"] == "float32"
+
+
+@pytest.mark.parametrize("head", ["dft", "bottleneck"])
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_the_fourier_layer_takes_the_values_of_flat(head, multilabel):
+    flat = facts_of(60_000, 200, multilabel=multilabel, fast_bfloat16=True)
+    facts = replace(flat, head=head)
+    of_head, of_flat = training(facts), training(flat)
+    assert (of_head.pop("row_momentum"), of_flat.pop("row_momentum")) == (True, False)
+    assert of_head == of_flat
+    assert of_head["rates"][0] == pytest.approx(0.7 / 472 * 0.35**0.5)
+    of_head, of_flat = model(facts), model(flat)
+    # Features stay non-negative, which `verify(whole_network=True)` builds on.
+    assert of_head.pop("negative_slope") == 0 < of_flat.pop("negative_slope")
+    assert of_head == of_flat
+    assert of_head["hidden_layer_sizes"] == (1024,)
+    assert of_head["dropout"] == pytest.approx(0.5 - 0.3 * np.log10(6))
+
+
+@pytest.mark.parametrize("needed, width", [(0, 512), (512, 512), (600, 600), (2000, 1024)])
+def test_features_are_as_many_as_the_fourier_layer_needs(needed, width):
+    facts = replace(with_nonzeros(2000, 10), head="dft", needed_width=needed)
+    assert model(facts)["hidden_layer_sizes"] == (width,)
+
+
+@pytest.mark.parametrize("head", ["dft", "etf"])
+def test_dense_data_of_other_classifiers_keep_their_values(head):
+    facts = replace(facts_of(6400, head=head, sparse=False, fast_bfloat16=True), n_nonzeros=10**5)
+    assert model(facts)["hidden_layer_sizes"] == (1024,)
+    assert model(facts)["precision"] == "float32"
+    found = training(facts)
+    assert (found["rates"], found["optimizer"], found["max_epochs"]) == ((2e-3, 2e-3), "adam", 12)
+
+
+@pytest.mark.parametrize("head", ["etf", "learned"])
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("n_samples", [1000, 5000, 60_000])
+def test_the_simplex_takes_the_values_of_flat(head, multilabel, n_samples):
+    flat = facts_of(n_samples, 200, multilabel=multilabel, fast_bfloat16=True)
+    facts = replace(flat, head=head)
+    assert model(facts) == model(flat)
+    of_head, of_flat = training(facts), training(flat)
+    rates = of_flat.pop("rates")
+    half = 2 if multilabel and n_samples > 1000 else 1  # the rate of a softmax
+    assert of_head.pop("rates") == pytest.approx((rates[0], rates[1] / half))
+    assert of_head == of_flat
+
+
+# --- bags -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("n_samples", [1000, 5000, 40_000])
+def test_bags_of_one_sample_take_the_values_of_flat(multilabel, n_samples):
+    flat = facts_of(n_samples, 200, multilabel=multilabel, fast_bfloat16=True)
+    facts = replace(flat, head="miml", bag_size=1.0)
+    assert model(facts) == model(flat)
+    assert training(facts) == training(flat)
+
+
+@pytest.mark.parametrize(
+    "n_bags, size, batch_size, max_epochs",
+    [(500, 10, 25, 16), (2500, 2, 128, 12), (5000, 1, 256, 10)],
+)
+def test_steps_of_bags_have_as_many_samples(n_bags, size, batch_size, max_epochs):
+    """Rates, width, dropout and activation are those of the samples, which have 150 non-zeros."""
+    facts = facts_of(n_bags, 150, size, head="miml")
+    n_steps = max_epochs * 20
+    rate = 0.7 / n_steps * (70 / 150) ** 0.5
+    assert training(facts) == {
+        "batch_size": batch_size,
+        "max_epochs": max_epochs,
+        "optimizer": "mixed",
+        "row_momentum": False,
+        "rates": (pytest.approx(rate), pytest.approx(4e-3, rel=0.02)),
+    }
+    assert model(facts) == model(facts_of(5000, 150))
+
+
+def test_few_samples_in_bags_and_other_data_keep_the_values_of_all_classifiers():
+    facts = facts_of(100, 150, 10, head="miml", fast_bfloat16=True)
+    assert training(facts) == {
+        "batch_size": 100,
+        "max_epochs": 200,
+        "optimizer": "adam",
+        "row_momentum": True,
+        "rates": (2e-3, 2e-3),
+    }
+    found = model(facts)
+    assert (found["dropout"], found["negative_slope"]) == (0, 0)
+    assert found["precision"] == "float32"
+    facts = facts_of(640, 15, 10, head="miml", sparse=False)
+    found = training(facts)
+    assert model(facts)["hidden_layer_sizes"] == (1024,)
+    assert found["rates"] == (2e-3, 2e-3)
+    assert (found["optimizer"], found["max_epochs"], found["batch_size"]) == ("adam", 12, 25)
+
+
+# --- what is given ----------------------------------------------------------------------------
+
+
+def test_what_is_given_is_taken_as_it_is():
+    given = {
+        "head__n_negatives": 3,
+        "encoder__hidden_layer_sizes": (7,),
+        "encoder__dropout": 0.1,
+        "encoder__negative_slope": 0.2,
+        "precision": "float32",
+    }
+    facts = facts_of(10**6, n_labels=10**5, fast_bfloat16=True)
+    assert model(facts, **given) == {}
+    assert model(facts, head__n_negatives=None).keys() == model(facts).keys() - {"n_negatives"}
+    assert resolve_model({"precision": "float32"}, facts) == {}
+    given = {"batch_size": 32, "max_epochs": 7, "learning_rate": 0.5, "optimizer": "sgd"}
+    assert training(facts, **given) == {"row_momentum": False, "rates": (0.5, 0.5)}
+
+
+@pytest.mark.parametrize(
+    "params, rates",
+    [
+        ({"learning_rate": 0.5}, (0.5, 0.5)),
+        ({"optimizer__learning_rate": 0.1}, (0.1, 0.1)),
+        ({"optimizer__learning_rate": 0.1, "optimizer__head_learning_rate": 0.3}, (0.1, 0.3)),
+        ({"optimizer__head_learning_rate": 0.3}, (0.7 / 200, 0.3)),
+        ({"optimizer__learning_rate": None, "learning_rate": 0.5}, (0.5, 0.5)),
+    ],
+)
+def test_rates_of_the_classifier_and_of_its_optimiser(params, rates):
+    assert training(facts_of(5000), **params)["rates"] == pytest.approx(rates)
+
+
+def test_rates_go_by_the_steps_that_are_given():
+    """So many steps as a table above has for other numbers of samples."""
+    found = training(facts_of(5000), batch_size=512, max_epochs=20)
+    assert found["rates"] == pytest.approx((0.7 / 200, 2**0.5 * 4e-3))
+
+
+def test_momentum_of_rows_is_taken_as_it_is_given():
+    for given in (True, False):
+        found = training(facts_of(5000), optimizer__row_momentum=given)
+        assert "row_momentum" not in found
+
+
+# --- head by cost -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "n_labels, labels_per_sample, width, head",
+    [
+        (45_000, 5.0, 0, "flat"),
+        (55_000, 5.0, 0, "cascade"),
+        (45_000, 40.0, 0, "cascade"),  # so many labels a batch are dear to update
+        (40_000, None, 0, "flat"),
+        (46_000, None, 0, "cascade"),
+        (25_000, 5.0, 1024, "cascade"),
+        (100_000, 5.0, 256, "flat"),
+        (100_000, 5.0, 0, "cascade"),
+        (2, None, 0, "flat"),
+    ],
+)
+def test_auto_takes_flat_unless_it_costs_far_more(n_labels, labels_per_sample, width, head):
+    """Without a number of labels a sample has one class."""
+    facts = Facts(
+        n_samples=0,
+        n_labels=n_labels,
+        multilabel=labels_per_sample is not None,
+        labels_per_sample=labels_per_sample or 1.0,
+        last_width=width,
+    )
+    assert choose_head(facts) == head
+
+
+def test_flat_trains_all_labels_or_those_of_the_batch_and_negatives():
+    task = Task(n_labels=100, labels_per_sample=0.125, width=8)
+    every = flat_cost(task, None)
+    assert every == (TRAINING * 800 + UPDATE * 800 / BATCH, 800)
+    assert every.total() == sum(every)
+    drawn = 32 + 10
+    assert flat_cost(task, 10).training == drawn * 8 * (TRAINING + UPDATE / BATCH)
+    assert flat_cost(task, 10).prediction == 800
+    assert flat_cost(task, 99).training == every.training
+
+
+def test_a_low_rank_has_a_layer_between_features_and_labels():
+    task = Task(n_labels=100, labels_per_sample=0.125, width=8)
+    cost, weights = flat_cost(task, None, rank=3), 8 * 3 + 3 * 100
+    assert cost.prediction == weights
+    assert cost.training == TRAINING * weights + UPDATE * weights / BATCH
+    assert flat_cost(task, 10, rank=3).prediction == weights
+    drawn = 8 * 3 + 3 * (32 + 10)
+    assert flat_cost(task, 10, rank=3).training == drawn * (TRAINING + UPDATE / BATCH)
+
+
+@pytest.mark.parametrize("multilabel, met", [(True, 4 + 1.5), (False, 1)])
+def test_cascade_scores_children_of_kept_parents(multilabel, met):
+    task = Task(n_labels=1200, labels_per_sample=1.5, width=16)
+    cost = cascade_cost(task, (400, 3), embedding_dim=5, beam_width=4, multilabel=multilabel)
+    dense = 400 * 16 + 16 * 5
+    assert cost.prediction == dense + SMALL_PRODUCTS * 4 * 15
+    touched = 400 * (1 - (1 - met / 400) ** BATCH)
+    trained = dense + SMALL_PRODUCTS * met * 15
+    assert cost.training == pytest.approx(TRAINING * trained + UPDATE * touched * 15 / BATCH)
+
+
+def test_a_beam_keeps_no_more_than_there_is():
+    task = Task(n_labels=12, labels_per_sample=9.0, width=1)
+    cost = cascade_cost(task, (2, 3, 2), embedding_dim=1, beam_width=5, multilabel=True)
+    assert cost.prediction == 2 + 2 + SMALL_PRODUCTS * (2 * 3 + 5 * 2)
+    assert np.isfinite(cost.training)
+
+
+# --- held-out samples -------------------------------------------------------------------------
+
+TUNED, FIXED = Threshold(), Threshold(0.3)
+
+
+@pytest.mark.parametrize(
+    "params, n_held",
+    [
+        ({}, 115),
+        ({"decision": TopK()}, 115),  # for the ranker
+        ({"decision": TopK(), "ranker": None}, 0),
+        ({"decision": FIXED}, 115),
+        ({"ranker": None}, 115),
+        ({"validation_fraction": 0.044}, 101),
+        ({"validation_fraction": 0.04}, 0),  # too few
+        ({"decision": TUNED}, 230),
+        ({"early_stopping": True}, 230),
+        ({"early_stopping": True, "validation_fraction": 0.0501}, 116),
+        ({"decision": TopK(), "ranker": Calibration()}, 230),
+        ({"decision": TopK(), "ranker": "calibration"}, 230),
+        ({"decision": Seen(), "ranker": None}, 0),
+    ],
+    ids=str,
+)
+def test_how_many_samples_are_held_out(params, n_held):
+    """Of dense samples, of which no second network is trained."""
+    found = held(facts_of(2300, sparse=False), **params)
+    assert (found.n_held, found.refit) == (n_held, False)
+
+
+@pytest.mark.parametrize(
+    "facts, params",
+    [
+        (facts_of(1999, sparse=False), {}),  # too few
+        (facts_of(2300, multilabel=False), {}),
+        (facts_of(2300, multilabel=False), {"decision": TUNED}),
+        (facts_of(2300, multilabel=False), {"ranker": Calibration()}),
+        (facts_of(2300, soft=True), {}),
+        (facts_of(2300, pointwise=False), {}),  # a softmax, or scores of sets
+        (facts_of(2300), {"decision": TopK(), "ranker": None}),
+    ],
+)
+def test_nothing_is_held_out_where_nothing_is_fitted_on_it(facts, params):
+    assert held(facts, **params) == HeldOut(0, False, 0.1)
+
+
+@pytest.mark.parametrize("n_samples", [30_000, 46_000, 10**6])
+def test_at_most_a_thousand_samples_are_held_out(n_samples):
+    for sparse in (True, False):
+        found = held(facts_of(n_samples, sparse=sparse))
+        assert (found.n_held, found.refit) == (1000, False)
+
+
+@pytest.mark.parametrize("n_samples", [2000, 2003, 2300, 7919, 19_999, 46_000, 10**6 + 3])
+def test_a_fraction_gives_the_same_number_of_samples(n_samples):
+    """What "auto" holds out, `validation_fraction` asks for in another fit."""
+    facts = facts_of(n_samples, sparse=False)
+    found = held(facts)
+    assert found.n_held > 0
+    assert np.ceil(found.validation_fraction * n_samples) == found.n_held
+    again = held(facts, decision=TUNED, validation_fraction=found.validation_fraction)
+    assert again == found
+
+
+@pytest.mark.parametrize("n_samples", [1001, 29_999])
+def test_few_samples_train_a_second_network(n_samples):
+    assert held(facts_of(n_samples)) == HeldOut(0, True, "refit")
+    assert held(facts_of(n_samples), FIXED) == HeldOut(0, True, "refit")
+    assert held(facts_of(n_samples), ranker=None) == HeldOut(0, True, "refit")
+
+
+@pytest.mark.parametrize(
+    "facts, params",
+    [
+        (facts_of(1500), {"callbacks": ["a callback"]}),
+        (facts_of(1500), {"warm_start": True}),
+        (facts_of(1500, head="custom"), {}),
+        (facts_of(1500, head="sampling"), {}),
+        (facts_of(1500, sparse=False), {}),
+        (facts_of(1500, bag_size=2.0), {}),
+        (facts_of(1000), {}),
+        (facts_of(1500), {"early_stopping": True}),
+        (facts_of(1500), {"decision": TUNED}),
+    ],
+    ids=str,
+)
+def test_no_second_network_for_other_fits(facts, params):
+    assert not held(facts, **params).refit
+
+
+@pytest.mark.parametrize(
+    "params, refit",
+    [
+        ({}, True),
+        ({"decision": TUNED}, True),
+        ({"decision": TUNED, "ranker": None}, True),
+        ({"decision": TopK(), "ranker": "calibration"}, True),
+        ({"decision": TopK(), "ranker": None}, False),
+    ],
+    ids=str,
+)
+def test_a_second_network_can_be_asked_for(params, refit):
+    for facts in (facts_of(50), facts_of(10**6, sparse=False, head="custom")):
+        found = held(facts, validation_fraction="refit", **params)
+        assert found == HeldOut(0, refit, "refit")
+    with pytest.raises(ValueError, match="validation_fraction='refit' holds nothing out"):
+        held(facts, validation_fraction="refit", early_stopping=True, **params)
+
+
+@pytest.mark.parametrize(
+    "n_samples, n_trained", [(1500, 900), (8000, 4800), (10_000, 5000), (20_000, 8000)]
+)
+def test_sizes_of_the_part(n_samples, n_trained):
+    found = held(facts_of(n_samples), is_part=True)
+    assert (n_samples - found.n_held, found.refit) == (n_trained, False)
+
+
+# --- decision ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "multilabel, link, ranks_sets, is_enough, expected",
+    [
+        (False, "softmax", False, False, {"decision": "topk", "decision__k": 1}),
+        (True, "softmax", True, True, {"decision": "joint_mode"}),
+        (True, "softmax", False, True, {"decision": "divergence"}),
+        (True, "exp", False, False, {"decision": "divergence"}),
+        (
+            True,
+            "sigmoid",
+            False,
+            True,
+            {"decision": "threshold", "decision__min_labels": "auto"},
+        ),
+        (
+            True,
+            "sigmoid",
+            False,
+            False,
+            {
+                "decision": "threshold",
+                "decision__threshold": 0.0,
+                "decision__scale": "score",
+            },
+        ),
+    ],
+)
+def test_decision_of_auto(multilabel, link, ranks_sets, is_enough, expected):
+    facts = facts_of(100, multilabel=multilabel)
+    found = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=is_enough)
+    assert found == expected
+
+
+# --- all rules --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [resolve_model, resolve_training])
+@pytest.mark.parametrize("n_samples", [100, 5000, 60_000])
+def test_rules_are_pure(rule, n_samples):
+    """Equal facts and parameters give equal settings, and parameters stay as they are."""
+    params = {**AUTO, **HELD, "decision": Threshold()}
+    before = copy.copy(params)
+    facts = facts_of(n_samples, 33, fast_bfloat16=True)
+    found = rule(params, facts)
+    assert params == before
+    assert rule(dict(reversed(params.items())), copy.deepcopy(facts)) == found
+    # What was found is found again by a fit with these settings.
+    assert rule({**params, **found}, facts).items() <= found.items()
+
+
+def test_held_out_samples_are_pure():
+    params, facts = {**HELD, "callbacks": []}, facts_of(2300, sparse=False)
+    before = copy.deepcopy(params)
+    assert hold_out(params, facts, "auto") == hold_out(params, facts, "auto")
+    assert params == before
