@@ -4,7 +4,7 @@
     python benchmarks/crossover.py --classes
     python benchmarks/crossover.py --data DATA_FOLDER
 
-Counted are the multiply-adds by which ``head="auto"`` chooses (`sklearn_xlc.engine.costs`);
+Counted are the multiply-adds by which ``head="auto"`` chooses (`sklearn_xlc.engine.resolve`);
 measured are CPU microseconds a sample of one pass of training, and of `predict_topk`, encoder
 included, and those of predicting one sample alone. The data are synthetic (Zipf's law), or those of
 a folder. Every cell runs in a process of its own.

@@ -3,7 +3,7 @@
     python benchmarks/fourier_training.py DATA_FOLDER [DATA_FOLDER ...] --seeds 0 1
 
 Prints P@1/3/5 and F1@10 in per cent, and CPU seconds of the fit. The defaults are rules by the size
-of the data (`sklearn_xlc.engine.searched`); the others are Adam, 1024 units and ten passes.
+of the data (`sklearn_xlc.engine.resolve`); the others are Adam, 1024 units and ten passes.
 """
 
 import argparse

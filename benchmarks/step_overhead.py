@@ -142,7 +142,7 @@ def seconds_of_fit(X, Y, batch_size, n_passes):
     )
     with mock.patch.object(XLCNet, "run_single_epoch", timed):
         clf.fit(X, Y)
-    return np.diff(begins[1:]), clf._bfloat16
+    return np.diff(begins[1:]), clf._precision == "bfloat16"
 
 
 def main():

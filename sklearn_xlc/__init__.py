@@ -12,10 +12,7 @@ from sklearn_xlc._config import config_context, get_config, set_config, show_ver
 
 if TYPE_CHECKING:
     from sklearn_xlc import distributed
-    from sklearn_xlc.engine.explaining import explain_topk
     from sklearn_xlc.engine.files import compress, load, save
-    from sklearn_xlc.engine.onnx_export import to_onnx
-    from sklearn_xlc.engine.topk import predict_topk
     from sklearn_xlc.estimators.aggregated_label import AggregatedLabelClassifier
     from sklearn_xlc.estimators.dft_sigmoid import DFTSigmoidClassifier
     from sklearn_xlc.estimators.eagle import EAGLETransformer
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from sklearn_xlc.estimators.multi_head import MultiHeadClassifier
     from sklearn_xlc.estimators.neural_collapse import ETFNeuralCollapseClassifier
     from sklearn_xlc.estimators.sentence_vectorizer import SentenceVectorizer
+    from sklearn_xlc.inspection import explain_topk, predict_topk, to_onnx
 
 __version__ = "0.1.0.dev0"
 
@@ -35,11 +33,11 @@ _LAZY = {
     "MultiHeadClassifier": "sklearn_xlc.estimators.multi_head",
     "SentenceVectorizer": "sklearn_xlc.estimators.sentence_vectorizer",
     "compress": "sklearn_xlc.engine.files",
-    "explain_topk": "sklearn_xlc.engine.explaining",
+    "explain_topk": "sklearn_xlc.inspection",
     "load": "sklearn_xlc.engine.files",
-    "predict_topk": "sklearn_xlc.engine.topk",
+    "predict_topk": "sklearn_xlc.inspection",
     "save": "sklearn_xlc.engine.files",
-    "to_onnx": "sklearn_xlc.engine.onnx_export",
+    "to_onnx": "sklearn_xlc.inspection",
 }
 
 __all__ = [

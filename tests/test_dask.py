@@ -24,7 +24,7 @@ from sklearn_xlc import (
 )
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine import partitions
+from sklearn_xlc.inspection import topk as partitions
 from sklearn_xlc.metrics import topk_scorer
 
 dask = pytest.importorskip("dask")

@@ -9,6 +9,7 @@ derivatives, unless you do. Every head with a parameter `loss` then takes it.
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -76,7 +77,7 @@ class Loss(Parameters, nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """Show the constructor's parameters, which are stored under their names."""
-        names = [name for name in self._get_param_names() if hasattr(self, name)]
+        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 

@@ -16,7 +16,6 @@ from torch import nn
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._files import replacing
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.onnx_graph import Graph, encoder_features
 from sklearn_xlc.heads import (
     CascadeHead,
     ETFHead,
@@ -28,6 +27,7 @@ from sklearn_xlc.heads import (
     ProductHead,
     SamplingHead,
 )
+from sklearn_xlc.inspection.onnx_graph import Graph, encoder_features
 from sklearn_xlc.metrics._scorer import unwrapped
 from sklearn_xlc.training.devices import numpy_dtype
 

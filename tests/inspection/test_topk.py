@@ -1,5 +1,6 @@
-"""`predict_topk` by the path of a file, and over arrays, frames and series of dask."""
+"""`predict_topk` through what is wrapped around a classifier, and the table it returns."""
 
+import pickle
 import threading
 
 import numpy as np
@@ -8,17 +9,95 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
 from _factories import make_learnable
 from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier, predict_topk, save
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine import partitions
+from sklearn_xlc.inspection import topk as partitions
+from sklearn_xlc.metrics import topk_scorer
+from sklearn_xlc.metrics._scorer import innermost
 
-TEXTS = ["a cat on a mat", "a dog on a bed", "a cat and a dog", ""] * 5
-TAGS = [["cat"], ["dog"], ["cat", "dog"], ["nothing"]] * 5
+TEXTS = ["a cat on a mat", "a dog on a bed", "a cat and a dog", "<b> & co"] * 5
+TAGS = [["cat"], ["dog"], ["cat", "dog"], ["<b>"]] * 5
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    classifier = MultiHeadClassifier(random_state=0, max_epochs=20)
+    return make_pipeline(TfidfVectorizer(), classifier).fit(TEXTS, TAGS)
+
+
+def test_it_looks_through_pipelines_searches_and_frozen_estimators(pipeline):
+    vectors = pipeline[:-1].transform(TEXTS)
+    expected = pipeline[-1].predict_topk(vectors, 2)
+    search = GridSearchCV(
+        pipeline, {"multiheadclassifier__max_epochs": [20]}, cv=KFold(2), scoring=topk_scorer("f1")
+    ).fit(TEXTS, TAGS)
+    wrapped = make_pipeline(FrozenEstimator(pipeline[:-1]), FrozenEstimator(pipeline[-1]))
+    nested = make_pipeline(FrozenEstimator(make_pipeline(*[step for _, step in pipeline.steps])))
+    for estimator in (pipeline, search, wrapped, FrozenEstimator(pipeline), nested):
+        assert hasattr(innermost(estimator, TEXTS)[0], "predict_topk")
+        for found, right in zip(predict_topk(estimator, TEXTS, 2), expected):
+            np.testing.assert_array_equal(found, right)
+
+
+def test_probabilities(pipeline):
+    labels, scores = predict_topk(pipeline, TEXTS, 3)
+    again, probabilities = predict_topk(pipeline, TEXTS, 3, proba=True)
+    np.testing.assert_array_equal(again, labels)
+    np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-scores)))
+
+
+def test_the_table(pipeline):
+    top = predict_topk(pipeline, TEXTS, k=2)
+    labels, scores = top
+    assert (top.labels is labels, top.scores is scores) == (True, True)
+    frame = top.to_frame()
+    assert frame.columns.tolist() == ["sample", "rank", "label", "score"]
+    assert frame.loc[3].tolist() == [1, 2, labels[1, 1], scores[1, 1]]
+    assert len(frame) == 40
+    assert repr(top).splitlines()[1].startswith("0: cat ")
+    assert repr(top).splitlines()[-1] == "...: 10 more samples"
+    page = top._repr_html_()
+    assert "&lt;b&gt; " in page
+    assert "<b>" not in page
+    assert page.count("<tr>") == 12
+    copy = pickle.loads(pickle.dumps(top))
+    np.testing.assert_array_equal(copy.labels, labels)
+
+
+def test_classifiers_of_other_packages():
+    X, y = np.tile(np.eye(3), (5, 1)), np.tile(["a", "b", "c"], 5)
+    Y = np.tile(np.eye(3, dtype=int), (5, 1))
+    right = y[:, None]
+    clf = LogisticRegression().fit(X, y)
+    labels, scores = predict_topk(clf, X, 3)
+    np.testing.assert_array_equal(labels[:, :1], right)
+    np.testing.assert_array_equal(scores, -np.sort(-clf.decision_function(X), axis=1))
+    probabilities = predict_topk(clf, X, 2, proba=True).scores
+    np.testing.assert_array_equal(probabilities, -np.sort(-clf.predict_proba(X))[:, :2])
+    two = predict_topk(LogisticRegression().fit(X, y == "a"), X, 1).labels
+    np.testing.assert_array_equal(two[:, 0], y == "a")
+    for kind in (OneVsRestClassifier, MultiOutputClassifier):
+        labels = predict_topk(kind(LogisticRegression()).fit(X, Y), X, 1).labels
+        np.testing.assert_array_equal(labels[:, 0], Y.argmax(axis=1))
+    with pytest.raises(ValueError, match="k=4 must be at most the number of labels, 3"):
+        predict_topk(clf, X, 4)
+    with pytest.raises(TypeError, match="predict_topk, or predict_proba; LinearSVC has none"):
+        predict_topk(LinearSVC().fit(X, y), X, 1, proba=True)
+    with pytest.raises(TypeError, match="decision_function or predict_proba; Ridge has none"):
+        predict_topk(Ridge().fit(X, Y), X, 1)
+
+
+SHORT_TEXTS = ["a cat on a mat", "a dog on a bed", "a cat and a dog", ""] * 5
+SHORT_TAGS = [["cat"], ["dog"], ["cat", "dog"], ["nothing"]] * 5
 X, Y = make_learnable(True, n_rows=60, dtype=np.float32)
 X, CARRIED = X.toarray(), np.flatnonzero(Y.sum(axis=0) > 0)
 SIZES = (25, 0, 20, 15)
@@ -31,9 +110,9 @@ def classifier():
 
 
 @pytest.fixture(scope="module")
-def pipeline():
+def short_pipeline():
     network = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=3, random_state=0)
-    return make_pipeline(TfidfVectorizer(), network).fit(TEXTS, TAGS)
+    return make_pipeline(TfidfVectorizer(), network).fit(SHORT_TEXTS, SHORT_TAGS)
 
 
 @pytest.fixture
@@ -156,14 +235,14 @@ def test_labels_and_scores_come_from_one_task(da, classifier, monkeypatch):
     assert sorted(ranked) == sorted(2 * [size for size in SIZES if size])
 
 
-def test_texts_in_series_and_columns_in_frames(dd, pipeline, classifier):
+def test_texts_in_series_and_columns_in_frames(dd, short_pipeline, classifier):
     pd = pytest.importorskip("pandas")
-    series = pd.Series(TEXTS, name="text")
+    series = pd.Series(SHORT_TEXTS, name="text")
     parts = [series[:12], series[:0], series[12:]]
-    top = predict_topk(pipeline, dd.from_map(lambda i: parts[i], range(3), meta=parts[1]), 2)
+    top = predict_topk(short_pipeline, dd.from_map(lambda i: parts[i], range(3), meta=parts[1]), 2)
     assert np.isnan(top.labels.shape[0])
     assert top.labels.dtype == object
-    expected = [predict_topk(pipeline, part, 2) for part in (parts[0], parts[2])]
+    expected = [predict_topk(short_pipeline, part, 2) for part in (parts[0], parts[2])]
     assert_same(top.compute(), map(np.concatenate, zip(*expected)))
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     fitted = MultiHeadClassifier(encoder=MLP((8,)), max_epochs=1).fit(frame, Y)
@@ -171,10 +250,10 @@ def test_texts_in_series_and_columns_in_frames(dd, pipeline, classifier):
     assert_same(found, predict_topk(fitted, frame))
 
 
-def test_texts_in_an_array(da, pipeline):
-    texts = np.array(TEXTS, dtype=object)
-    found = predict_topk(pipeline, da.from_array(texts, chunks=20), 3).compute()
-    assert_same(found, predict_topk(pipeline, texts, 3))
+def test_texts_in_an_array(da, short_pipeline):
+    texts = np.array(SHORT_TEXTS, dtype=object)
+    found = predict_topk(short_pipeline, da.from_array(texts, chunks=20), 3).compute()
+    assert_same(found, predict_topk(short_pipeline, texts, 3))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +291,7 @@ def test_what_is_refused_before_anything_is_ranked(da, classifier):
         predict_topk(classifier, lazy, 2.5)
     with pytest.raises(NotFittedError):
         predict_topk(MultiHeadClassifier(), lazy)
-    bag = pytest.importorskip("dask.bag").from_sequence(TEXTS)
+    bag = pytest.importorskip("dask.bag").from_sequence(SHORT_TEXTS)
     with pytest.raises(TypeError, match="an array, a dataframe or a series of dask.* dask.bag"):
         predict_topk(classifier, bag)
     with pytest.raises(ValueError, match="X has 59 features"):

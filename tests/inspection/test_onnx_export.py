@@ -18,8 +18,8 @@ from _factories import EVERY, N_LABELS, make_groups, make_learnable, quick
 from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier, to_onnx
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, TextEncoder
-from sklearn_xlc.engine import onnx_graph
 from sklearn_xlc.heads import FlatHead
+from sklearn_xlc.inspection import onnx_graph
 from sklearn_xlc.ranking import Calibration
 
 QUICK = {"encoder": MLP((16,)), "max_epochs": 5, "learning_rate": 0.02, "random_state": 0}

@@ -9,7 +9,7 @@ from torch import nn
 
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.onnx_graph import Graph, encoder_features
+from sklearn_xlc.inspection.onnx_graph import Graph, encoder_features
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
