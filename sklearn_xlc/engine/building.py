@@ -1,9 +1,11 @@
-"""Build encoders and heads, and the label statistics that a head starts from."""
+"""Build encoder and head, from label statistics, if they fit into memory."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +13,169 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc._csr import FEW_ENTRIES, row_blocks
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc.batches import Rows, make_batch
-from sklearn_xlc.encoders import Encoder, EncoderPart, accepted_forms, vectorizes
-from sklearn_xlc.engine.validation import model_dtype
-from sklearn_xlc.heads import Head, HeadPart, HeadTask
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.devices import TORCH_DTYPES
+from sklearn_xlc.batches.randomness import Generators, as_global
+from sklearn_xlc.encoders import MLP, Encoder, EncoderPart, MLPEncoder, accepted_forms, vectorizes
+from sklearn_xlc.engine.class_weights import weigh_labels
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.label_counts import frequency, label_counts
+from sklearn_xlc.engine.memory import (
+    SMALL,
+    available_memory,
+    refuse_beyond,
+    training_bytes,
+    without_weights,
+)
+from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine.validation import TrainingData, model_dtype
+from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss
+from sklearn_xlc.training import EncoderHead, WeightAveraging, callback_of
+from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
+from sklearn_xlc.training.foreign import is_ours
 
-#: Label frequencies are not taken to be below this when a head starts from them.
-RARE = 1e-6
+
+class Builder:
+    """Builds encoder and head of a classifier, if they fit into memory.
+
+    Parameters
+    ----------
+    classifier : BaseXLCClassifier
+        Classifier whose parts are resolved.
+    data : TrainingData
+        Validated samples.
+    settings : Settings
+        Resolved parameters.
+    """
+
+    def __init__(self, classifier: Any, data: TrainingData, settings: Settings) -> None:
+        self.classifier, self.data, self.settings = classifier, data, settings
+
+    def build(
+        self, train: Rows | None, rng: np.random.RandomState, generators: Generators
+    ) -> EncoderHead:
+        """Build the module, which starts at the label frequencies of the samples trained on.
+
+        Parameters
+        ----------
+        train : Rows or None
+            Samples trained on. None: later samples may differ from them, and the head starts
+            without frequencies.
+        rng : RandomState
+            Random state of the label order.
+        generators : tuple of torch.Generator
+            Generators of the weights.
+
+        Returns
+        -------
+        EncoderHead
+        """
+        classifier, rows, code = self.classifier, self.data.rows, self.data.code
+        known = rows if train is None else train
+        with as_global(generators):  # one thread at a time, as briefly as can be
+            encoder = self._build_encoder(rows)
+            inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
+            width = output_width(encoder, inputs)
+        if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
+            # Training leaves their first weights as they are, and prediction would read these.
+            zero_rows(encoder.input.weight, ~train.occurring_columns())
+        order = classifier._order_labels(classifier.head_, self.data, rng)
+        classifier._code = code = code.reordered(order)
+        with as_global(generators):
+            head = self._build_head(encoder, width, code)
+            module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
+            weigh_labels(classifier.class_weight, head, known, code)
+            counts, n_samples = label_counts(known.Y, known.sample_weight)
+            counts = code.by_position(counts)
+            for part in head.modules():
+                if isinstance(part, Loss):
+                    part.fit(counts, n_samples)
+            if train is not None:
+                head.set_prior(code.by_position(frequency(train.Y, train.sample_weight)))
+        classifier._n_features_out = width
+        classifier.n_parameters_ = n_weights(module)
+        if not classifier.n_parameters_:
+            raise ValueError(
+                "there is no parameter to train: neither the encoder nor the head has one that "
+                "requires a gradient; pass another encoder, or a head with weights or biases"
+            )
+        return module
+
+    def _build_encoder(self, rows: Rows) -> nn.Module:
+        classifier = self.classifier
+        if isinstance(classifier.encoder_, MLP):
+            classifier._sparse_inputs = reads_sparse(MLPEncoder, rows)
+            sparse = classifier._sparse_inputs
+            build = functools.partial(classifier.encoder_.build, rows.X.shape[1], sparse)
+            self._check_memory(without_weights(build), None)
+            return build()
+        encoder = build_encoder(classifier.encoder_, rows.X)
+        classifier._sparse_inputs = reads_sparse(encoder, rows)
+        return encoder
+
+    def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
+        """Build the head, if it fits into memory."""
+        classifier = self.classifier
+        classifier._precision = self.settings["precision"]
+        build = functools.partial(classifier._build_head, width, code)
+        # Code of the user is called once, and not to make tensors without values.
+        is_planned = is_ours(type(classifier)._build_head) and not _is_of_user(
+            self.classifier.head_
+        )
+        planned = without_weights(build) if is_planned else None
+        self._check_memory(encoder, planned)
+        head = build()
+        if planned is None:
+            self._check_memory(encoder, head)
+        return head
+
+    def _check_memory(self, encoder: nn.Module | None, head: Any) -> None:
+        """Raise MemoryError for a model that does not fit, before its weights are allocated.
+
+        `encoder` and `head` are as :func:`without_weights` makes them, or have their weights
+        already; None: unknown.
+        """
+        if encoder is None:
+            return
+        settings, n_samples = self.settings, len(self.data.rows)
+        callbacks = map(callback_of, settings["callbacks"] or [])
+        copies = int(settings["early_stopping"])
+        copies += any(isinstance(each, WeightAveraging) for each in callbacks)
+        itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]
+        weights, beside = training_bytes(
+            encoder, head, itemsize, optimizer.rule, copies, optimizer.momentum
+        )
+        if head is not None:
+            beside += head.step_bytes(min(n_samples, settings["batch_size"]))
+        if weights + beside < SMALL:
+            return
+        n_labels = self.data.code.n_labels
+        what, remedy = f"training with {n_labels:,} labels", self.classifier._smaller_model()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # given when the net is made
+            device = resolve_device(settings["device"])
+        on_host = weights + (beside if device == "cpu" else 0)
+        refuse_beyond(on_host, available_memory(), what, remedy)
+        if device != "cpu":
+            refuse_beyond(weights + beside, available_memory(device), f"{what} on {device}", remedy)
+
+
+def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
+    """Return what the head of a classifier is built for."""
+    half = classifier._precision == "bfloat16"
+    return HeadTask(
+        n_features,
+        code.n_labels,
+        code.multilabel,
+        loss=classifier._loss_for(code.multilabel),
+        precision="bfloat16" if half else "float32",
+        memory_limit=memory_limit(),
+        n_members=getattr(classifier.encoder_, "n_members", 1),
+    )
+
+
+def _is_of_user(head: Any) -> bool:
+    return head is not None and not is_ours(type(head))
 
 
 def n_weights(module: EncoderHead) -> int:
@@ -138,48 +293,3 @@ def output_width(encoder: nn.Module, rows: Rows) -> int:
             f"{len(batch)} sample(s) it returned {got}"
         )
     return features.shape[1]
-
-
-def frequency(Y: Any, sample_weight: np.ndarray | None) -> torch.Tensor:
-    """Weighted share of the samples that hold each label, of shape (n_labels,)."""
-    weight = _weights(Y) if sample_weight is None else mean_one(sample_weight)
-    share = _sums_by_label(Y, weight, total=weight.sum())
-    return torch.from_numpy(np.maximum(share, RARE))
-
-
-def label_counts(Y: Any, sample_weight: np.ndarray | None) -> tuple[torch.Tensor, float]:
-    """Weighted number of the samples that hold each label, (n_labels,), and of all samples."""
-    weight = _weights(Y) if sample_weight is None else sample_weight
-    # Bags may count labels; soft labels are below one.
-    counts = _sums_by_label(Y, weight, at_most=1)
-    return torch.from_numpy(counts), float(weight.sum())
-
-
-def _weights(Y: Any) -> np.ndarray:
-    """A one for each sample, in the memory of one of them."""
-    return np.broadcast_to(np.float64(1), Y.shape[0])
-
-
-def _sums_by_label(
-    Y: Any, weight: np.ndarray, total: float = 1.0, at_most: float = np.inf
-) -> np.ndarray:
-    """Sum over samples of weight / total times entry, block by block and in the order of rows."""
-    sums = np.zeros(Y.shape[1])
-    for rows in row_blocks(Y.shape[0], 1 + Y.nnz // max(1, Y.shape[0]), FEW_ENTRIES):
-        bounds = Y.indptr[rows.start : rows.stop + 1]
-        part = slice(bounds[0], bounds[-1])
-        of_entry = np.repeat(weight[rows] / total, np.diff(bounds))
-        # Not a sum of blocks, which would be rounded in another way than one pass.
-        of_entry *= np.minimum(Y.data[part], at_most)
-        np.add.at(sums, Y.indices[part].astype(np.intp), of_entry)
-    return sums
-
-
-def mean_one(sample_weight: np.ndarray) -> np.ndarray:
-    """Positive weights in float64, scaled to a mean of one.
-
-    The scale of weights does not matter, so neither does the range of float32: scaled first and
-    converted then, weights of 1e37 or 1e-40 train as ones do.
-    """
-    relative = sample_weight.astype(np.float64) / sample_weight.max()
-    return relative / relative.mean()

@@ -13,8 +13,8 @@ import torch
 
 from sklearn_xlc._checks import plain
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.engine.building import label_counts
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.label_counts import label_counts
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.heads.label_weights import WeightedPointwiseLoss, with_label_weight
 from sklearn_xlc.heads.losses import inverse_propensities

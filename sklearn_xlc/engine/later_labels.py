@@ -14,9 +14,9 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
 from sklearn_xlc.engine.agreement import check_labels
-from sklearn_xlc.engine.building import RARE, frequency, label_counts
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.heads import DigitPart, Head, Loss, SamplingHead
 from sklearn_xlc.training import EncoderHead, XLCNet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,11 +24,10 @@ from skorch.callbacks import (
     PrintLog,
     ProgressBar,
 )
-from torch import nn
 
 import sklearn_xlc
 from sklearn_xlc._checks import unchanged_on_error
-from sklearn_xlc._config import get_config, memory_limit
+from sklearn_xlc._config import get_config
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, n_batches
 from sklearn_xlc.batches.fetching import Fetching
@@ -41,34 +39,20 @@ from sklearn_xlc.batches.processes import (
 )
 from sklearn_xlc.batches.randomness import (
     Generators,
-    as_global,
     usual_modes,
     with_device,
 )
 from sklearn_xlc.encoders import MLP, MLPEncoder, vectorizes
 from sklearn_xlc.engine.agreement import check_agreement, digest_of_some
 from sklearn_xlc.engine.building import (
-    build_encoder,
-    frequency,
+    Builder,
     inputs_for,
-    label_counts,
-    mean_one,
-    n_weights,
-    output_width,
     reads_sparse,
     vectorized,
-    zero_rows,
 )
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.deciding import check_decision, ranks_sets
-from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.memory import (
-    SMALL,
-    available_memory,
-    refuse_beyond,
-    training_bytes,
-    without_weights,
-)
+from sklearn_xlc.engine.label_counts import mean_one
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
     Facts,
@@ -79,17 +63,22 @@ from sklearn_xlc.engine.resolve import (
 )
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
-from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss, PointwiseLoss
-from sklearn_xlc.training import CosineSchedule, EncoderHead, WeightAveraging, XLCNet, copied
+from sklearn_xlc.heads import Head, HeadPart, PointwiseLoss
+from sklearn_xlc.training import (
+    CosineSchedule,
+    EncoderHead,
+    WeightAveraging,
+    XLCNet,
+    callback_of,
+    copied,
+)
 from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints
 from sklearn_xlc.training.devices import (
-    TORCH_DTYPES,
     multiplies_bfloat16,
     resolve_device,
 )
 from sklearn_xlc.training.encoding import identity
 from sklearn_xlc.training.finite import check_weights
-from sklearn_xlc.training.foreign import is_ours
 from sklearn_xlc.training.parts import copied as copied_module
 from sklearn_xlc.training.parts import module_on_first
 from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
@@ -277,18 +266,15 @@ class Trainer:
     def _hold_out(self) -> HeldOut:
         plain_callbacks = (WeightAveraging, EarlyStopping)  # which leave a second network alone
         callbacks = self.settings["callbacks"] or []
-        others = [each for each in callbacks if not isinstance(_callback(each), plain_callbacks)]
+        others = [each for each in callbacks if not isinstance(callback_of(each), plain_callbacks)]
         params = {**self.settings.flat(), "callbacks": others}
         return hold_out(params, self.facts, params["decision"], is_part=self.classifier._is_part)
-
-    # --- building ---------------------------------------------------------------------------
 
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
     ) -> EncoderHead:
         """Build encoder and head, and set the attributes that describe them."""
-        classifier, data = self.classifier, self.data
-        rows, code = data.rows, data.code
+        classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
         classifier.classes_, classifier._code = code.classes, code
         classifier.history_, classifier.loss_curve_ = [], []
@@ -300,99 +286,15 @@ class Trainer:
         self.settings.update(resolve_model(self.settings.flat(), self.facts))
         self._resolve_training(known)
         classifier.head_, classifier.encoder_ = self.head, self.encoder
-        with as_global(generators):  # one thread at a time, as briefly as can be
-            encoder = self._build_encoder(rows)
-            inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
-            width = output_width(encoder, inputs)
-        if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
-            # Training leaves their first weights as they are, and prediction would read these.
-            zero_rows(encoder.input.weight, ~train.occurring_columns())
-        classifier._code = code = code.reordered(self._label_order(rng))
-        with as_global(generators):
-            head = self._build_head(encoder, width, code)
-            module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
-            weigh_labels(classifier.class_weight, head, known, code)
-            counts, n_samples = label_counts(known.Y, known.sample_weight)
-            counts = code.by_position(counts)
-            for part in head.modules():
-                if isinstance(part, Loss):
-                    part.fit(counts, n_samples)
-            if train is not None:
-                head.set_prior(code.by_position(frequency(train.Y, train.sample_weight)))
-        classifier._n_features_out = width
-        classifier.n_parameters_ = n_weights(module)
-        if not classifier.n_parameters_:
-            raise ValueError(
-                "there is no parameter to train: neither the encoder nor the head has one that "
-                "requires a gradient; pass another encoder, or a head with weights or biases"
-            )
+        module = Builder(classifier, self.data, self.settings).build(train, rng, generators)
         classifier._start_module(module, known, rng)
-        self.check_decision(head)
+        self.check_decision(module.head)
         return module
 
     def count_train(self, train: Rows) -> None:
         """Add what is known of the samples trained on to the facts."""
         bag_size = 0.0 if train.bags is None else train.X.shape[0] / len(train)
         self.facts = replace(self.facts, n_train=len(train), bag_size=bag_size)
-
-    def _build_encoder(self, rows: Rows) -> nn.Module:
-        classifier = self.classifier
-        if isinstance(self.encoder, MLP):
-            classifier._sparse_inputs = reads_sparse(MLPEncoder, rows)
-            sparse = classifier._sparse_inputs
-            build = functools.partial(self.encoder.build, rows.X.shape[1], sparse)
-            self._check_memory(without_weights(build), None)
-            return build()
-        encoder = build_encoder(self.encoder, rows.X)
-        classifier._sparse_inputs = reads_sparse(encoder, rows)
-        return encoder
-
-    def _label_order(self, rng: np.random.RandomState) -> np.ndarray | None:
-        return self.classifier._order_labels(self.head, self.data, rng)
-
-    def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
-        """Build the head, if it fits into memory."""
-        classifier = self.classifier
-        classifier._precision = self.settings["precision"]
-        build = functools.partial(classifier._build_head, width, code)
-        # Code of the user is called once, and not to make tensors without values.
-        is_planned = is_ours(type(classifier)._build_head) and not _is_of_user(self.head)
-        planned = without_weights(build) if is_planned else None
-        self._check_memory(encoder, planned)
-        head = build()
-        if planned is None:
-            self._check_memory(encoder, head)
-        return head
-
-    def _check_memory(self, encoder: nn.Module | None, head: Any) -> None:
-        """Raise MemoryError for a model that does not fit, before its weights are allocated.
-
-        `encoder` and `head` are as :func:`without_weights` makes them, or have their weights
-        already; None: unknown.
-        """
-        if encoder is None:
-            return
-        settings, n_samples = self.settings, self.facts.n_samples
-        callbacks = map(_callback, settings["callbacks"] or [])
-        copies = int(settings["early_stopping"])
-        copies += any(isinstance(each, WeightAveraging) for each in callbacks)
-        itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]
-        weights, beside = training_bytes(
-            encoder, head, itemsize, optimizer.rule, copies, optimizer.momentum
-        )
-        if head is not None:
-            beside += head.step_bytes(min(n_samples, settings["batch_size"]))
-        if weights + beside < SMALL:
-            return
-        n_labels = self.data.code.n_labels
-        what, remedy = f"training with {n_labels:,} labels", self.classifier._smaller_model()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # given when the net is made
-            device = resolve_device(settings["device"])
-        on_host = weights + (beside if device == "cpu" else 0)
-        refuse_beyond(on_host, available_memory(), what, remedy)
-        if device != "cpu":
-            refuse_beyond(weights + beside, available_memory(device), f"{what} on {device}", remedy)
 
     # --- training ---------------------------------------------------------------------------
 
@@ -471,8 +373,8 @@ class Trainer:
         """Callbacks of the user and ours, and whether the net prints."""
         settings, processes = self.settings, training_processes()
         given = copied(settings["callbacks"])
-        averages = [each for each in given if isinstance(_callback(each), WeightAveraging)]
-        stops = [each for each in given if isinstance(_callback(each), EarlyStopping)]
+        averages = [each for each in given if isinstance(callback_of(each), WeightAveraging)]
+        stops = [each for each in given if isinstance(callback_of(each), EarlyStopping)]
         callbacks = [each for each in given if each not in averages and each not in stops]
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
@@ -633,20 +535,6 @@ def _check_agreement(
     )
 
 
-def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
-    """Return what the head of a classifier is built for."""
-    half = classifier._precision == "bfloat16"
-    return HeadTask(
-        n_features,
-        code.n_labels,
-        code.multilabel,
-        loss=classifier._loss_for(code.multilabel),
-        precision="bfloat16" if half else "float32",
-        memory_limit=memory_limit(),
-        n_members=getattr(classifier.encoder_, "n_members", 1),
-    )
-
-
 def restored_net(module: EncoderHead, device: Any) -> XLCNet:
     """Return a net for predictions of a loaded module; training brings its own rules."""
     return XLCNet(
@@ -663,24 +551,15 @@ def _encoder_of(encoder: Any) -> Any:
     return MLP() if isinstance(encoder, str) else encoder
 
 
-def _is_of_user(head: Any) -> bool:
-    return head is not None and not is_ours(type(head))
-
-
 def _comparable(value: Any) -> Any:
     """Value of a parameter, or the name of its class, where equal objects may look different."""
     is_plain = value is None or isinstance(value, bool | int | float | str | tuple)
     return value if is_plain else type(value).__name__
 
 
-def _callback(entry: Any) -> Any:
-    """Callback of an entry of `callbacks`, which may have a name."""
-    return entry[-1] if isinstance(entry, tuple) and entry else entry
-
-
 def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
     """Whether there is a callback of this class: an instance or the class, perhaps with a name."""
-    found = map(_callback, callbacks)
+    found = map(callback_of, callbacks)
     return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
 
 
@@ -697,7 +576,7 @@ def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
 
 def _warn_of_scores(callbacks: list[Any]) -> None:
     """Warn of scores of held-out samples where there are none, which skorch leaves out silently."""
-    for callback in map(_callback, callbacks):
+    for callback in map(callback_of, callbacks):
         if isinstance(callback, EpochScoring) and not callback.on_train:
             warnings.warn(
                 "EpochScoring has no held-out samples to score: set early_stopping=True, which "

@@ -19,10 +19,10 @@ from sklearn_xlc._part import Names, name_of_part, named_part, refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.trainer import head_task
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
 from sklearn_xlc.geometry._validation import check_assignments
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head

@@ -22,8 +22,8 @@ from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.trainer import head_task
 from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
 from sklearn_xlc.estimators.eagle import EAGLETransformer
 from sklearn_xlc.groups import Groups, check_groups

@@ -18,12 +18,11 @@ from sklearn_xlc._part import Names, name_of_part, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import build_head
+from sklearn_xlc.engine.building import build_head, head_task
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import Facts, choose_head
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.trainer import head_task
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import HEADS, DigitPart, Flat, Head, HeadPart, Loss, Sampling
 

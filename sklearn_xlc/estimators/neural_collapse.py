@@ -18,9 +18,9 @@ from sklearn_xlc._part import Names, name_of_part, named_part
 from sklearn_xlc.decisions import Divergence
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.trainer import head_task
 from sklearn_xlc.heads import ETF, ETFHead, Head, Learned, Loss, PickAllLabels
 from sklearn_xlc.metrics import neural_collapse
 

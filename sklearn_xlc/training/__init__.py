@@ -4,6 +4,7 @@ from sklearn_xlc.training.callbacks import (
     CollapseMonitor,
     CosineSchedule,
     WeightAveraging,
+    callback_of,
     copied,
 )
 from sklearn_xlc.training.net import EncoderHead, XLCNet
@@ -16,5 +17,6 @@ __all__ = [
     "RowOptimizer",
     "WeightAveraging",
     "XLCNet",
+    "callback_of",
     "copied",
 ]

@@ -19,6 +19,11 @@ from sklearn_xlc.metrics import neural_collapse
 from sklearn_xlc.training.devices import numpy_dtype
 
 
+def callback_of(entry: Any) -> Any:
+    """Return the callback of an entry of `callbacks`, which may have a name."""
+    return entry[-1] if isinstance(entry, tuple) and entry else entry
+
+
 def copied(callbacks: Any) -> list[Any]:
     """Return deep copies of the user's callbacks.
 
@@ -40,7 +45,7 @@ def copied(callbacks: Any) -> list[Any]:
         If an entry is not a callback.
     """
     for entry in callbacks or []:
-        callback = entry[-1] if isinstance(entry, tuple) and entry else entry
+        callback = callback_of(entry)
         kind = callback if isinstance(callback, type) else type(callback)
         if not issubclass(kind, Callback):
             raise TypeError(
