@@ -162,7 +162,7 @@ def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> 
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter as a number, string, None, or tuple or dict of these.
+    """Return a parameter as a number, string, None, or tuple of these.
 
     Raises
     ------

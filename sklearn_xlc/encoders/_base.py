@@ -146,6 +146,7 @@ class EncoderPart(Part):
         Returns
         -------
         Module
+            A new encoder.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no build")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, \\
+PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, \
             default="auto"
         Network that maps a batch of samples to features. "auto" and "mlp": a multilayer perceptron
         of dense and sparse X, :class:`~sklearn_xlc.encoders.MLP`; "text": a perceptron of strings,

@@ -620,10 +620,6 @@ class BaseXLCClassifier(
         scores : ndarray of shape (n_samples, k)
             Their scores, on the scale of :meth:`decision_function`, or their probabilities.
 
-        See Also
-        --------
-        sklearn_xlc.predict_topk : The same through pipelines and searches.
-
         Raises
         ------
         ValueError
@@ -631,6 +627,10 @@ class BaseXLCClassifier(
             no probabilities.
         MemoryError
             If labels and scores would exceed ``get_config()["dense_limit"]``.
+
+        See Also
+        --------
+        sklearn_xlc.predict_topk : The same through pipelines and searches.
         """
         X = self._validate_predict(X)
         if proba and not self._has_probabilities():

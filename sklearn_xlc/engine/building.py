@@ -30,7 +30,7 @@ from sklearn_xlc.engine.memory import (
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss
-from sklearn_xlc.training import EncoderHead, WeightAveraging, callback_of
+from sklearn_xlc.training import EncoderHead, WeightAveraging
 from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
 from sklearn_xlc.training.foreign import is_ours
 
@@ -138,7 +138,7 @@ class Builder:
         if encoder is None:
             return
         settings, n_samples = self.settings, len(self.data.rows)
-        callbacks = map(callback_of, settings["callbacks"] or [])
+        callbacks = map(settings["callbacks"] or [])
         copies = int(settings["early_stopping"])
         copies += any(isinstance(each, WeightAveraging) for each in callbacks)
         itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]

@@ -69,9 +69,9 @@ from sklearn_xlc.training import (
     EncoderHead,
     WeightAveraging,
     XLCNet,
-    callback_of,
     copied,
 )
+from sklearn_xlc.training.callbacks import callback_of
 from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints
 from sklearn_xlc.training.devices import (
     multiplies_bfloat16,
@@ -559,7 +559,7 @@ def _comparable(value: Any) -> Any:
 
 def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
     """Whether there is a callback of this class: an instance or the class, perhaps with a name."""
-    found = map(callback_of, callbacks)
+    found = map(callbacks)
     return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
 
 
@@ -576,7 +576,7 @@ def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
 
 def _warn_of_scores(callbacks: list[Any]) -> None:
     """Warn of scores of held-out samples where there are none, which skorch leaves out silently."""
-    for callback in map(callback_of, callbacks):
+    for callback in map(callbacks):
         if isinstance(callback, EpochScoring) and not callback.on_train:
             warnings.warn(
                 "EpochScoring has no held-out samples to score: set early_stopping=True, which "

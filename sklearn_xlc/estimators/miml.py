@@ -54,7 +54,7 @@ def _documented(method: Method) -> Method:
     text = inspect.getdoc(getattr(BaseXLCClassifier, method.__name__)) or ""
     before = "\nproba :" if "\nproba :" in text else "\n\nReturns\n"
     parameters, following, rest = text.partition(before)
-    method.__doc__ = parameters + _GROUPS.rstrip() + following + rest
+    method.__doc__ = f"{parameters}{_GROUPS.rstrip()}{following}{rest}\n"
     return method
 
 

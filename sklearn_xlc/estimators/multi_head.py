@@ -138,7 +138,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         head = named_part(self.head, HEADS)
-        if isinstance(head, HeadPart):
+        if isinstance(head, HeadPart) and code is getattr(self, "_code", None):
+            # Training goes on with the lengths in use.
+            head.head_for(code.multilabel).resolve_loss(self.loss, code.multilabel)
+        elif isinstance(head, HeadPart):
             head.check_task(code.n_labels, code.multilabel, self.loss)
         elif isinstance(head, str):
             Flat().check_task(code.n_labels, code.multilabel, self.loss)

@@ -4,7 +4,6 @@ from sklearn_xlc.training.callbacks import (
     CollapseMonitor,
     CosineSchedule,
     WeightAveraging,
-    callback_of,
     copied,
 )
 from sklearn_xlc.training.net import EncoderHead, XLCNet
@@ -17,6 +16,5 @@ __all__ = [
     "RowOptimizer",
     "WeightAveraging",
     "XLCNet",
-    "callback_of",
     "copied",
 ]
