@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from _measure import Clock, add_device, device, fresh_process, load_part, rarest_labels
 
+from sklearn_xlc.engine import trainer
 from sklearn_xlc.metrics import precision_at_k
 
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
@@ -86,36 +87,45 @@ def parse_arguments():
     return options
 
 
+def change_rules(change):
+    """Change what "auto" stands for in this process; factors apply to what the rules find."""
+    model, training = trainer.resolve_model, trainer.resolve_training
+
+    def resolve_model(params, facts):
+        found = model(params, facts)
+        if "encoder__dropout" in found:
+            dropout = found["encoder__dropout"] + change.get("dropout", 0.0)
+            found["encoder__dropout"] = min(0.9, max(0.0, dropout))
+        if "encoder__negative_slope" in found:
+            found["encoder__negative_slope"] = change.get("slope", found["encoder__negative_slope"])
+        return found
+
+    def resolve_training(params, facts):
+        found, epochs = training(params, facts), {}
+        if "max_epochs" in found:  # rates follow from them
+            epochs["max_epochs"] = max(1, round(found["max_epochs"] * change.get("epochs", 1.0)))
+            found = training({**params, **epochs}, facts) | epochs
+        factors = change.get("rates", (1.0, 1.0))
+        found["optimizer__learning_rate"] *= factors[0]
+        found["optimizer__head_learning_rate"] *= factors[1]
+        if "momentum" in change:
+            found["optimizer__row_momentum"] = change["momentum"]
+        return found
+
+    trainer.resolve_model, trainer.resolve_training = resolve_model, resolve_training
+    if not change.get("searched", True):
+        trainer.Facts.is_searched = property(lambda facts: False)
+
+
 def classifier(kind, change, seed):
-    """Classifier with one change; factors apply to what "auto" stands for on the data."""
+    """Classifier with one change, which holds for all others of this process."""
     import sklearn_xlc
 
+    change_rules(change)
     name, params = CLASSIFIERS[kind]
-
-    class Changed(getattr(sklearn_xlc, name)):
-        def _max_epochs(self, n_samples):
-            return max(1, round(super()._max_epochs(n_samples) * change.get("epochs", 1.0)))
-
-        def _dropout(self, rows):
-            return min(0.9, max(0.0, super()._dropout(rows) + change.get("dropout", 0.0)))
-
-        def _rates(self, rows):
-            factors = change.get("rates", (1.0, 1.0))
-            return tuple(r * f for r, f in zip(super()._rates(rows), factors))
-
-        def _negative_slope(self, rows):
-            return change.get("slope", super()._negative_slope(rows))
-
-        def _row_momentum(self, n_samples):
-            return change.get("momentum", super()._row_momentum(n_samples))
-
-        @property
-        def _is_searched(self):
-            return change.get("searched", True) and super()._is_searched
-
     ours = {"searched", "epochs", "dropout", "rates", "momentum", "slope"}
     params = params | {name: value for name, value in change.items() if name not in ours}
-    return Changed(random_state=seed, device=device()).set_params(**params)
+    return getattr(sklearn_xlc, name)(random_state=seed, device=device()).set_params(**params)
 
 
 def load(folder, is_classes, n_samples):

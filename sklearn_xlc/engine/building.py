@@ -138,7 +138,7 @@ class Builder:
         if encoder is None:
             return
         settings, n_samples = self.settings, len(self.data.rows)
-        callbacks = map(settings["callbacks"] or [])
+        callbacks = map(callback_of, settings["callbacks"] or [])
         copies = int(settings["early_stopping"])
         copies += any(isinstance(each, WeightAveraging) for each in callbacks)
         itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]

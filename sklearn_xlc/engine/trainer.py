@@ -559,7 +559,7 @@ def _comparable(value: Any) -> Any:
 
 def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
     """Whether there is a callback of this class: an instance or the class, perhaps with a name."""
-    found = map(callbacks)
+    found = map(callback_of, callbacks)
     return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
 
 
@@ -576,7 +576,7 @@ def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
 
 def _warn_of_scores(callbacks: list[Any]) -> None:
     """Warn of scores of held-out samples where there are none, which skorch leaves out silently."""
-    for callback in map(callbacks):
+    for callback in map(callback_of, callbacks):
         if isinstance(callback, EpochScoring) and not callback.on_train:
             warnings.warn(
                 "EpochScoring has no held-out samples to score: set early_stopping=True, which "

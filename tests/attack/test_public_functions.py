@@ -436,7 +436,7 @@ if find_spec("onnx"):
 #: Public names that are tried elsewhere, that take no argument, or whose arguments are made by
 #: another function of the same room and documented so.
 ELSEWHERE = {
-    "codes": set(),
+    "codes": {"MAX_HEADS"},
     "geometry": {"ArgmaxabilityReport"},
     "metrics": {"cross_val_topk"},
     "datasets": {"iter_parquet", "load_wordnet_glosses", "load_xmc_file", "open_csr"},

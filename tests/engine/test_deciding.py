@@ -31,6 +31,11 @@ from sklearn_xlc.decisions import (
     TopK,
 )
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine import deciding
+from sklearn_xlc.engine.deciding import fit_decision
+from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.resolve import Facts
+from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.heads import Cascade, Flat, Head, Product, topk_by_position
 
 N_LABELS = 18
@@ -114,6 +119,12 @@ def decided(name, decision, **params):
     return clone(CLASSIFIERS[name]).set_params(decision=decision, **params)
 
 
+def decide_again(clf, decision, ranker, train, held):
+    """Fit another decision, and another ranker, for a fitted network."""
+    facts = Facts(n_samples=len(train), n_labels=N_LABELS, multilabel=True)
+    fit_decision(clf, decision, ranker, facts, train, held, first=True)
+
+
 @pytest.mark.parametrize("decision", SCORED)
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_every_classifier_takes_every_decision_on_scores(data, name, decision):
@@ -165,8 +176,8 @@ def test_layer_is_the_one_that_makes_the_scores(data, name):
     X, Y = data
     clf = decided(name, "nearest", max_epochs=2).fit(X, Y)
     with torch.inference_mode():
-        features = next(clf._features(X))[1]
-        inputs, beside = clf._decision_inputs(clf.decision_, features, "features")
+        features = next(clf._predictor.features(X))[1]
+        inputs, beside = clf._decider()._inputs(features, "features")
     products = beside["layer"].products(inputs)
     np.testing.assert_allclose(products, inputs @ beside["layer"].weights.T, rtol=1e-9, atol=1e-9)
     # But for the biases, and for the constant of a sample that log-probabilities have.
@@ -187,7 +198,8 @@ def test_distances_are_those_of_all_label_sets(data):
 def test_a_threshold_tuned_on_held_out_samples(data):
     X, Y = data
     clf = decided("flat", "threshold", validation_fraction=0.4, max_epochs=10).fit(X, Y)
-    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    trainer = Trainer(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = trainer.split(np.random.RandomState(0))
     held = held.take(slice(None))
     scores, truth = clf.decision_function(held.X), held.Y.toarray()
     own = f1_score(truth, scores > clf.decision_.cut_, average="micro")
@@ -232,9 +244,9 @@ def test_a_softmax_over_labels_is_normalised_for_decisions(data):
     clf = decided("flat", "auto", max_epochs=5).fit(X, Y)
     head = clf.net_.module_.head
     head.link = "softmax"
-    assert type(clf._new_decision(head)) is Divergence
-    clf.decision = Threshold(0.1)
-    clf._fit_decision(Rows(X, Y), None, first=True)
+    decide_again(clf, "auto", None, Rows(X, Y), None)
+    assert type(clf.decision_) is Divergence
+    decide_again(clf, Threshold(0.1), None, Rows(X, Y), None)
     shares = np.exp(clf.decision_function(X))
     shares /= shares.sum(axis=1, keepdims=True)
     np.testing.assert_array_equal(clf.predict(X).toarray(), shares > 0.1)
@@ -242,7 +254,7 @@ def test_a_softmax_over_labels_is_normalised_for_decisions(data):
     assert clf.predict(X).shape == Y.shape
 
 
-def test_a_foreign_decision_reads_all_scores(data):
+def test_a_foreign_decision_reads_all_scores(data, monkeypatch):
     X, Y = data
     clf = decided("permuted", AllScores(0.5)).fit(X, Y)
     assert clf.decision_.seen_ == (24, N_LABELS)
@@ -251,7 +263,7 @@ def test_a_foreign_decision_reads_all_scores(data):
     np.testing.assert_array_equal(clf.predict(X).toarray(), expected)
     assert not hasattr(clf, "predict_label_set_scores")
     few = decided("flat", AllScores(), validation_fraction=0.9, max_epochs=1)
-    few._subsample = lambda samples, width: samples.take(np.arange(5))
+    monkeypatch.setattr(deciding, "_subsample", lambda samples, _: samples.take(np.arange(5)))
     assert few.fit(X, Y).decision_.seen_ == (5, N_LABELS)
 
 
@@ -416,12 +428,11 @@ def test_bad_decisions_leave_the_classifier_as_it_was(data, decision, message):
 def test_few_samples_that_fit_into_memory(data):
     X, Y = data
     with config_context(working_memory=1):
-        clf = decided("flat", "auto", max_epochs=1).fit(X, Y)
-        part = clf._subsample(Rows(X, Y), 2**12, labelled=True)
+        part = deciding._subsample(Rows(X, Y), 2**12, labelled=True)
         assert len(part) == 16
         assert np.diff(part.Y.indptr).min() > 0
         none = sp.csr_matrix(Y.shape)
-        assert len(clf._subsample(Rows(X, none), 2**12, labelled=True)) == 16
+        assert len(deciding._subsample(Rows(X, none), 2**12, labelled=True)) == 16
 
 
 def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
@@ -434,7 +445,7 @@ def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
     clf.fit(X, sp.csr_matrix(Y))
     limit = 16 * 2 * clf._typical_size * 30  # thirty samples
     with config_context(working_memory=limit / 2**20):
-        clf._fit_decision(Rows(X, Y), Rows(X, Y), first=True)
+        decide_again(clf, Threshold(), "auto", Rows(X, Y), Rows(X, Y))
     (_, whole), (scores, part) = seen
     assert whole.shape[0] == 120
     assert len(scores) == part.shape[0] == 30
@@ -455,7 +466,7 @@ class Above(Decision):
         return self.label_sets(scores > 0, labels)
 
 
-def with_sizes(name, decision, data, sizes):
+def with_sizes(monkeypatch, name, decision, data, sizes):
     """Classifier with one feature for each label: sample i has ``sizes[i]`` positive scores."""
     X, Y = data
     clf = decided(name, decision, max_epochs=1, encoder__hidden_layer_sizes=(N_LABELS,)).fit(X, Y)
@@ -465,9 +476,8 @@ def with_sizes(name, decision, data, sizes):
         head.weight.copy_(torch.eye(N_LABELS))
         head.bias.copy_(torch.linspace(0, 0.1, N_LABELS))
     clf.net_.module_.encoder = torch.nn.Identity()
-    clf._features = lambda X, n_rows, asked: iter(
-        [(slice(0, len(scores)), torch.from_numpy(scores))]
-    )
+    batch = slice(0, len(scores)), torch.from_numpy(scores)
+    monkeypatch.setattr(Predictor, "features", lambda self, X, n_rows, asked: iter([batch]))
     clf._typical_size = 1
     return clf, X[: len(scores)]
 
@@ -496,7 +506,7 @@ def counted(monkeypatch, head):
 )
 def test_only_samples_with_more_labels_are_ranked_again(data, monkeypatch, decision, expected):
     sizes = [0, N_LABELS, 1, 6]
-    clf, X = with_sizes("flat", decision, data, sizes)
+    clf, X = with_sizes(monkeypatch, "flat", decision, data, sizes)
     asked = counted(monkeypatch, clf.net_.module_.head)
     found = clf.predict(X)
     assert asked == expected
@@ -505,7 +515,7 @@ def test_only_samples_with_more_labels_are_ranked_again(data, monkeypatch, decis
 
 
 def test_many_labels_cost_one_more_pass_over_the_labels(data, monkeypatch):
-    clf, X = with_sizes("flat", "auto", data, [N_LABELS] * 5)
+    clf, X = with_sizes(monkeypatch, "flat", "auto", data, [N_LABELS] * 5)
     asked = counted(monkeypatch, clf.net_.module_.head)
     assert clf.predict(X).nnz == 5 * N_LABELS
     assert asked == [(5, 2), (5, N_LABELS)]

@@ -22,6 +22,8 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
+from sklearn_xlc.engine.trainer import Trainer
+from sklearn_xlc.engine.validation import TrainingData
 from sklearn_xlc.heads import Cascade, Flat, FlatHead
 from sklearn_xlc.training import WeightAveraging
 
@@ -159,7 +161,8 @@ def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name
 def test_gradients_of_row_parameters_are_sparse(data, name):
     clf = fitted(name, data)
     net, rows = clf.net_, Rows(data[0], data[1])
-    batches = net.get_iterator(clf._for_training(rows, net.module_), training=True)
+    trainer = Trainer(clf, TrainingData(rows, clf._code), going_on=True)
+    batches = net.get_iterator(trainer.prepared(rows, net.module_), training=True)
     net._loss(next(iter(batches))).backward()
     assert all(p.grad.is_sparse for p in net.module_.head.row_parameters())
 
@@ -171,8 +174,8 @@ def test_gradients_of_row_parameters_are_sparse(data, name):
 def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name, monkeypatch):
     clf = fitted(name, data)
     before = dict(vars(clf))
-    monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
-    monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: 999)
+    monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
+    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: 999)
     built = []
     register = torch.nn.Module.register_parameter
     monkeypatch.setattr(
@@ -202,10 +205,10 @@ def test_a_model_beyond_the_memory_is_refused_before_it_is_allocated(data, name,
     ],
 )
 def test_what_would_help_is_named(data, params, remedy, monkeypatch):
-    monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
+    monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
     # The default encoder fits, the head does not.
     left = iter([10**9] if "encoder" not in params else [])
-    monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: next(left, 999))
+    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: next(left, 999))
     clf = MultiHeadClassifier(**{"head": "flat", **QUICK, **params})
     with pytest.raises(MemoryError, match=remedy):
         clf.fit(data[0].toarray(), data[1])
@@ -247,10 +250,10 @@ def test_a_head_of_the_user_is_built_once_and_then_estimated(data, clf, monkeypa
     monkeypatch.setattr(Cached, "table", None)
     clf.fit(data[0], data[1])
     assert Cached.n_built == 1
-    monkeypatch.setattr("sklearn_xlc.engine.net.SMALL", 0)
+    monkeypatch.setattr("sklearn_xlc.engine.building.SMALL", 0)
     # Encoder, encoder and unknown head, encoder and head.
     left = iter([10**9, 10**9, 999])
-    monkeypatch.setattr("sklearn_xlc.engine.net.available_memory", lambda *_: next(left))
+    monkeypatch.setattr("sklearn_xlc.engine.building.available_memory", lambda *_: next(left))
     with pytest.raises(MemoryError, match="training with 20 labels takes about"):
         clf.fit(data[0], data[1])
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from _factories import QUICK, built, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier, config_context
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine import prediction
+from sklearn_xlc.engine import deciding, predictor
 from sklearn_xlc.heads import Product, screening
 from sklearn_xlc.heads.screening import multiplies_int8
 
@@ -147,8 +147,9 @@ def test_ranked_labels_are_under_the_limit_with_ids_scores_and_names(method, nam
 def test_label_sets_beyond_the_memory_are_refused(monkeypatch):
     X, Y = make_X(0.5), make_y(True)
     clf = quick(max_epochs=60).fit(X, sp.csr_matrix(Y))
-    monkeypatch.setattr(prediction, "SMALL", 0)
-    monkeypatch.setattr(prediction, "available_memory", lambda: 10)
+    for module in (deciding, predictor):
+        monkeypatch.setattr(module, "SMALL", 0)
+        monkeypatch.setattr(module, "available_memory", lambda: 10)
     with pytest.raises(MemoryError, match=r"an indicator of \d+ labels .* use fewer rows of X"):
         clf.predict(X)
     with pytest.raises(MemoryError, match="a dense result of shape .* of which 10 are available"):
@@ -159,12 +160,14 @@ def test_batches_shrink_to_the_memory_that_is_left(monkeypatch):
     X = make_X(0.5)
     clf = quick().fit(X, make_y(False))
     expected, sizes = clf.decision_function(X), []
-    features = clf._features
-    monkeypatch.setattr(prediction, "SMALL", 0)
+    features = predictor.Predictor.features
+    monkeypatch.setattr(predictor, "SMALL", 0)
     for left in (2 * expected.nbytes, float("inf")):
-        monkeypatch.setattr(prediction, "available_memory", lambda left=left: left)
+        monkeypatch.setattr(predictor, "available_memory", lambda left=left: left)
         monkeypatch.setattr(
-            clf, "_features", lambda X, n, *asked: sizes.append(n) or features(X, n)
+            predictor.Predictor,
+            "features",
+            lambda self, X, n, *asked: sizes.append(n) or features(self, X, n),
         )
         np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-12)
     assert sizes[0] < len(X) == sizes[1]
@@ -238,16 +241,16 @@ class Counting(torch.nn.Linear):
 
 def test_batches_are_larger_where_the_memory_of_a_sample_is_known(monkeypatch):
     X, y = make_X(0.5).astype(np.float32), make_y(False)
-    monkeypatch.setattr(prediction, "PREDICT_BATCH", 8)
+    monkeypatch.setattr(predictor, "PREDICT_BATCH", 8)
     own = quick(encoder=Counting(X.shape[1], 8)).fit(X, y)
     own.net_.module_.encoder.largest = 0
     own.predict_topk(X)
     assert own.net_.module_.encoder.largest <= 9  # the last has one more, rather than one alone
     clf = quick().fit(X, y)
-    assert clf._most_at_once() == 32
+    assert clf._predictor.most_at_once() == 32
     expected = clf.predict_topk(X)
-    monkeypatch.setattr(prediction, "_FEATURES", 16 * 8)
-    assert clf._most_at_once() == 16
+    monkeypatch.setattr(predictor, "_FEATURES", 16 * 8)
+    assert clf._predictor.most_at_once() == 16
     for found, same in zip(clf.predict_topk(X), expected):
         np.testing.assert_allclose(found, same, rtol=1e-6)
 
@@ -291,7 +294,7 @@ def test_best_label_sets_are_those_of_all(sparse, monkeypatch):
     np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-6)
     marginals = sum(probabilities[:, [rank]] * sets.toarray() for rank, sets in enumerate(every))
     np.testing.assert_allclose(marginals, clf.predict_proba(X), atol=1e-6)
-    monkeypatch.setattr("sklearn_xlc.engine.prediction.PREDICT_BATCH", 7)
+    monkeypatch.setattr(predictor, "PREDICT_BATCH", 7)
     best, scores_of_best = clf.predict_topk_sets(X, k=3)
     np.testing.assert_allclose(scores_of_best, scores[:, :3], rtol=1e-6)
     for rank in range(3):

@@ -109,10 +109,10 @@ def test_mapping_of_other_arrays():
 @pytest.mark.parametrize(
     "encoder, X, message",
     [
-        (None, TEXTS, "X holds strings, but the encoder reads dense rows of numbers or CSR rows.*"
+        ("auto", TEXTS, "X holds strings, but the encoder reads dense rows of numbers or CSR rows.*"
          "TfidfVectorizer in a Pipeline, or pass an encoder that accepts text, such as .*TextEnc"),
         (nn.Linear(2, 2), np.array(TEXTS), "X holds strings, but the encoder reads dense rows of "),
-        (None, mapping(), "X holds a mapping of arrays, but the encoder reads .*join the arrays"),
+        ("auto", mapping(), "X holds a mapping of arrays, but the encoder reads .*join the arrays"),
         (TextEncoder, mapping(), "X holds a mapping of arrays, but the encoder reads strings"),
         (TextEncoder, NUMBERS, "X holds rows of numbers, but the encoder reads strings; give X in"),
         (TextEncoder, sp.csr_matrix(NUMBERS), "X holds rows of numbers, but the encoder reads str"),
@@ -122,7 +122,7 @@ def test_mapping_of_other_arrays():
         (TextEncoder, [3, *TEXTS[1:]], r"X holds strings, but X\[0\] is 3 of type int"),
         (TextEncoder, pd.Series([*TEXTS[1:], pd.NA]), r"X\[19\] is (nan of type float|<NA> of)"),
         (TextEncoder, "to be", "X is one string: 'to be'; give a sequence with one string a"),
-        (None, "to be", "X is one string: 'to be'; give"),
+        ("auto", "to be", "X is one string: 'to be'; give"),
         (TextEncoder, [], "X has 0 samples"),
         (TextEncoder, pd.Series([], dtype=object), "X has 0 samples"),
         (TextEncoder, TEXTS[1:], r"inconsistent numbers of samples: \[19, 20\]"),
