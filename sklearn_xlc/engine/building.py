@@ -31,6 +31,7 @@ from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss
 from sklearn_xlc.training import EncoderHead, WeightAveraging
+from sklearn_xlc.training.callbacks import callback_of
 from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
 from sklearn_xlc.training.foreign import is_ours
 

@@ -10,10 +10,9 @@ from scipy.special import expit
 from skorch.callbacks import EpochTimer
 
 from _factories import quick
-from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.engine.deciding import DecisionMixin
+from sklearn_xlc.engine.deciding import fit_decision
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import Calibration
@@ -32,13 +31,13 @@ def many():
 
 def held_out(monkeypatch):
     """Samples that fits hold out for the decision: a list with those of each fit to come."""
-    found, fit = [], DecisionMixin._fit_decision
+    found = []
 
-    def remember(self, train, held, first, part=None):
+    def remember(classifier, decision, ranker, facts, train, held, **further):
         found.append((train, held))
-        return fit(self, train, held, first, part)
+        fit_decision(classifier, decision, ranker, facts, train, held, **further)
 
-    monkeypatch.setattr(DecisionMixin, "_fit_decision", remember)
+    monkeypatch.setattr("sklearn_xlc.engine.base.fit_decision", remember)
     return found
 
 
@@ -114,12 +113,6 @@ def test_how_many_samples_are_held_out(many, params, n_held, monkeypatch):
         assert (clf.decision_.threshold == "tuned") == bool(n_held)
 
 
-def test_at_most_a_thousand_samples_are_held_out(many):
-    X, Y = many
-    clf = quick("flat", max_epochs=1).fit(X, Y)
-    assert clf._n_held(Rows(np.tile(X, (20, 1)), sp.vstack([Y] * 20)), clf._code) == 1000
-
-
 def test_few_samples_soft_labels_and_classes_hold_out_none(many, monkeypatch):
     X, Y = many
     found = held_out(monkeypatch)
@@ -183,15 +176,6 @@ def test_where_samples_are_few_a_second_network_decides(few, name, monkeypatch):
     given = quick(name, decision=Threshold(0.3), max_epochs=3).fit(X, Y)
     np.testing.assert_array_equal(given.predict(X).toarray(), given.predict_proba(X) > 0.3)
     assert given.ranker_.slope_ == clf.ranker_.slope_
-
-
-@pytest.mark.parametrize(
-    "n_samples, n_trained", [(1500, 900), (8000, 4800), (10_000, 5000), (20_000, 8000)]
-)
-def test_sizes_of_the_part(n_samples, n_trained):
-    part = quick("flat")
-    part._is_part = True
-    assert n_samples - part._n_held(range(n_samples), None) == n_trained
 
 
 @pytest.mark.parametrize(
