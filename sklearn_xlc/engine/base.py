@@ -64,8 +64,8 @@ from sklearn_xlc.heads import LOSSES, Head, Loss
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
-from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.callbacks import copy_of
+from sklearn_xlc.training import WeightAveraging, XLCNet
+from sklearn_xlc.training.callbacks import callback_of, copy_of
 from sklearn_xlc.training.devices import numpy_dtype
 from sklearn_xlc.training.optimizer import RowOptimizer
 
@@ -546,8 +546,9 @@ class BaseXLCClassifier(
             helps.append("optimizer='adagrad', which keeps one number for each row of weights")
         if getattr(self.optimizer, "momentum", 0.0):
             helps.append("momentum=0.0, which keeps no second copy of the weights")
-        if self.early_stopping:
-            helps.append("early_stopping=False, which keeps no copy")
+        averages = any(isinstance(callback_of(c), WeightAveraging) for c in self.callbacks or ())
+        if self.early_stopping or averages:
+            helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
         return ", or ".join([*helps, "a smaller batch_size"])
 
     # --- predict ----------------------------------------------------------------------------
