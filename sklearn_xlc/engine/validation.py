@@ -16,8 +16,7 @@ from torch import Tensor
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, is_text
 from sklearn_xlc._csr import canonical
 from sklearn_xlc.batches import Bags, Columns, Rows
-from sklearn_xlc.encoders import ENCODERS, MLPEncoder, accepted_forms
-from sklearn_xlc.encoders._base import FORMS
+from sklearn_xlc.encoders import ENCODERS, FORMS, MLPEncoder, accepted_forms
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import SMALL_DATA
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype

@@ -23,8 +23,7 @@ from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
-from sklearn_xlc.geometry._validation import check_assignments
+from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head
 
 #: Output layers by the names that the parameter `output` takes.

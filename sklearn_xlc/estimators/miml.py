@@ -26,9 +26,14 @@ from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.groups._counts import cap_counts, check_group_counts, split_counts
-from sklearn_xlc.groups._groups import warn_without_groups
+from sklearn_xlc.groups import (
+    Groups,
+    cap_counts,
+    check_group_counts,
+    check_groups,
+    split_counts,
+    warn_without_groups,
+)
 from sklearn_xlc.heads import Head, MIMLHead
 from sklearn_xlc.training import EncoderHead
 
