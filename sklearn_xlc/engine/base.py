@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -20,31 +19,30 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_consistent_length, estimator_html_repr
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._checks import check_y, is_indicator
+from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     RANDOM_STATE,
     Interval,
     LinksToDocs,
     StrOptions,
     _check_partial_fit_first_call,
-    _check_sample_weight,
     _fit_context,
 )
-from sklearn_xlc._part import Names, Part, named_part, nested_parts
-from sklearn_xlc._tags import aligned, named_sets, plain_sets
+from sklearn_xlc._part import Names, Part, joined_signature, named_part, nested_parts
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import new_generators, usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms
 from sklearn_xlc.engine import later_labels, persistence
 from sklearn_xlc.engine._docs import with_shared
-from sklearn_xlc.engine.class_weights import check_weights_of_part, weigh_labels, weigh_samples
+from sklearn_xlc.engine.class_weights import check_weights_of_part, weigh_labels
 from sklearn_xlc.engine.deciding import (
     Decider,
     fit_decision,
@@ -57,9 +55,16 @@ from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.engine.trainer import Trainer, agreed_random_state, fitting, restored_net
-from sklearn_xlc.engine.validation import TrainingData, encoder_of, validate_X
+from sklearn_xlc.engine.validation import (
+    TrainingData,
+    encoder_of,
+    named_labels,
+    training_data,
+    true_labels_of,
+    validate_X,
+    validated,
+)
 from sklearn_xlc.heads import LOSSES, Head, Loss
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
@@ -209,7 +214,7 @@ class BaseXLCClassifier(
         super().__init_subclass__(**options)
         own = vars(cls).get("__init__")
         if own is not None:
-            own.__signature__ = _joined_signature(own, super(cls, cls).__init__)
+            own.__signature__ = joined_signature(own, super(cls, cls).__init__)
         if "{parameters}" in (cls.__doc__ or ""):
             cls.__doc__ = with_shared(cls.__doc__ or "", cls._loss_doc, cls._samples_doc)
 
@@ -441,7 +446,7 @@ class BaseXLCClassifier(
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
-            y = self._named(y, code, classes)
+            y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
             if is_new and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
@@ -484,53 +489,16 @@ class BaseXLCClassifier(
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
-        X = self._validate_X(X, reset)
-        if isinstance(y, SoftLabels):
-            checked = y.probabilities
-        else:
-            y = self._named(y, code)
-            checked = check_y(plain_sets(y))
-        check_consistent_length(X, checked)
-        if sample_weight is not None:
-            like = np.empty(X.shape[0])
-            sample_weight = _check_sample_weight(
-                sample_weight, like, dtype=np.float64, ensure_non_negative=True
-            )
-        code = code or code_of(y, checked, sample_weight)
-        rows = Rows(X, code.encode(checked), sample_weight)
+        rows, code = validated(self._validate_X(X, reset), y, sample_weight, code)
         self._check_task(code, rows.Y)
-        return self._training_data(rows, code)
-
-    def _named(self, y: Any, code: LabelCode | None, classes: Any = None) -> Any:
-        """Label sets with the names of their labels, where labels have names; otherwise y."""
-        known = code.classes if code is not None and code.multilabel else classes
-        sets = named_sets(y, known, counts=self._takes_counts)
-        return y if sets is None else sets
+        is_new = code is not getattr(self, "_code", None)
+        return training_data(rows, code, self.class_weight, is_new)
 
     def _validate_X(self, X: Any, reset: bool) -> Any:
         X = validate_X(self, X, reset)
         if reset or X.dtype == object:
             return X
         return X.astype(numpy_dtype(self.net_.module_), copy=False)
-
-    def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
-        """Select the samples of positive weight; in the first fit one of them must have a label."""
-        rows = weigh_samples(self.class_weight, rows, code)
-        weight = rows.sample_weight
-        if weight is not None:
-            with np.errstate(over="ignore"):
-                if np.isinf(weight.sum()):
-                    raise ValueError(
-                        "the sum of sample_weight is beyond float64; divide sample_weight by its "
-                        "maximum"
-                    )
-            if not weight.all():
-                rows = rows.select(np.flatnonzero(weight))
-        if code is not getattr(self, "_code", None) and rows.Y.nnz == 0:
-            raise ValueError(
-                "no row of y has a label: at least one row of an indicator must hold a one"
-            )
-        return TrainingData(rows, code)
 
     def _smaller_model(self) -> str:
         """Parameters that make training take less memory, for messages."""
@@ -861,14 +829,7 @@ class BaseXLCClassifier(
         return Y if self._code.multilabel else self.classes_[Y.indices]
 
     def _truth(self, y: Any) -> Any:
-        """True labels: class labels, or an indicator of the labels, then of others."""
-        sets = named_sets(y) if self._code.multilabel else None
-        if sets is not None and sets.is_frame:
-            return self._code.read(y)
-        if sets is not None:
-            return aligned(sets, self.classes_.tolist())[0]
-        checked = check_y(y)
-        return self._code.encode(checked) if self._code.multilabel else checked
+        return true_labels_of(y, self._code)
 
     def _score_of(self, samples: Any, truth: Any, sample_weight: Any) -> float:
         best = self._predictor.topk(samples, 1)[0]
@@ -973,16 +934,3 @@ class BaseXLCClassifier(
         if module is not None:
             with usual_modes(training=True):
                 self.net_ = restored_net(module, self.device)
-
-
-def _joined_signature(own: Any, of_base: Any) -> inspect.Signature:
-    """Signature of a constructor, in which `**parameters` are those of the base class."""
-    signature, base = inspect.signature(own), inspect.signature(of_base)
-    parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
-    if len(parameters) == len(signature.parameters):
-        return signature
-    names = {p.name for p in parameters}
-    inherited = [
-        p.replace(kind=p.KEYWORD_ONLY) for name, p in base.parameters.items() if name not in names
-    ]
-    return signature.replace(parameters=[*parameters, *inherited])
