@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -37,12 +36,13 @@ from sklearn_xlc._compat import (
 from sklearn_xlc._part import Names, Part, joined_signature, named_part, nested_parts
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import new_generators, usual_modes
+from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms
 from sklearn_xlc.engine import later_labels, persistence
 from sklearn_xlc.engine._docs import with_shared
-from sklearn_xlc.engine.class_weights import check_weights_of_part, weigh_labels
+from sklearn_xlc.engine.building import smaller_model
+from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import (
     Decider,
     fit_decision,
@@ -52,10 +52,11 @@ from sklearn_xlc.engine.deciding import (
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
+from sklearn_xlc.engine.plan import Plan, agreed_random_state
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.trainer import Trainer, agreed_random_state, fitting, restored_net
+from sklearn_xlc.engine.settings import Settings, settings_table
+from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
     TrainingData,
     encoder_of,
@@ -69,10 +70,9 @@ from sklearn_xlc.heads import LOSSES, Head, Loss
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
-from sklearn_xlc.training import WeightAveraging, XLCNet
-from sklearn_xlc.training.callbacks import callback_of, copy_of
+from sklearn_xlc.training import XLCNet
+from sklearn_xlc.training.callbacks import copy_of
 from sklearn_xlc.training.devices import numpy_dtype
-from sklearn_xlc.training.optimizer import RowOptimizer
 
 _explained = memory_explained(
     "this prediction", lambda self: "fewer rows of X, or a smaller working_memory"
@@ -388,23 +388,13 @@ class BaseXLCClassifier(
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
-            trainer = Trainer(self, data, going_on=going_on)
-            rng = trainer.begin()
-            train, held = trainer.split(rng)
-            generators = new_generators(rng.randint(2**31 - 1))
-            if going_on:
-                module = trainer.copied(train)
-            else:
-                module = trainer.build(train, rng, generators)
-            train = trainer.prepared(train, module, first=not going_on)
-            held = None if held is None else trainer.prepared(held, module)
-            net = trainer.net(module, train, held, rng, generators)
-            net.fit(train)
-            trainer.finish(net)
+            plan = Plan(self, data, going_on=going_on)
+            rng = plan.begin()
+            train, held = Trainer(plan).fit(rng)
             part = None
-            if trainer.held_out.refit and not net.interrupted_:
-                part = trainer.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
-            self._decide(trainer, train, held, part=part)
+            if plan.held_out.refit and not self.net_.interrupted_:
+                part = plan.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
+            self._decide(plan, train, held, part=part)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -451,34 +441,19 @@ class BaseXLCClassifier(
             if is_new and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
-            trainer = Trainer(self, data, going_on=not first, one_pass=True)
+            plan = Plan(self, data, going_on=not first)
             rng = agreed_random_state(self, data, going_on=not first)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
-            generators = new_generators(rng.randint(2**31 - 1))
-            optimizer: RowOptimizer | None = None
-            if first:
-                module = trainer.build(None, rng, generators)
-            else:
-                module, optimizer = later_labels.going_on(self, data.rows, added, generators)
-                trainer.count_train(data.rows)
-            weigh_labels(self.class_weight, module.head, data.rows, data.code)
-            trainer.check_decision(module.head)
-            rows = trainer.prepared(data.rows, module, first)
-            net = trainer.net(module, rows, None, rng, generators)
-            if optimizer is not None and optimizer.state:
-                net.initialize()
-                net.optimizer_ = optimizer
-            net.partial_fit(rows)
-            trainer.finish(net)
-            self._decide(trainer, rows, None, first=first)
+            train = Trainer(plan, one_pass=True).partial_fit(added, rng)
+            self._decide(plan, train, None, first=first)
         return self
 
     def _decide(
-        self, trainer: Trainer, train: Rows, held: Rows | None, first: bool = True, part: Any = None
+        self, plan: Plan, train: Rows, held: Rows | None, first: bool = True, part: Any = None
     ) -> None:
         """Fit ranker and decision, and describe the fit."""
-        settings = trainer.settings
-        rules = settings["decision"], settings["ranker"], trainer.facts
+        settings = plan.settings
+        rules = settings["decision"], settings["ranker"], plan.facts
         fit_decision(self, *rules, train, held, first=first, part=part)
         if first:
             if self.ranker_ is None or settings["ranker"] == "auto":
@@ -502,22 +477,7 @@ class BaseXLCClassifier(
 
     def _smaller_model(self) -> str:
         """Parameters that make training take less memory, for messages."""
-        is_given = not isinstance(self.encoder, str | EncoderPart)
-        names = [name for name in self._sizes if not (is_given and name.startswith("encoder"))]
-        helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
-        rule = (
-            OPTIMIZERS.get(self.optimizer, Optimizer)
-            if isinstance(self.optimizer, str)
-            else type(self.optimizer)
-        )
-        if rule.rule not in ("adagrad", "sgd"):
-            helps.append("optimizer='adagrad', which keeps one number for each row of weights")
-        if getattr(self.optimizer, "momentum", 0.0):
-            helps.append("momentum=0.0, which keeps no second copy of the weights")
-        averages = any(isinstance(callback_of(c), WeightAveraging) for c in self.callbacks or ())
-        if self.early_stopping or averages:
-            helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
-        return ", or ".join([*helps, "a smaller batch_size"])
+        return smaller_model(self)
 
     # --- predict ----------------------------------------------------------------------------
 
@@ -634,10 +594,7 @@ class BaseXLCClassifier(
         """
         X = self._validate_predict(X)
         k = self._check_k(k)
-        ids, scores = self._predictor.checked_topk(X, k, np.int32, by_label=True)
-        indptr = np.arange(0, ids.size + 1, k)
-        shape = (len(ids), len(self.classes_))
-        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+        return self._predictor.topk_sparse(X, k)
 
     def _ranks_sets(self) -> bool:
         """Whether whole label sets are ranked; before `fit`, whether they may be."""
@@ -885,13 +842,7 @@ class BaseXLCClassifier(
 
     def _html_repr(self) -> str:
         """HTML representation of scikit-learn, with the settings of a fitted classifier below."""
-        text = estimator_html_repr(self)
-        rows = "".join(
-            f"<tr><td>{html.escape(name)}<td>{html.escape(repr(value))}"
-            for name, value in sorted(getattr(self, "settings_", {}).items())
-        )
-        shown = f"<details><summary>settings_</summary><table>{rows}</table></details>"
-        return text + shown if rows else text
+        return estimator_html_repr(self) + settings_table(getattr(self, "settings_", {}))
 
     def _repr_html_inner(self) -> str:
         return self._html_repr()

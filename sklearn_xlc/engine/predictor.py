@@ -175,6 +175,13 @@ class Predictor:
         n_rows = self.rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes, most)
         return self.topk(X, k, n_rows, by_label, proba)
 
+    def topk_sparse(self, X: Any, k: int) -> sp.csr_matrix:
+        """Return scores of the k best labels of validated samples, in the order of the labels."""
+        ids, scores = self.checked_topk(X, k, np.int32, by_label=True)
+        indptr = np.arange(0, ids.size + 1, k)
+        shape = (len(ids), self.n_labels)
+        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+
     def ranked(self, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and ids of the k best labels of a batch."""
         head = self.head
