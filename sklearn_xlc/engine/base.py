@@ -844,9 +844,6 @@ class BaseXLCClassifier(
         """HTML representation of scikit-learn, with the settings of a fitted classifier below."""
         return estimator_html_repr(self) + settings_table(getattr(self, "settings_", {}))
 
-    def _repr_html_inner(self) -> str:
-        return self._html_repr()
-
     _doc_link_module = LinksToDocs._doc_link_module
     _doc_link_template = LinksToDocs._doc_link_template
     _doc_link_url_param_generator = LinksToDocs._doc_link_url_param_generator
