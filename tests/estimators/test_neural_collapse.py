@@ -22,6 +22,7 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
 from sklearn_xlc.decisions import Divergence, Nearest, Threshold
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads import ETF, Learned, PickAllLabels
 from sklearn_xlc.training import CollapseMonitor
@@ -150,7 +151,8 @@ def test_temperature_is_fitted_on_held_rows(data):
     X, Y = data
     params = {"validation_fraction": 0.3, "max_epochs": 15, "encoder__dropout": 0.3}
     clf = quick(decision=Divergence("tuned"), **params).fit(X, Y)
-    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    plan = Plan(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = plan.split(np.random.RandomState(0))
     held = held.take(slice(None))
     scores = {}
     for temperature in (clf.decision_.temperature_, 1.0, 0.2, 0.5, 2.0):
@@ -167,7 +169,8 @@ def test_threshold_is_fitted_on_held_rows_or_given(data):
     X, Y = data
     clf = quick(decision="threshold", validation_fraction=0.3, max_epochs=15, encoder__dropout=0.3)
     clf.fit(X, Y)
-    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    plan = Plan(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = plan.split(np.random.RandomState(0))
     held = held.take(slice(None))
     p, truth = clf.predict_proba(held.X), held.Y.toarray()
     f1 = f1_score(truth, p > clf.threshold_, average="micro")
