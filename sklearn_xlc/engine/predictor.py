@@ -217,6 +217,12 @@ class Predictor:
         """Return probabilities of all labels from their scores."""
         return self.head.probabilities(self.calibrated(scores))
 
+    def head_inputs(self, X: Any) -> np.ndarray:
+        """Return the inputs of the head's last layer for validated samples."""
+        head: Any = self.head
+        with self.net.predicting():
+            return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self.features(X)])
+
     def dense_features(self, X: Any, n_rows: int, width: int, of_batch: Any) -> np.ndarray:
         """Features of `n_rows` samples; `of_batch` takes them from what a batch gives."""
         given = (X.X if isinstance(X, Rows) else X).dtype

@@ -311,7 +311,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
         """Label sets that some inputs of the output layer give."""
-        points = None if X is None else self._output_inputs(X)
+        points = None if X is None else self._predictor.head_inputs(X)
         if np.ndim(cut) or (cut and self.max_active_ is None):
             intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
             return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
@@ -361,12 +361,3 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             return np.concatenate(
                 [f.cpu().double().numpy() for _, f in self._predictor.features(X)]
             )
-
-    def _output_inputs(self, X: Any) -> np.ndarray:
-        """Inputs of the output layer for each sample: the factors of its weights."""
-        head = self.net_.module_.head
-        with self.net_.predicting():
-            parts = [
-                head.inputs(features).cpu().numpy() for _, features in self._predictor.features(X)
-            ]
-        return np.concatenate(parts)

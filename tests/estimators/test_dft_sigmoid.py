@@ -48,7 +48,7 @@ def test_output_weights_are_fourier_and_slack_columns(data):
     assert k == np.diff(Y.indptr).max()
     assert clf.output_weights_.shape == (N_LABELS, 2 * k + 1 + 4)
     np.testing.assert_array_equal(clf.output_weights_[:, : 2 * k + 1], fourier_matrix(N_LABELS, k))
-    inputs = clf._output_inputs(clf._validate_predict(X))
+    inputs = clf._predictor.head_inputs(clf._validate_predict(X))
     scores = inputs @ clf.output_weights_.T
     np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-9)
 

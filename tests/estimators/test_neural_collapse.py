@@ -99,7 +99,7 @@ def test_nearest_is_the_nearest_prototype_of_all_sets(small, feature_dim):
     clf = quick(decision=Nearest(4), feature_dim=feature_dim).fit(X, Y)
     head = clf.net_.module_.head
     assert head.is_simplex
-    centred = clf._inputs(clf._validate_predict(X)) - clf.decision_.mean_
+    centred = clf._predictor.head_inputs(clf._validate_predict(X)) - clf.decision_.mean_
     W = head.classifier(head.projection.weight).detach().numpy()
     sets, scales = all_sets(7, 4), clf.label_set_scales_
     prototypes = np.stack([scales[len(s) - 1] * W[s].sum(axis=0) for s in sets])
@@ -118,7 +118,7 @@ def check_sets(clf, X, sets, distances):
 def test_seen_is_the_nearest_mean_of_the_training_sets(small):
     X, Y = small
     clf = quick(decision="seen").fit(X, Y)
-    features = clf._inputs(clf._validate_predict(X))
+    features = clf._predictor.head_inputs(clf._validate_predict(X))
     sets, index = np.unique(Y.toarray(), axis=0, return_inverse=True)
     means = np.stack([features[index == i].mean(axis=0) for i in range(len(sets))])
     distances = np.square(features[:, None] - means).sum(axis=2)
@@ -209,7 +209,7 @@ def test_loss_is_the_formula_of_the_paper_or_the_documented_variant(data, loss, 
     X, Y = data[0][:50], data[1][:50].toarray()
     clf = quick(loss=loss, output__feature_decay=feature_decay, max_epochs=3).fit(X, Y)
     logits = clf.decision_function(X)  # log probabilities: the softmax is that of the logits
-    h = clf._inputs(clf._validate_predict(X))
+    h = clf._predictor.head_inputs(clf._validate_predict(X))
     expected = 0.0
     for z, labels, inputs in zip(logits, Y, h):
         losses = []
