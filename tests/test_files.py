@@ -381,7 +381,7 @@ def test_a_file_that_cannot_be_mapped_is_refused(path, monkeypatch):
     with pytest.raises(ValueError, match="it is a model of sklearn_xlc, not a checkpoint"):
         read_mapped(path, kind="checkpoint")
     monkeypatch.setattr(_files, "READ", (1,))
-    with pytest.raises(ValueError, match="it has format 2"):
+    with pytest.raises(ValueError, match="it has format 3"):
         read_mapped(path, kind="model")
     save_file({"a": np.zeros(2)}, path)
     with pytest.raises(ValueError, match="no file of sklearn_xlc"):

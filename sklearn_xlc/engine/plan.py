@@ -39,7 +39,7 @@ from sklearn_xlc.engine.resolve import (
     resolve_model,
     resolve_training,
 )
-from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.engine.settings import Settings, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import (
@@ -89,7 +89,7 @@ class Plan:
 
     def __init__(self, classifier: Any, data: TrainingData, *, going_on: bool) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
-        self.settings = Settings(classifier.get_params(deep=False), classifier._parts)
+        self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = _encoder_of(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
         self._check_rates()
@@ -254,7 +254,7 @@ class Plan:
         has_numbers = rows.X.dtype != object
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
         facts = replace(self.facts, n_train=len(rows), train_length=length)
-        params = self.classifier.get_params(deep=False)
+        params = parameters_of(self.classifier)
         optimizer = named_part(params["optimizer"], self.classifier._parts["optimizer"])
         given = Settings({**params, "optimizer": optimizer}, self.classifier._parts)
         found = resolve_training(given.flat(), facts)
@@ -270,14 +270,16 @@ class Plan:
         classifier = self.classifier
         part: Any = clone(classifier)
         part._is_part = True
-        part.set_params(
-            max_epochs=classifier.n_iter_,
-            random_state=seed,
-            verbose=0,
-            checkpoint=None,
-            validation_fraction=0.1,
+        changed = {
+            "max_epochs": classifier.n_iter_,
+            "random_state": seed,
+            "verbose": 0,
+            "checkpoint": None,
+            "validation_fraction": 0.1,
             **self._by_rule(),
-        )
+        }
+        given = part.get_params(deep=False)
+        part.set_params(**{name: value for name, value in changed.items() if name in given})
         if classifier.verbose:
             print(
                 "another network, of a part of the samples: for decision and ranker",
@@ -292,7 +294,7 @@ class Plan:
 
         A second network follows the rules for its number of samples, where the first one does.
         """
-        params = self.classifier.get_params(deep=False)
+        params = parameters_of(self.classifier)
         auto = {"batch_size": "auto", "optimizer": "auto", "learning_rate": "auto"}
         ruled = resolve_training({**params, **auto}, self.facts)
         found: dict[str, Any] = {}

@@ -90,6 +90,21 @@ class Settings:
         return out
 
 
+def parameters_of(classifier: Any) -> dict[str, Any]:
+    """Return all parameters of a classifier, without nested ones.
+
+    A subclass may name fewer parameters in its constructor than its base class; the others are
+    attributes.
+    """
+    names = dict.fromkeys(
+        name
+        for kind in type(classifier).__mro__
+        if hasattr(kind, "_get_param_names")
+        for name in kind._get_param_names()
+    )
+    return {name: getattr(classifier, name) for name in names if hasattr(classifier, name)}
+
+
 def settings_table(settings: Mapping[str, Any]) -> str:
     """Return an HTML table of settings; empty if there are none."""
     rows = "".join(
