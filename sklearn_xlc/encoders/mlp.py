@@ -296,6 +296,7 @@ class MLP(EncoderPart):
     """
 
     module = MLPEncoder
+    is_planned = True
 
     _parameter_constraints = {
         "hidden_layer_sizes": [
@@ -320,6 +321,9 @@ class MLP(EncoderPart):
         self.dropout = dropout
         self.n_members = n_members
         self.negative_slope = negative_slope
+
+    def reads_sparse(self, is_mostly_zeros: bool) -> bool:
+        return is_mostly_zeros
 
     def build(self, n_features: int | None, sparse: bool) -> MLPEncoder:
         assert n_features is not None

@@ -33,12 +33,12 @@ from sklearn_xlc._compat import (
     _check_partial_fit_first_call,
     _fit_context,
 )
-from sklearn_xlc._part import Names, Part, joined_signature, named_part, nested_parts
+from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
-from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms
+from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_part
 from sklearn_xlc.engine import later_labels, persistence
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
@@ -59,7 +59,6 @@ from sklearn_xlc.engine.settings import Settings, settings_table
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
     TrainingData,
-    encoder_of,
     named_labels,
     training_data,
     true_labels_of,
@@ -281,11 +280,11 @@ class BaseXLCClassifier(
 
     def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
         """Class of the head, from what `_head_part_for` returned; None: it is not known."""
-        return None
+        return None if head is None else head.head_for(multilabel)
 
     def _head_kind(self, head: Any) -> str:
         """Kind of the head, by which rules for "auto" know it."""
-        return "custom"
+        return name_of_part(head, self._parts.get(self._head_parameter, {})) or "custom"
 
     def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
         """Facts with what only this classifier knows."""
@@ -861,7 +860,7 @@ class BaseXLCClassifier(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        accepts = accepted_forms(encoder_of(self))
+        accepts = accepted_forms(encoder_part(self.encoder))
         tags.input_tags.two_d_array = tags.input_tags.sparse = bool({"dense", "csr"} & set(accepts))
         tags.input_tags.string = "text" in accepts
         tags.input_tags.dict = "mapping" in accepts

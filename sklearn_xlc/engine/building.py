@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 import warnings
@@ -17,7 +16,7 @@ from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.batches.randomness import Generators, as_global
-from sklearn_xlc.encoders import MLP, Encoder, EncoderPart, MLPEncoder, accepted_forms, vectorizes
+from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import frequency, label_counts
@@ -30,7 +29,7 @@ from sklearn_xlc.engine.memory import (
 )
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
-from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss
+from sklearn_xlc.heads import Head, HeadTask, Loss
 from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.training import EncoderHead, WeightAveraging
 from sklearn_xlc.training.callbacks import callback_of
@@ -105,15 +104,14 @@ class Builder:
         return module
 
     def _build_encoder(self, rows: Rows) -> nn.Module:
-        classifier = self.classifier
-        if isinstance(classifier.encoder_, MLP):
-            classifier._sparse_inputs = reads_sparse(MLPEncoder, rows)
-            sparse = classifier._sparse_inputs
-            build = functools.partial(classifier.encoder_.build, rows.X.shape[1], sparse)
+        """Build the encoder; whether it reads CSR rows, only the zeros of X decide."""
+        part, has_columns = self.settings["encoder"], len(rows.X.shape) > 1
+        sparse = reads_sparse(part, rows)
+        build = functools.partial(part.build, rows.X.shape[1] if has_columns else None, sparse)
+        if part.is_planned:
             self._check_memory(without_weights(build), None)
-            return build()
-        encoder = build_encoder(classifier.encoder_, rows.X)
-        classifier._sparse_inputs = reads_sparse(encoder, rows)
+        encoder = build()
+        self.classifier._sparse_inputs = reads_sparse(encoder, rows)
         return encoder
 
     def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
@@ -122,9 +120,9 @@ class Builder:
         classifier._precision = self.settings["precision"]
         build = functools.partial(classifier._build_head, width, code)
         # Code of the user is called once, and not to make tensors without values.
-        is_planned = is_ours(type(classifier)._build_head) and not _is_of_user(
-            self.classifier.head_
-        )
+        part = classifier.head_
+        is_known = part is None or (part.is_planned and is_ours(type(part)))
+        is_planned = is_known and is_ours(type(classifier)._build_head)
         planned = without_weights(build) if is_planned else None
         self._check_memory(encoder, planned)
         head = build()
@@ -179,7 +177,7 @@ def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
 
 def smaller_model(classifier: Any) -> str:
     """Return parameters that make training take less memory, for messages."""
-    is_given = not isinstance(classifier.encoder, str | EncoderPart)
+    is_given = not encoder_part(classifier.encoder).is_planned
     names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
     helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
     rule = getattr(named_part(classifier.optimizer, OPTIMIZERS), "rule", "adam")
@@ -191,10 +189,6 @@ def smaller_model(classifier: Any) -> str:
     if classifier.early_stopping or averages:
         helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
     return ", or ".join([*helps, "a smaller batch_size"])
-
-
-def _is_of_user(head: Any) -> bool:
-    return head is not None and not is_ours(type(head))
 
 
 def n_weights(module: EncoderHead) -> int:
@@ -213,46 +207,6 @@ def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
     """Set rows of a weight to zero, given by a mask."""
     if rows.any():
         weight[torch.from_numpy(rows).to(weight.device)] = 0
-
-
-def build_encoder(encoder: Any, X: Any) -> nn.Module:
-    """Build the encoder of a part, copy a module, or call a function with the columns of X.
-
-    Raises
-    ------
-    TypeError
-        If the function does not return a module.
-    """
-    if isinstance(encoder, EncoderPart):
-        return encoder.build(X.shape[1] if len(X.shape) > 1 else None, sparse=False)
-    if isinstance(encoder, nn.Module):
-        return copy.deepcopy(encoder)
-    made = encoder(*X.shape[1:])  # strings and mappings have no columns
-    if not isinstance(made, nn.Module):
-        raise TypeError(
-            "encoder must be a torch.nn.Module or a function of n_features that returns one, but "
-            f"it returned {type(made).__name__}"
-        )
-    return made
-
-
-def build_head(head: Any, task: HeadTask) -> Head:
-    """Build the head of a part, or call the user's function.
-
-    Raises
-    ------
-    TypeError
-        If the function does not return a head.
-    """
-    if isinstance(head, HeadPart):
-        return head.build(task)
-    made = head(*task.size)
-    if not isinstance(made, Head):
-        raise TypeError(
-            "head must be a function of (n_features, n_labels, multilabel) that returns a "
-            f"sklearn_xlc.heads.Head, but it returned {type(made).__name__}"
-        )
-    return made
 
 
 def reads_sparse(encoder: Any, rows: Rows) -> bool:

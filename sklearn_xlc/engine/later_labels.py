@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from sklearn_xlc._checks import unchanged_on_error
-from sklearn_xlc._part import cloned
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
@@ -18,7 +17,7 @@ from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.heads import DigitPart, Head, Loss, SamplingHead
+from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead, XLCNet
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parts import copied, joined, share_out
@@ -94,17 +93,9 @@ def _grown(
     parameters = net.module_.encoder.parameters(), head.parameters()
     n_parameters = sum(p.numel() for of in parameters for p in of if p.requires_grad)
     classifier.n_parameters_ = n_parameters
-    _set_lengths(classifier, head)
+    if classifier.head_ is not None:
+        classifier.head_ = classifier.head_.grown(head)
     return module, optimizer
-
-
-def _set_lengths(classifier: Any, head: Any) -> None:
-    """Set the lengths of a head that has grown."""
-    part = classifier.head_
-    if isinstance(part, DigitPart):
-        is_sampling = isinstance(head, SamplingHead)
-        lengths = (head.n_heads, head.length) if is_sampling else head.code.lengths
-        classifier.head_ = cloned(part).set_params(lengths=tuple(lengths), n_heads=len(lengths))
 
 
 def _check_room(classifier: Any, head: Head, n_positions: int) -> None:

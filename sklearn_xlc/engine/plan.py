@@ -25,7 +25,7 @@ from sklearn_xlc.batches.processes import (
     Processes,
     training_processes,
 )
-from sklearn_xlc.encoders import MLP, MLPEncoder, vectorizes
+from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.agreement import check_agreement, digest_of_some
 from sklearn_xlc.engine.building import (
     reads_sparse,
@@ -90,7 +90,7 @@ class Plan:
     def __init__(self, classifier: Any, data: TrainingData, *, going_on: bool) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
         self.settings = Settings(parameters_of(classifier), classifier._parts)
-        self.encoder = _encoder_of(self.settings["encoder"])
+        self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
         self._check_rates()
         self.head = self._head_part()
@@ -119,9 +119,7 @@ class Plan:
             return self.classifier.head_
         code = self.data.code
         part = self.classifier._head_part_for(self.settings, code)
-        if isinstance(part, HeadPart):
-            part = part.for_labels(code.n_labels, code.multilabel)
-        return part
+        return None if part is None else part.for_labels(code.n_labels, code.multilabel)
 
     def _name_loss(self) -> None:
         """Put the loss in the place of "auto", where the head is known."""
@@ -132,11 +130,8 @@ class Plan:
             self.settings.update({"loss": kind.resolve_loss(loss, multilabel)})
 
     def _facts(self) -> Facts:
-        rows, code, encoder = self.data.rows, self.data.code, self.encoder
-        if isinstance(encoder, MLP):
-            sparse = reads_sparse(MLPEncoder, rows)
-        else:
-            sparse = vectorizes(encoder)
+        rows, code = self.data.rows, self.data.code
+        sparse = self.encoder.reads_sparse(reads_sparse(MLPEncoder, rows))
         kind = self.classifier._head_class(self.head, code.multilabel)
         loss = self.classifier._loss_for(code.multilabel)
         has_numbers = rows.X.dtype != object
@@ -359,10 +354,6 @@ def _check_agreement(
         "whatever draws at random before a fit, such as a split or EAGLETransformer, needs a "
         "random_state",
     )
-
-
-def _encoder_of(encoder: Any) -> Any:
-    return MLP() if isinstance(encoder, str) else encoder
 
 
 def _comparable(value: Any) -> Any:

@@ -139,7 +139,7 @@ class Trainer:
         classifier.n_iter_ = classifier.t_ = 0
         classifier._typical_size = self.plan.facts.most_labels
         self.plan.resolve_parts(known)
-        classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder
+        classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
         module = Builder(classifier, self.data, self.settings).build(train, rng, generators)
         classifier._start_module(module, known, rng)
         self.plan.check_decision(module.head)

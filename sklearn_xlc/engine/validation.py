@@ -19,7 +19,7 @@ from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._tags import aligned, named_sets, plain_sets
 from sklearn_xlc.batches import Bags, Columns, Rows
-from sklearn_xlc.encoders import ENCODERS, FORMS, MLPEncoder, accepted_forms
+from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import SMALL_DATA
@@ -76,7 +76,7 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
         If the encoder does not read this form of X, or X is not valid.
     """
     if reset:
-        accepts = accepted_forms(encoder_of(estimator))
+        accepts = accepted_forms(encoder_part(estimator.encoder))
         form = _form_of(X, accepts)
         if form not in {"rows" if name in ("dense", "csr") else name for name in accepts}:
             read = " or ".join(FORMS[name] for name in accepts)
@@ -126,14 +126,6 @@ def _is_plain(estimator: Any, X: Any) -> bool:
         and X.shape[1] == estimator.n_features_in_
         and not hasattr(estimator, "feature_names_in_")
     )
-
-
-def encoder_of(estimator: Any) -> Any:
-    """Return the encoder of a classifier, a name replaced by its class."""
-    encoder = estimator.encoder
-    if not isinstance(encoder, str):
-        return encoder
-    return MLPEncoder if encoder == "auto" else ENCODERS[encoder].module
 
 
 def model_dtype(X: Any) -> np.dtype:

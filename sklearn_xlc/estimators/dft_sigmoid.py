@@ -15,7 +15,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Names, name_of_part, named_part, refuse_unusable
+from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -183,12 +183,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         return settings["output"]
-
-    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
-        return head.head
-
-    def _head_kind(self, head: Any) -> str:
-        return name_of_part(head, OUTPUTS) or "custom"
 
     def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
         if self._is_bottleneck:

@@ -14,17 +14,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn_xlc._compat import StrOptions, _check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._part import Names, name_of_part, named_part
+from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
-from sklearn_xlc.encoders import MLP
+from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import build_head, head_task
+from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import Facts, choose_head
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
-from sklearn_xlc.heads import HEADS, DigitPart, Flat, Head, HeadPart, Loss, Sampling
+from sklearn_xlc.heads import HEADS, Flat, Head, HeadPart, ProductHead, Sampling, head_part
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
@@ -118,10 +118,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     # --- head -------------------------------------------------------------------------------
 
-    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
-        head, encoder = settings["head"], settings["encoder"]
-        if isinstance(head, str):
-            sizes = encoder.hidden_layer_sizes if isinstance(encoder, MLP) else "auto"
+    def _head_part_for(self, settings: Settings, code: LabelCode) -> HeadPart:
+        head, encoder = settings["head"], encoder_part(settings["encoder"])
+        if head == "auto":
+            sizes = getattr(encoder, "hidden_layer_sizes", "auto") if encoder.is_planned else "auto"
             last = np.ravel(np.asarray(sizes, dtype=object))[-1:].tolist()
             is_given = last and isinstance(last[0], Integral)
             facts = Facts(
@@ -131,34 +131,21 @@ class MultiHeadClassifier(BaseXLCClassifier):
                 labels_per_sample=code.labels_per_sample,
                 last_width=int(last[0]) if is_given else 0,
             )
-            head = HEADS[choose_head(facts)]()
-        if getattr(encoder, "n_members", 1) > 1 and not isinstance(head, Flat):
+            head = choose_head(facts)
+        part = head_part(head)
+        if getattr(encoder, "n_members", 1) > 1 and not isinstance(part, Flat):
             raise ValueError(f"n_members={encoder.n_members} needs head='flat', got head={head!r}")
-        return head
+        return part
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        head = named_part(self.head, HEADS)
-        if isinstance(head, HeadPart) and code is getattr(self, "_code", None):
-            # Training goes on with the lengths in use.
-            head.head_for(code.multilabel).resolve_loss(self.loss, code.multilabel)
-        elif isinstance(head, HeadPart):
-            head.check_task(code.n_labels, code.multilabel, self.loss)
-        elif isinstance(head, str):
-            Flat().check_task(code.n_labels, code.multilabel, self.loss)
-        elif not (isinstance(self.loss, str) and self.loss == "auto"):
-            raise ValueError(
-                f"head={self.head!r} has a loss of its own; leave loss at 'auto', got "
-                f"loss={self.loss!r}"
-            )
-
-    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
-        return head.head_for(multilabel) if isinstance(head, HeadPart) else None
-
-    def _head_kind(self, head: Any) -> str:
-        return name_of_part(head, HEADS) or "custom"
+        part = head_part(self.head)
+        if code is getattr(self, "_code", None):  # training goes on with the lengths in use
+            part.check_loss(code.multilabel, self.loss)
+        else:
+            part.check_task(code.n_labels, code.multilabel, self.loss)
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        return build_head(self.head_, head_task(self, n_features, code))
+        return self.head_.build(head_task(self, n_features, code))
 
     def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
         # A node of a cascade would be as probable as its labels, and so would they given the node.
@@ -169,8 +156,6 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _order_labels(
         self, head: Any, data: TrainingData, rng: np.random.RandomState
     ) -> np.ndarray | None:
-        if not isinstance(head, DigitPart):
-            return None
         order = head.label_order
         if isinstance(order, str) and order == "given":
             return None
@@ -202,22 +187,22 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _ranks_sets(self) -> bool:
         if hasattr(self, "net_"):
             return super()._ranks_sets()
-        head = named_part(self.head, HEADS)
-        return not isinstance(head, str | HeadPart) or ranks_sets(self._head_class(head, True))
+        kind = head_part(self.head).head_for(True)
+        return kind is None or ranks_sets(kind)
 
     def _has_probabilities(self) -> bool:
-        head, loss = named_part(self.head, HEADS), self.loss
-        if hasattr(self, "net_") or not isinstance(head, str | HeadPart):
+        if hasattr(self, "net_"):
             return super()._has_probabilities()
-        loss = named_part(loss, self._parts["loss"])
-        if not isinstance(loss, Loss):
+        part, loss = head_part(self.head), named_part(self.loss, self._parts["loss"])
+        if part.head_for(False) is None or loss == "auto":
             return True
-        is_product = isinstance(head, HEADS["product"])
-        return not loss.needs and (loss.needs_normaliser if is_product else loss.link is not None)
+        if part.head_for(False) is ProductHead:
+            return loss.needs_normaliser and not loss.needs
+        return loss.link is not None and not loss.needs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = not isinstance(named_part(self.head, HEADS), Sampling)
+        tags.classifier_tags.multi_label = not isinstance(head_part(self.head), Sampling)
         return tags
 
     # --- accuracy of heads --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Names, name_of_part, named_part
+from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.decisions import Divergence
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -155,12 +155,6 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         return settings["output"]
-
-    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
-        return head.head
-
-    def _head_kind(self, head: Any) -> str:
-        return name_of_part(head, OUTPUTS) or "custom"
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
         task, part = head_task(self, n_features, code), self.head_
