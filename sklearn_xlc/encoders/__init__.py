@@ -27,17 +27,16 @@ def encoder_part(encoder: Any) -> EncoderPart:
 
 __all__ = [
     "ENCODERS",
-    "MLP",
     "Encoder",
     "EncoderPart",
     "GivenEncoder",
     "InputLinear",
+    "MLP",
     "MLPEncoder",
     "Text",
     "TextEncoder",
     "Transformer",
     "TransformerEncoder",
     "accepted_forms",
-    "encoder_part",
     "vectorizes",
 ]

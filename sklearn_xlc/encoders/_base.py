@@ -194,7 +194,8 @@ class GivenEncoder(EncoderPart):
 
     @property
     def shown(self) -> Any:
-        return self.encoder
+        # The trained copy of a module is part of the net; the given one would be saved beside it.
+        return None if isinstance(self.encoder, nn.Module) else self.encoder
 
     def build(self, n_features: int | None, sparse: bool) -> nn.Module:
         if isinstance(self.encoder, nn.Module):

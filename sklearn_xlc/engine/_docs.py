@@ -77,7 +77,8 @@ ATTRIBUTES = """classes_ : ndarray of shape (n_labels,)
         What "auto" stood for: plain values by parameter, nested ones included. A fit with
         ``set_params(**settings_)`` gives the same model.
     encoder_, ranker_, decision_ : object
-        Encoder with its resolved parameters; fitted ranker (or None) and decision.
+        Encoder with its resolved parameters; fitted ranker (or None) and decision. The trained copy
+        of a module given as `encoder` is ``net_.module_.encoder``, and `encoder_` is None.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

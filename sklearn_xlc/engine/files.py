@@ -215,7 +215,7 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool =
     ...     path = os.path.join(folder, "model.xlc")
     ...     sklearn_xlc.save(sklearn_xlc.MultiHeadClassifier("cascade"), path)
     ...     sklearn_xlc.load(path)
-    MultiHeadClassifier(algorithm='cascade')
+    MultiHeadClassifier(head='cascade')
     """
     if not isinstance(mmap, bool):
         raise TypeError(f"mmap must be a bool, got {mmap!r}")

@@ -99,7 +99,6 @@ __all__ = [
     "SoftmaxCrossEntropy",
     "Update",
     "check_finite",
-    "head_part",
     "merge_topk",
     "row_weights",
     "topk_by_position",

@@ -9,4 +9,9 @@ from sklearn_xlc.ranking.calibration import N_RANKS, Calibration, Ranker
 #: Rankers by the names that the parameter `ranker` takes, in addition to "auto" and None.
 RANKERS: dict[str, type[Ranker]] = {"calibration": Calibration}
 
-__all__ = ["N_RANKS", "RANKERS", "Calibration", "Ranker"]
+__all__ = [
+    "Calibration",
+    "N_RANKS",
+    "RANKERS",
+    "Ranker",
+]
