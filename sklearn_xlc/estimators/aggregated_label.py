@@ -68,8 +68,9 @@ class AggregatedLabelClassifier(
         returns a sparse indicator of the labels of the samples. None: an
         :class:`~sklearn_xlc.EAGLETransformer`.
     n_rounds : int or "auto", default="auto"
-        Number of training rounds. From the second round on, classifiers assign the labels of held
-        out groups anew (`n_folds`). A round takes the time of ``n_folds - 1`` fits.
+        Number of training rounds. From the second round on, classifiers trained on the other folds
+        assign the labels of a group anew (`n_folds`). A round takes the time of ``n_folds - 1``
+        fits.
 
         - A flat :class:`MultiHeadClassifier` with the loss "auto" or "bce" is trained on
           *probabilities* of labels, given the labels of the group (see Notes).
