@@ -1,4 +1,4 @@
-"""Build encoder and head, from label statistics, if they fit into memory."""
+"""Build the encoder and the head of a classifier."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sklearn_xlc.training.foreign import is_ours
 
 
 class Builder:
-    """Builds encoder and head of a classifier, if they fit into memory.
+    """Build encoder and head of a classifier, if they fit into memory.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ class Builder:
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
     ) -> EncoderHead:
-        """Build the module, which starts at the label frequencies of the samples trained on.
+        """Build the module, with label frequencies as its first scores.
 
         Parameters
         ----------
         train : Rows or None
-            Samples trained on. None: later samples may differ from them, and the head starts
-            without frequencies.
+            Training samples. None: the head starts without frequencies, since later samples may
+            differ from the first ones.
         rng : RandomState
             Random state of the label order.
         generators : tuple of torch.Generator
@@ -74,12 +74,12 @@ class Builder:
         """
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
-        with as_global(generators):  # one thread at a time, as briefly as can be
+        with as_global(generators):  # one thread at a time, so keep it short
             encoder = self._build_encoder(rows)
             inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
             width = output_width(encoder, inputs)
         if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
-            # Training leaves their first weights as they are, and prediction would read these.
+            # Training never changes the weights of empty columns, but prediction would read them.
             zero_rows(encoder.input.weight, ~train.occurring_columns())
         order = classifier._order_labels(classifier.head_, self.data, rng)
         classifier._code = code = code.reordered(order)
@@ -131,10 +131,10 @@ class Builder:
         return head
 
     def _check_memory(self, encoder: nn.Module | None, head: Any) -> None:
-        """Raise MemoryError for a model that does not fit, before its weights are allocated.
+        """Raise MemoryError if the model would not fit into memory.
 
-        `encoder` and `head` are as :func:`without_weights` makes them, or have their weights
-        already; None: unknown.
+        `encoder` and `head` are made by :func:`without_weights`, or have their weights already;
+        None: unknown.
         """
         if encoder is None:
             return
@@ -162,7 +162,7 @@ class Builder:
 
 
 def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
-    """Return what the head of a classifier is built for."""
+    """Return the task of a classifier's head: sizes, loss and precision."""
     half = classifier._precision == "bfloat16"
     return HeadTask(
         n_features,
@@ -192,7 +192,7 @@ def smaller_model(classifier: Any) -> str:
 
 
 def n_weights(module: EncoderHead) -> int:
-    """Count the parameters that are trained, those that other processes hold included."""
+    """Count the trainable parameters of all processes."""
     shards, total = module.head.sharded_parameters(), 0
     for parameter in module.parameters():
         if parameter.requires_grad:
@@ -204,13 +204,13 @@ def n_weights(module: EncoderHead) -> int:
 
 @torch.no_grad()
 def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
-    """Set rows of a weight to zero, given by a mask."""
+    """Set the masked rows of a weight to zero."""
     if rows.any():
         weight[torch.from_numpy(rows).to(weight.device)] = 0
 
 
 def reads_sparse(encoder: Any, rows: Rows) -> bool:
-    """Whether an encoder, or the encoders of a class, read X as CSR: only the zeros of X decide."""
+    """Return whether an encoder, or a class of encoders, reads X as CSR, by its share of zeros."""
     accepts = accepted_forms(encoder)
     if "csr" not in accepts or rows.X.dtype == object:
         return False
@@ -218,17 +218,17 @@ def reads_sparse(encoder: Any, rows: Rows) -> bool:
 
 
 def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
-    """Samples without labels, in the form from which batches for an encoder are cut."""
+    """Return samples without labels, prepared for the batches of an encoder."""
     collate = getattr(encoder, "collate", None)
     if getattr(collate, "__func__", None) is Encoder.collate:
-        collate = None  # that of batches: they need not be cut one by one
+        collate = None  # batches have their own: samples need not be cut one by one
     if vectorizes(encoder) and rows.sparse and rows.collate is None:  # by `vectorized`
         collate, sparse = None, True
     return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)
 
 
 def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
-    """Samples as the rows of an encoder that is a vectorizer too, made once and not in every epoch.
+    """Vectorize samples once, if the encoder can, rather than in every epoch.
 
     In the `first` fit the encoder may learn from the samples.
     """
@@ -240,7 +240,7 @@ def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:
-    """Number of features, as the encoder declares it or as computed for two samples.
+    """Return the declared number of features, or measure it on two samples.
 
     Raises
     ------
