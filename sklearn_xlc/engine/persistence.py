@@ -13,8 +13,8 @@ from torch import nn
 
 from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
 from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.distributed.gathering import gathered, whole_skeleton
 from sklearn_xlc.engine.described import joined_state, split_state
-from sklearn_xlc.engine.gathering import gathered, whole_skeleton
 from sklearn_xlc.engine.object_tree import describe
 from sklearn_xlc.engine.packing import PackedWeight, RowForm, prepared, shape_of, unpacked
 from sklearn_xlc.training.devices import shared_tensor

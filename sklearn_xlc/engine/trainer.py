@@ -30,7 +30,6 @@ from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, n_batches
-from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import (
     Processes,
     all_processes,
@@ -42,8 +41,11 @@ from sklearn_xlc.batches.randomness import (
     usual_modes,
     with_device,
 )
+from sklearn_xlc.distributed.agreement import check_agreement
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.parts import copied as copied_module
+from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.encoders import MLP, MLPEncoder, vectorizes
-from sklearn_xlc.engine.agreement import check_agreement, digest_of_some
 from sklearn_xlc.engine.building import (
     Builder,
     inputs_for,
@@ -77,10 +79,8 @@ from sklearn_xlc.training.devices import (
     multiplies_bfloat16,
     resolve_device,
 )
-from sklearn_xlc.training.encoding import identity
+from sklearn_xlc.training.encoding import digest_of_some, identity
 from sklearn_xlc.training.finite import check_weights
-from sklearn_xlc.training.parts import copied as copied_module
-from sklearn_xlc.training.parts import module_on_first
 from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 #: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends

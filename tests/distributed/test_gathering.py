@@ -11,9 +11,9 @@ from sklearn.preprocessing import MaxAbsScaler
 import sklearn_xlc
 from _factories import make_learnable, quick
 from sklearn_xlc.batches.processes import Processes, training_with
-from sklearn_xlc.engine.gathering import gather, gathered, joining
+from sklearn_xlc.distributed.gathering import gather, gathered, joining
+from sklearn_xlc.distributed.parts import share_out
 from sklearn_xlc.heads import CascadeHead, FlatHead
-from sklearn_xlc.training.parts import share_out
 
 
 def test_an_estimator_of_one_process_is_copied():

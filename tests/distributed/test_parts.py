@@ -11,14 +11,9 @@ from _distributed import in_threads
 from torch import nn
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import training_with
-from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.encoding import Encoder, decode, identity
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups
-from sklearn_xlc.training.parts import (
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.parts import (
     copied,
     held_of_whole,
     joined,
@@ -27,6 +22,11 @@ from sklearn_xlc.training.parts import (
     share_out,
     whole_on_first,
 )
+from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
+from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.encoding import Encoder, decode, identity
+from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.parameter_groups import parameter_groups
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 HEADS = {

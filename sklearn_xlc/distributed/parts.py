@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.fetching import Fetching
-from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.distributed.fetching import Fetching
+
+if TYPE_CHECKING:
+    from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 @torch.no_grad()
@@ -118,7 +120,7 @@ def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[
     Returns
     -------
     dict
-        State with a :class:`~sklearn_xlc.batches.fetching.Table` in place of each part; in the
+        State with a :class:`~sklearn_xlc.distributed.fetching.Table` in place of each part; in the
         other processes one that says nothing.
     """
     return _changed(net, state, lambda shard, part: fetching.table(part, shard))

@@ -14,18 +14,18 @@ from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets, processes
 from sklearn_xlc.batches.processes import Processes, training_with
 from sklearn_xlc.batches.rows import Part
 from sklearn_xlc.batches.shared_rows import SharedRows
-from sklearn_xlc.encoders import MLP, MLPEncoder
-from sklearn_xlc.encoders.mlp import InputLinear
-from sklearn_xlc.heads import FlatHead, ProductHead
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.sharing import (
+from sklearn_xlc.distributed.sharing import (
     of_batch,
     of_own_samples,
     shares_samples,
     stay_alike,
     sum_gradients,
 )
+from sklearn_xlc.encoders import MLP, MLPEncoder
+from sklearn_xlc.encoders.mlp import InputLinear
+from sklearn_xlc.heads import FlatHead, ProductHead
+from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 def test_gradients_add_up(monkeypatch):

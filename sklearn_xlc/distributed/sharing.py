@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
@@ -11,10 +11,13 @@ from torch import Tensor, nn
 
 from sklearn_xlc.batches import Bags, Batch, Rows
 from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.batches.sparse_rows import distinct_rows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.heads.sharding import in_parts
-from sklearn_xlc.training.finite import Statistic
-from sklearn_xlc.training.optimizer import Gradient, distinct_rows
+
+if TYPE_CHECKING:
+    from sklearn_xlc.training.finite import Statistic
+    from sklearn_xlc.training.optimizer import Gradient
 
 #: Multiply-adds of a core in the time in which local processes send a byte, and bytes that they
 #: send while a message waits for the slower process.

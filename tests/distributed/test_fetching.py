@@ -5,8 +5,8 @@ import pytest
 import torch
 from _distributed import in_threads
 
-from sklearn_xlc.batches import fetching
-from sklearn_xlc.batches.fetching import Fetching
+from sklearn_xlc.distributed import fetching
+from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.heads.sharding import Shard
 
 
