@@ -209,15 +209,3 @@ def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
     keys = torch.from_numpy(np.sort(keys.numpy())) if keys.is_cpu else keys.sort().values
     values = keys >> n_bits
     return values, keys - (values << n_bits)
-
-
-def distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and values of a row-sparse gradient, summed where a row occurs twice."""
-    rows = gradient._indices()[0]
-    # Layers here give each row once, most of them in order, which autograd forgets; sorting ids is
-    # cheaper than values.
-    is_distinct = gradient.is_coalesced() or (rows[1:] > rows[:-1]).all()
-    if not is_distinct and len(torch.unique(rows)) < len(rows):
-        gradient = gradient.coalesce()
-        rows = gradient.indices()[0]
-    return rows, gradient._values()

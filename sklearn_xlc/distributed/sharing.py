@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from sklearn_xlc.batches import Bags, Batch, Rows
 from sklearn_xlc.batches.processes import Processes
-from sklearn_xlc.batches.sparse_rows import distinct_rows
+from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
-from sklearn_xlc.heads.sharding import in_parts
 
 if TYPE_CHECKING:
     from sklearn_xlc.training.finite import Statistic
@@ -101,7 +100,8 @@ def sum_gradients(
             (sizes,) = processes.sizes(rows)
             indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
             whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
-            summed[p] = distinct_rows(whole)
+            whole = whole.coalesce()
+            summed[p] = whole.indices()[0], whole.values()
     return summed, sums
 
 

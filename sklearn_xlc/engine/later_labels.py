@@ -59,10 +59,10 @@ def going_on(
     """
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
     if not len(added) and getattr(classifier, "_weights_borrowed", False):
-        return copied(module), None
+        return copied(module, training_processes()), None
     if len(added):
         module, optimizer = _grown(classifier, rows, added, generators)
-    share_out(module, optimizer)
+    share_out(module, training_processes(), optimizer)
     return module, optimizer
 
 

@@ -158,7 +158,7 @@ def load_module(saved: dict[str, Any]) -> Any:
             f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1 "
             "to 3; install the version that wrote it, or a later one"
         )
-    skeleton = saved["skeleton"]
+    skeleton = whole_skeleton(saved["skeleton"])
     _check_shapes(skeleton, saved["weights"])
     tensors = {name: shared_tensor(unpacked(value)) for name, value in saved["weights"].items()}
     # The reverse of `save_module`; shared tensors, and those outside a state_dict, are found too.

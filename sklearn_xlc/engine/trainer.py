@@ -403,7 +403,7 @@ class Trainer:
     def copied(self, train: Rows) -> EncoderHead:
         """Copy of the fitted module: an interrupt leaves the fitted one as it was."""
         classifier = self.classifier
-        module = copied_module(classifier.net_.module_)
+        module = copied_module(classifier.net_.module_, training_processes())
         weigh_labels(classifier.class_weight, module.head, train, self.data.code)
         self.check_decision(module.head)
         self.count_train(train)

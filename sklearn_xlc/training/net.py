@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
 from sklearn_xlc.batches.processes import Processes, reading
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
+from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.distributed.sharing import (
     begin_together,
     of_batch,
@@ -27,7 +28,6 @@ from sklearn_xlc.distributed.sharing import (
     stay_alike,
 )
 from sklearn_xlc.heads import Head
-from sklearn_xlc.heads.sharding import in_parts
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
 from sklearn_xlc.training.direct import DirectStep

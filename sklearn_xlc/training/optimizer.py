@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.sparse_rows import distinct_rows
 from sklearn_xlc.heads import check_finite
 from sklearn_xlc.training.finite import largest
 
@@ -442,3 +441,15 @@ def _is_safe(group: dict[str, Any], norm: Any, limit: float) -> Any:
 def _raise_unless(safe: bool | Tensor) -> None:
     if not safe:
         raise FloatingPointError("a step of the optimizer became too large, or not a number,")
+
+
+def distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and values of a row-sparse gradient, summed where a row occurs twice."""
+    rows = gradient._indices()[0]
+    # Layers here give each row once, most of them in order, which autograd forgets; sorting ids is
+    # cheaper than values.
+    is_distinct = gradient.is_coalesced() or (rows[1:] > rows[:-1]).all()
+    if not is_distinct and len(torch.unique(rows)) < len(rows):
+        gradient = gradient.coalesce()
+        rows = gradient.indices()[0]
+    return rows, gradient._values()

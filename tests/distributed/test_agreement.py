@@ -8,7 +8,6 @@ from _distributed import in_threads
 
 from _factories import make_learnable, quick
 from sklearn_xlc import config_context
-from sklearn_xlc.batches.processes import training_with
 from sklearn_xlc.distributed.agreement import agreed_batch, check_labels
 from sklearn_xlc.distributed.parts import share_out
 
@@ -18,8 +17,7 @@ def said_by_parts(monkeypatch, clf, predict):
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
+        share_out(own.net_.module_, processes)
         with pytest.raises(ValueError, match=r"distributed\.gather") as said:
             predict(own, processes.rank)
         return str(said.value)
@@ -69,8 +67,7 @@ def test_batches_are_of_the_process_with_the_least_memory(monkeypatch):
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
+        share_out(own.net_.module_, processes)
         n_rows = agreed_batch(
             own.net_.module_.head, 50 - processes.rank, lambda: {"asked": "scores"}
         )
@@ -89,8 +86,7 @@ def test_features_of_own_rows_meet_nobody(monkeypatch):
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
+        share_out(own.net_.module_, processes)
         return own.transform(X[: 9 + processes.rank])
 
     for rank, features in enumerate(in_threads(monkeypatch, 2, run)):
