@@ -44,7 +44,7 @@ def cpu_seconds(work):
     return time.process_time() - start
 
 
-def counts(code):
+def counted_costs(code):
     """Multiply-adds of both heads for labels such as these, and the one that "auto" takes."""
     from sklearn_xlc.codes import head_lengths
     from sklearn_xlc.engine import resolve
@@ -83,7 +83,7 @@ def measure(task):
     test = X[:2048]
     batches = [cpu_seconds(lambda: clf.predict_topk(test, k=5)) for _ in range(task["runs"])]
     single = [cpu_seconds(lambda i=i: clf.predict_topk(X[i], k=5)) for i in range(50)]
-    counted, auto = counts(clf._code)
+    counted, auto = counted_costs(clf._code)
     return {
         "status": "ok",
         "training_us": float(np.median(passes)) / X.shape[0] * 1e6,

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import SparseRows
-from sklearn_xlc.engine import prediction
+from sklearn_xlc.engine.predictor import PREDICT_BATCH
 from sklearn_xlc.heads.screening import Screening
 
 
@@ -76,7 +76,7 @@ def measure_batches(model, X, n_runs):
 
 def measure_products(model, X, n_runs):
     """CPU seconds of the products of all samples with both layers, at the precision in use."""
-    module, n_rows, seconds = model.net_.module_, prediction.PREDICT_BATCH, []
+    module, n_rows, seconds = model.net_.module_, PREDICT_BATCH, []
     parts = [X[start : start + n_rows] for start in range(0, X.shape[0], n_rows)]
     layer, head = module.encoder.input, module.head
     with torch.inference_mode():

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from _measure import Clock, add_device, device, fresh_process, load_part, rarest_labels
 
-from sklearn_xlc.engine import trainer
+from sklearn_xlc.engine import plan
 from sklearn_xlc.metrics import precision_at_k
 
 #: Changes, each with the parameters that make it; "rate" and "dropout" are factors of "auto".
@@ -89,7 +89,7 @@ def parse_arguments():
 
 def change_rules(change):
     """Change what "auto" stands for in this process; factors apply to what the rules find."""
-    model, training = trainer.resolve_model, trainer.resolve_training
+    model, training = plan.resolve_model, plan.resolve_training
 
     def resolve_model(params, facts):
         found = model(params, facts)
@@ -112,9 +112,9 @@ def change_rules(change):
             found["optimizer__row_momentum"] = change["momentum"]
         return found
 
-    trainer.resolve_model, trainer.resolve_training = resolve_model, resolve_training
+    plan.resolve_model, plan.resolve_training = resolve_model, resolve_training
     if not change.get("searched", True):
-        trainer.Facts.is_searched = property(lambda facts: False)
+        plan.Facts.is_searched = property(lambda facts: False)
 
 
 def classifier(kind, change, seed):

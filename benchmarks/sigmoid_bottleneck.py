@@ -117,7 +117,7 @@ def verify(classifier, output, X_test, sets, seed, arguments):
         head = classifier.net_.module_.head
         options = {"intercept": None if head.bias is None else head.bias.detach().numpy()}
     coef = classifier if is_dft(output) else classifier.output_weights_
-    points = None if is_dft(output) else classifier._output_inputs(X_test)
+    points = None if is_dft(output) else classifier._predictor.head_inputs(X_test)
     start = time.perf_counter()
     report = verify_argmaxable(
         coef, within, points=points, time_limit=arguments.time_limit, **options

@@ -26,7 +26,7 @@ from torch import nn
 
 from sklearn_xlc import ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.datasets import make_label_set_images
-from sklearn_xlc.engine.trainer import Trainer
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.heads import ETF, Learned, PickAllLabels
 from sklearn_xlc.metrics import soft_label_mass
 from sklearn_xlc.training import CollapseMonitor
@@ -162,8 +162,8 @@ def decoded(kind, decay, data, seed, arguments):
     training = classifier._validate_fit(*data["train"], None, classifier._code, reset=False)
     for decoder in ("nearest", "seen", "divergence"):
         classifier.set_params(decision=decoder)
-        trainer = Trainer(classifier, training, going_on=True)
-        classifier._decide(trainer, training.rows, None)
+        plan = Plan(classifier, training, going_on=True)
+        classifier._decide(plan, training.rows, None)
         start = time.process_time()
         sets[decoder] = classifier.predict(X_test)
         record["predict_cpu_s"][decoder] = time.process_time() - start

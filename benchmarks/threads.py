@@ -19,6 +19,7 @@ import torch
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.engine.validation import TrainingData
 from sklearn_xlc.training import devices
@@ -44,8 +45,8 @@ def fitted(head, width, n_labels):
 def step_times(clf, X, Y, n_threads, least, seconds=1.0):
     """Milliseconds of training steps with that number of threads, `least` work for which counts."""
     net = clf.net_
-    trainer = Trainer(clf, TrainingData(Rows(X, Y), clf._code), going_on=True)
-    rows = trainer.prepared(Rows(X, Y), net.module_)
+    plan = Plan(clf, TrainingData(Rows(X, Y), clf._code), going_on=True)
+    rows = Trainer(plan).prepared(Rows(X, Y), net.module_)
     batches = list(net.get_iterator(rows, training=True))[:4]
     before, times = torch.get_num_threads(), []
     torch.set_num_threads(n_threads)

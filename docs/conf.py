@@ -26,6 +26,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "benchmark_tables",
     "long_names",
+    "rules_table",
 ]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-#: Format of new files, and all readable formats. In format 1, weights of models are not packed.
-FORMAT = 2
-READ = (1, 2)
+#: Format of files. Formats 1 and 2 were those of development versions.
+FORMAT = 3
+READ = (FORMAT,)
 _DOCUMENT = "document.json"
 #: Types of arrays in a file, and their names in safetensors.
 DTYPES = {
@@ -342,7 +342,7 @@ def _check_format(head: dict[str, str]) -> None:
         raise ValueError("it is no file of sklearn_xlc: it has no format and digest")
     if head["format"] not in map(str, READ):
         raise ValueError(
-            f"it has format {head['format']}, and this version of sklearn_xlc reads {READ}; "
+            f"it has format {head['format']}, and this version of sklearn_xlc reads {READ[0]}; "
             "install the version that wrote it, or a later one"
         )
 

@@ -18,6 +18,7 @@ __all__ = [
     "Parameters",
     "Part",
     "cloned",
+    "joined_signature",
     "name_of_part",
     "named_part",
     "nested_parts",
@@ -178,3 +179,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 1 and len(value) <= 100:
         return tuple(value.tolist())
     raise TypeError(f"{type(value).__name__} is not plain")
+
+
+def joined_signature(own: Any, of_base: Any) -> inspect.Signature:
+    """Return the signature of a constructor, with `**parameters` named as in the base class."""
+    signature, base = inspect.signature(own), inspect.signature(of_base)
+    parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
+    if len(parameters) == len(signature.parameters):
+        return signature
+    names = {p.name for p in parameters}
+    inherited = [
+        p.replace(kind=p.KEYWORD_ONLY) for name, p in base.parameters.items() if name not in names
+    ]
+    return signature.replace(parameters=[*parameters, *inherited])

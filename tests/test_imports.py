@@ -18,7 +18,9 @@ MODULES = sorted(
 #: Nothing but names: what scikit-learn keeps to itself.
 WITHOUT_TESTS = {Path("_compat.py")}
 #: What every room may use.
-GROUND_FLOOR = ["_bounds", "_checks", "_compat", "_config", "_csr", "_files", "_ranking", "_tags"]
+GROUND_FLOOR = [
+    *("_bounds", "_checks", "_compat", "_config", "_csr", "_files", "_part", "_ranking", "_tags")
+]
 ESTIMATORS = [
     "AggregatedLabelClassifier",
     "DFTSigmoidClassifier",

@@ -10,7 +10,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray, one_per_row
-from sklearn_xlc.codes._label_order import balanced_split, compact_rows
+from sklearn_xlc.codes import balanced_split, compact_rows
 
 
 def make_aggregated(

@@ -1,5 +1,6 @@
 """Encoders: modules that turn a batch of samples into features of shape (n_samples, n_outputs)."""
 
+from sklearn_xlc.encoders._base import FORMS as FORMS
 from sklearn_xlc.encoders._base import Encoder, EncoderPart, accepted_forms, vectorizes
 from sklearn_xlc.encoders.mlp import MLP, InputLinear, MLPEncoder
 from sklearn_xlc.encoders.text import Text, TextEncoder

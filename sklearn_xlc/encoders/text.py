@@ -78,7 +78,6 @@ class TextEncoder(MLPEncoder):
     """
 
     accepts = ("text",)
-    use_idf: bool = False  # of encoders in files that do not know of it
 
     def __init__(
         self,
@@ -124,8 +123,7 @@ class TextEncoder(MLPEncoder):
 
     def _weighted(self, counts: sp.csr_matrix) -> sp.csr_matrix:
         counts.data = 1 + np.log(counts.data)
-        if hasattr(self, "idf"):  # encoders in older files have none
-            counts.data *= self.idf.numpy(force=True)[counts.indices]
+        counts.data *= self.idf.numpy(force=True)[counts.indices]
         return unit_rows(counts).astype(str(self.input.weight.dtype).removeprefix("torch."))
 
     def _counts(self, samples: Sequence[str]) -> sp.csr_matrix:

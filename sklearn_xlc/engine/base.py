@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -20,31 +18,31 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_consistent_length, estimator_html_repr
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._checks import check_y, is_indicator
+from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import (
     RANDOM_STATE,
     Interval,
     LinksToDocs,
     StrOptions,
     _check_partial_fit_first_call,
-    _check_sample_weight,
     _fit_context,
 )
-from sklearn_xlc._part import Names, Part, named_part, nested_parts
-from sklearn_xlc._tags import aligned, named_sets, plain_sets
+from sklearn_xlc._part import Names, Part, joined_signature, named_part, nested_parts
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.randomness import new_generators, usual_modes
+from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms
 from sklearn_xlc.engine import later_labels, persistence
 from sklearn_xlc.engine._docs import with_shared
-from sklearn_xlc.engine.class_weights import check_weights_of_part, weigh_labels, weigh_samples
+from sklearn_xlc.engine.building import smaller_model
+from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import (
     Decider,
     fit_decision,
@@ -54,12 +52,20 @@ from sklearn_xlc.engine.deciding import (
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
+from sklearn_xlc.engine.plan import Plan, agreed_random_state
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.soft_labels import SoftLabels
-from sklearn_xlc.engine.trainer import Trainer, agreed_random_state, fitting, restored_net
-from sklearn_xlc.engine.validation import TrainingData, encoder_of, validate_X
+from sklearn_xlc.engine.settings import Settings, settings_table
+from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
+from sklearn_xlc.engine.validation import (
+    TrainingData,
+    encoder_of,
+    named_labels,
+    training_data,
+    true_labels_of,
+    validate_X,
+    validated,
+)
 from sklearn_xlc.heads import LOSSES, Head, Loss
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
@@ -67,7 +73,6 @@ from sklearn_xlc.ranking import RANKERS, Ranker
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.callbacks import copy_of
 from sklearn_xlc.training.devices import numpy_dtype
-from sklearn_xlc.training.optimizer import RowOptimizer
 
 _explained = memory_explained(
     "this prediction", lambda self: "fewer rows of X, or a smaller working_memory"
@@ -209,7 +214,7 @@ class BaseXLCClassifier(
         super().__init_subclass__(**options)
         own = vars(cls).get("__init__")
         if own is not None:
-            own.__signature__ = _joined_signature(own, super(cls, cls).__init__)
+            own.__signature__ = joined_signature(own, super(cls, cls).__init__)
         if "{parameters}" in (cls.__doc__ or ""):
             cls.__doc__ = with_shared(cls.__doc__ or "", cls._loss_doc, cls._samples_doc)
 
@@ -383,23 +388,13 @@ class BaseXLCClassifier(
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
-            trainer = Trainer(self, data, going_on=going_on)
-            rng = trainer.begin()
-            train, held = trainer.split(rng)
-            generators = new_generators(rng.randint(2**31 - 1))
-            if going_on:
-                module = trainer.copied(train)
-            else:
-                module = trainer.build(train, rng, generators)
-            train = trainer.prepared(train, module, first=not going_on)
-            held = None if held is None else trainer.prepared(held, module)
-            net = trainer.net(module, train, held, rng, generators)
-            net.fit(train)
-            trainer.finish(net)
+            plan = Plan(self, data, going_on=going_on)
+            rng = plan.begin()
+            train, held = Trainer(plan).fit(rng)
             part = None
-            if trainer.held_out.refit and not net.interrupted_:
-                part = trainer.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
-            self._decide(trainer, train, held, part=part)
+            if plan.held_out.refit and not self.net_.interrupted_:
+                part = plan.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
+            self._decide(plan, train, held, part=part)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -441,39 +436,24 @@ class BaseXLCClassifier(
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
             code = None if first else self._code
-            y = self._named(y, code, classes)
+            y = named_labels(y, code, classes, self._takes_counts)
             is_new = first and not is_indicator(plain_sets(y))
             if is_new and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
-            trainer = Trainer(self, data, going_on=not first, one_pass=True)
+            plan = Plan(self, data, going_on=not first)
             rng = agreed_random_state(self, data, going_on=not first)
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
-            generators = new_generators(rng.randint(2**31 - 1))
-            optimizer: RowOptimizer | None = None
-            if first:
-                module = trainer.build(None, rng, generators)
-            else:
-                module, optimizer = later_labels.going_on(self, data.rows, added, generators)
-                trainer.count_train(data.rows)
-            weigh_labels(self.class_weight, module.head, data.rows, data.code)
-            trainer.check_decision(module.head)
-            rows = trainer.prepared(data.rows, module, first)
-            net = trainer.net(module, rows, None, rng, generators)
-            if optimizer is not None and optimizer.state:
-                net.initialize()
-                net.optimizer_ = optimizer
-            net.partial_fit(rows)
-            trainer.finish(net)
-            self._decide(trainer, rows, None, first=first)
+            train = Trainer(plan, one_pass=True).partial_fit(added, rng)
+            self._decide(plan, train, None, first=first)
         return self
 
     def _decide(
-        self, trainer: Trainer, train: Rows, held: Rows | None, first: bool = True, part: Any = None
+        self, plan: Plan, train: Rows, held: Rows | None, first: bool = True, part: Any = None
     ) -> None:
         """Fit ranker and decision, and describe the fit."""
-        settings = trainer.settings
-        rules = settings["decision"], settings["ranker"], trainer.facts
+        settings = plan.settings
+        rules = settings["decision"], settings["ranker"], plan.facts
         fit_decision(self, *rules, train, held, first=first, part=part)
         if first:
             if self.ranker_ is None or settings["ranker"] == "auto":
@@ -484,28 +464,10 @@ class BaseXLCClassifier(
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
     ) -> TrainingData:
-        X = self._validate_X(X, reset)
-        if isinstance(y, SoftLabels):
-            checked = y.probabilities
-        else:
-            y = self._named(y, code)
-            checked = check_y(plain_sets(y))
-        check_consistent_length(X, checked)
-        if sample_weight is not None:
-            like = np.empty(X.shape[0])
-            sample_weight = _check_sample_weight(
-                sample_weight, like, dtype=np.float64, ensure_non_negative=True
-            )
-        code = code or code_of(y, checked, sample_weight)
-        rows = Rows(X, code.encode(checked), sample_weight)
+        rows, code = validated(self._validate_X(X, reset), y, sample_weight, code)
         self._check_task(code, rows.Y)
-        return self._training_data(rows, code)
-
-    def _named(self, y: Any, code: LabelCode | None, classes: Any = None) -> Any:
-        """Label sets with the names of their labels, where labels have names; otherwise y."""
-        known = code.classes if code is not None and code.multilabel else classes
-        sets = named_sets(y, known, counts=self._takes_counts)
-        return y if sets is None else sets
+        is_new = code is not getattr(self, "_code", None)
+        return training_data(rows, code, self.class_weight, is_new)
 
     def _validate_X(self, X: Any, reset: bool) -> Any:
         X = validate_X(self, X, reset)
@@ -513,42 +475,9 @@ class BaseXLCClassifier(
             return X
         return X.astype(numpy_dtype(self.net_.module_), copy=False)
 
-    def _training_data(self, rows: Rows, code: LabelCode) -> TrainingData:
-        """Select the samples of positive weight; in the first fit one of them must have a label."""
-        rows = weigh_samples(self.class_weight, rows, code)
-        weight = rows.sample_weight
-        if weight is not None:
-            with np.errstate(over="ignore"):
-                if np.isinf(weight.sum()):
-                    raise ValueError(
-                        "the sum of sample_weight is beyond float64; divide sample_weight by its "
-                        "maximum"
-                    )
-            if not weight.all():
-                rows = rows.select(np.flatnonzero(weight))
-        if code is not getattr(self, "_code", None) and rows.Y.nnz == 0:
-            raise ValueError(
-                "no row of y has a label: at least one row of an indicator must hold a one"
-            )
-        return TrainingData(rows, code)
-
     def _smaller_model(self) -> str:
         """Parameters that make training take less memory, for messages."""
-        is_given = not isinstance(self.encoder, str | EncoderPart)
-        names = [name for name in self._sizes if not (is_given and name.startswith("encoder"))]
-        helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
-        rule = (
-            OPTIMIZERS.get(self.optimizer, Optimizer)
-            if isinstance(self.optimizer, str)
-            else type(self.optimizer)
-        )
-        if rule.rule not in ("adagrad", "sgd"):
-            helps.append("optimizer='adagrad', which keeps one number for each row of weights")
-        if getattr(self.optimizer, "momentum", 0.0):
-            helps.append("momentum=0.0, which keeps no second copy of the weights")
-        if self.early_stopping:
-            helps.append("early_stopping=False, which keeps no copy")
-        return ", or ".join([*helps, "a smaller batch_size"])
+        return smaller_model(self)
 
     # --- predict ----------------------------------------------------------------------------
 
@@ -665,10 +594,7 @@ class BaseXLCClassifier(
         """
         X = self._validate_predict(X)
         k = self._check_k(k)
-        ids, scores = self._predictor.checked_topk(X, k, np.int32, by_label=True)
-        indptr = np.arange(0, ids.size + 1, k)
-        shape = (len(ids), len(self.classes_))
-        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+        return self._predictor.topk_sparse(X, k)
 
     def _ranks_sets(self) -> bool:
         """Whether whole label sets are ranked; before `fit`, whether they may be."""
@@ -860,14 +786,7 @@ class BaseXLCClassifier(
         return Y if self._code.multilabel else self.classes_[Y.indices]
 
     def _truth(self, y: Any) -> Any:
-        """True labels: class labels, or an indicator of the labels, then of others."""
-        sets = named_sets(y) if self._code.multilabel else None
-        if sets is not None and sets.is_frame:
-            return self._code.read(y)
-        if sets is not None:
-            return aligned(sets, self.classes_.tolist())[0]
-        checked = check_y(y)
-        return self._code.encode(checked) if self._code.multilabel else checked
+        return true_labels_of(y, self._code)
 
     def _score_of(self, samples: Any, truth: Any, sample_weight: Any) -> float:
         best = self._predictor.topk(samples, 1)[0]
@@ -923,16 +842,7 @@ class BaseXLCClassifier(
 
     def _html_repr(self) -> str:
         """HTML representation of scikit-learn, with the settings of a fitted classifier below."""
-        text = estimator_html_repr(self)
-        rows = "".join(
-            f"<tr><td>{html.escape(name)}<td>{html.escape(repr(value))}"
-            for name, value in sorted(getattr(self, "settings_", {}).items())
-        )
-        shown = f"<details><summary>settings_</summary><table>{rows}</table></details>"
-        return text + shown if rows else text
-
-    def _repr_html_inner(self) -> str:
-        return self._html_repr()
+        return estimator_html_repr(self) + settings_table(getattr(self, "settings_", {}))
 
     _doc_link_module = LinksToDocs._doc_link_module
     _doc_link_template = LinksToDocs._doc_link_template
@@ -972,16 +882,3 @@ class BaseXLCClassifier(
         if module is not None:
             with usual_modes(training=True):
                 self.net_ = restored_net(module, self.device)
-
-
-def _joined_signature(own: Any, of_base: Any) -> inspect.Signature:
-    """Signature of a constructor, in which `**parameters` are those of the base class."""
-    signature, base = inspect.signature(own), inspect.signature(of_base)
-    parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
-    if len(parameters) == len(signature.parameters):
-        return signature
-    names = {p.name for p in parameters}
-    inherited = [
-        p.replace(kind=p.KEYWORD_ONLY) for name, p in base.parameters.items() if name not in names
-    ]
-    return signature.replace(parameters=[*parameters, *inherited])

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from sklearn_xlc._config import memory_limit
+from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global
@@ -34,6 +35,7 @@ from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss
 from sklearn_xlc.heads.whole import WHOLE, whole
+from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.training import EncoderHead, WeightAveraging
 from sklearn_xlc.training.callbacks import callback_of
 from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
@@ -183,6 +185,22 @@ def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
         n_members=getattr(classifier.encoder_, "n_members", 1),
         shard_of=getattr(classifier, "_shard_of", whole),
     )
+
+
+def smaller_model(classifier: Any) -> str:
+    """Return parameters that make training take less memory, for messages."""
+    is_given = not isinstance(classifier.encoder, str | EncoderPart)
+    names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
+    helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
+    rule = getattr(named_part(classifier.optimizer, OPTIMIZERS), "rule", "adam")
+    if rule not in ("adagrad", "sgd"):
+        helps.append("optimizer='adagrad', which keeps one number for each row of weights")
+    if getattr(classifier.optimizer, "momentum", 0.0):
+        helps.append("momentum=0.0, which keeps no second copy of the weights")
+    averages = any(isinstance(callback_of(c), WeightAveraging) for c in classifier.callbacks or ())
+    if classifier.early_stopping or averages:
+        helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
+    return ", or ".join([*helps, "a smaller batch_size"])
 
 
 def _is_of_user(head: Any) -> bool:

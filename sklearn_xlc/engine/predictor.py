@@ -176,6 +176,13 @@ class Predictor:
         n_rows = self.rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes, most)
         return self.topk(X, k, n_rows, by_label, proba)
 
+    def topk_sparse(self, X: Any, k: int) -> sp.csr_matrix:
+        """Return scores of the k best labels of validated samples, in the order of the labels."""
+        ids, scores = self.checked_topk(X, k, np.int32, by_label=True)
+        indptr = np.arange(0, ids.size + 1, k)
+        shape = (len(ids), self.n_labels)
+        return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
+
     def ranked(self, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and ids of the k best labels of a batch."""
         head = self.head
@@ -210,6 +217,12 @@ class Predictor:
     def probabilities(self, scores: Any) -> Any:
         """Return probabilities of all labels from their scores."""
         return self.head.probabilities(self.calibrated(scores))
+
+    def head_inputs(self, X: Any) -> np.ndarray:
+        """Return the inputs of the head's last layer for validated samples."""
+        head: Any = self.head
+        with self.net.predicting():
+            return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self.features(X)])
 
     def dense_features(self, X: Any, n_rows: int, width: int, of_batch: Any) -> np.ndarray:
         """Features of `n_rows` samples; `of_batch` takes them from what a batch gives."""

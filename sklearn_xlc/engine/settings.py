@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,6 +88,31 @@ class Settings:
             elif value != "auto":  # of which only a head of the user knows the meaning
                 out |= _plain_of({name: value})
         return out
+
+
+def parameters_of(classifier: Any) -> dict[str, Any]:
+    """Return all parameters of a classifier, without nested ones.
+
+    A subclass may name fewer parameters in its constructor than its base class; the others are
+    attributes.
+    """
+    names = dict.fromkeys(
+        name
+        for kind in type(classifier).__mro__
+        if hasattr(kind, "_get_param_names")
+        for name in kind._get_param_names()
+    )
+    return {name: getattr(classifier, name) for name in names if hasattr(classifier, name)}
+
+
+def settings_table(settings: Mapping[str, Any]) -> str:
+    """Return an HTML table of settings; empty if there are none."""
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}<td>{html.escape(repr(value))}"
+        for name, value in sorted(settings.items())
+    )
+    shown = f"<details><summary>settings_</summary><table>{rows}</table></details>"
+    return shown if rows else ""
 
 
 def _params_of(part: Any) -> dict[str, Any]:

@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, is_text
+from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
+from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
+from sklearn_xlc._tags import aligned, named_sets, plain_sets
 from sklearn_xlc.batches import Bags, Columns, Rows
-from sklearn_xlc.encoders import ENCODERS, MLPEncoder, accepted_forms
-from sklearn_xlc.encoders._base import FORMS
-from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.encoders import ENCODERS, FORMS, MLPEncoder, accepted_forms
+from sklearn_xlc.engine.class_weights import weigh_samples
+from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import SMALL_DATA
+from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
@@ -246,3 +250,84 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
         )
     estimator._widths = widths
     return columns
+
+
+# --- y and sample_weight --------------------------------------------------------------------------
+
+
+def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
+    """Return label sets with the names of their labels, where labels have names; otherwise y."""
+    known = code.classes if code is not None and code.multilabel else classes
+    sets = named_sets(y, known, counts=counts)
+    return y if sets is None else sets
+
+
+def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tuple[Rows, LabelCode]:
+    """Return samples with the ids of their labels, and the label code.
+
+    Parameters
+    ----------
+    X : ndarray, CSR matrix or Columns
+        Validated samples.
+    y : object
+        Labels in any form that `fit` takes.
+    sample_weight : array-like or None
+        Weights of the samples.
+    code : LabelCode or None
+        Label code of an earlier fit. None: a new one is made.
+
+    Raises
+    ------
+    ValueError
+        If y or `sample_weight` is not valid, or has another length than X.
+    """
+    if isinstance(y, SoftLabels):
+        checked = y.probabilities
+    else:
+        y = named_labels(y, code)
+        checked = check_y(plain_sets(y))
+    check_consistent_length(X, checked)
+    if sample_weight is not None:
+        like = np.empty(X.shape[0])
+        sample_weight = _check_sample_weight(
+            sample_weight, like, dtype=np.float64, ensure_non_negative=True
+        )
+    code = code or code_of(y, checked, sample_weight)
+    return Rows(X, code.encode(checked), sample_weight), code
+
+
+def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) -> TrainingData:
+    """Select the samples of positive weight; one of them must have a label if the code is new.
+
+    Raises
+    ------
+    ValueError
+        If weights are too large, or no sample has a label.
+    """
+    rows = weigh_samples(class_weight, rows, code)
+    weight = rows.sample_weight
+    if weight is not None:
+        with np.errstate(over="ignore"):
+            if np.isinf(weight.sum()):
+                raise ValueError(
+                    "the sum of sample_weight is beyond float64; divide sample_weight by its "
+                    "maximum"
+                )
+        if not weight.all():
+            rows = rows.select(np.flatnonzero(weight))
+    if is_new and rows.Y.nnz == 0:
+        raise ValueError(
+            "no row of y has a label: at least one row of an indicator must hold a one"
+        )
+    return TrainingData(rows, code)
+
+
+def true_labels_of(y: Any, code: LabelCode) -> Any:
+    """Return true labels: class labels, or an indicator of the labels, then of others."""
+    sets = named_sets(y) if code.multilabel else None
+    if sets is not None and sets.is_frame:
+        return code.read(y)
+    if sets is not None:
+        return aligned(sets, code.classes.tolist())[0]
+    checked = check_y(y)
+    return code.encode(checked) if code.multilabel else checked

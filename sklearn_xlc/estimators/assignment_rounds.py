@@ -23,16 +23,16 @@ from sklearn_xlc._csr import (
     row_numbers,
 )
 from sklearn_xlc.aggregation import (
+    EPSILON,
     Aggregation,
     assign_by_scores,
     group_log_likelihood,
     noisy_or_posterior,
+    run_tasks,
 )
-from sklearn_xlc.aggregation._parallel import run_tasks
-from sklearn_xlc.aggregation._posterior import EPSILON
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.soft_labels import SoftLabels
-from sklearn_xlc.metrics._scorer import all_scores
+from sklearn_xlc.metrics import all_scores
 
 #: Number of scores held at once.
 BLOCK = 2**24

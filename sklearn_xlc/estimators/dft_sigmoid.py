@@ -23,8 +23,7 @@ from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
-from sklearn_xlc.geometry._validation import check_assignments
+from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
 from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head
 
 #: Output layers by the names that the parameter `output` takes.
@@ -313,7 +312,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
 
     def _verify_layer(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
         """Label sets that some inputs of the output layer give."""
-        points = None if X is None else self._output_inputs(X)
+        points = None if X is None else self._predictor.head_inputs(X)
         if np.ndim(cut) or (cut and self.max_active_ is None):
             intercept = np.broadcast_to(-np.asarray(cut), len(self.classes_))
             return verify_argmaxable(self.output_weights_, Y, intercept, points=points, **options)
@@ -363,12 +362,3 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             return np.concatenate(
                 [f.cpu().double().numpy() for _, f in self._predictor.features(X)]
             )
-
-    def _output_inputs(self, X: Any) -> np.ndarray:
-        """Inputs of the output layer for each sample: the factors of its weights."""
-        head = self.net_.module_.head
-        with self.net_.predicting():
-            parts = [
-                head.inputs(features).cpu().numpy() for _, features in self._predictor.features(X)
-            ]
-        return np.concatenate(parts)

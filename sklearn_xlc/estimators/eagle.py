@@ -28,9 +28,7 @@ from sklearn_xlc.aggregation import (
     sharing_rates,
 )
 from sklearn_xlc.engine.described import DescribedStateMixin
-from sklearn_xlc.groups import check_groups
-from sklearn_xlc.groups._counts import labels_of_groups
-from sklearn_xlc.groups._groups import warn_without_groups
+from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
 
 DTYPES = (np.float64, np.float32)
 #: Below this share of non-zeros sums over sparse samples are faster than over dense ones.

@@ -24,11 +24,22 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.validation import TrainingData, check_numbers, model_dtype
+from sklearn_xlc.engine.validation import (
+    TrainingData,
+    check_numbers,
+    model_dtype,
+    named_labels,
+    training_data,
+)
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups import Groups, check_groups
-from sklearn_xlc.groups._counts import cap_counts, check_group_counts, split_counts
-from sklearn_xlc.groups._groups import warn_without_groups
+from sklearn_xlc.groups import (
+    Groups,
+    cap_counts,
+    check_group_counts,
+    check_groups,
+    split_counts,
+    warn_without_groups,
+)
 from sklearn_xlc.heads import Head, MIMLHead
 from sklearn_xlc.training import EncoderHead
 
@@ -269,7 +280,7 @@ class MIMLClassifier(BaseXLCClassifier):
     ) -> TrainingData:
         X, groups = X
         X = self._validate_X(X, reset)
-        y = self._named(y, code)
+        y = named_labels(y, code, counts=True)
         y_of_bags, counts = split_counts(plain_sets(y))
         checked = check_y(y_of_bags)
         bags = check_groups(groups, X.shape[0], allow_empty=False)
@@ -288,7 +299,9 @@ class MIMLClassifier(BaseXLCClassifier):
         if counts is not None:
             check = check_group_counts if self._counts else cap_counts
             Y = check(bags.per_group(counts, "y"), bags).astype(model_dtype(X))
-        return self._training_data(Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr), code)
+        rows = Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr)
+        is_new = code is not getattr(self, "_code", None)
+        return training_data(rows, code, self.class_weight, is_new)
 
     def _start_module(self, module: EncoderHead, rows: Rows, rng: np.random.RandomState) -> None:
         if self.attention is not None:

@@ -184,14 +184,6 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         """Scales of the prototypes of 1, 2, ... labels, if the decision is "nearest"."""
         return self.decision_.label_set_scales_
 
-    def _inputs(self, X: Any) -> np.ndarray:
-        """Inputs of the last layer for validated samples."""
-        with self.net_.predicting():
-            head = self.net_.module_.head
-            return np.concatenate(
-                [head.inputs(f).cpu().numpy() for _, f in self._predictor.features(X)]
-            )
-
     @property
     def output_weights_(self) -> np.ndarray:
         """Rows of the last layer, fixed or learnt, of shape (n_labels, n_features)."""
@@ -232,7 +224,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         head = self.net_.module_.head
         check_dense_size((X.shape[0], head.feature_dim), np.dtype(np.float64), "fewer rows")
         return neural_collapse(
-            self._inputs(X),
+            self._predictor.head_inputs(X),
             Y if self._code.multilabel else Y.indices,
             self.output_weights_,
             random_state=random_state,

@@ -13,6 +13,7 @@ from sklearn_xlc.heads._base import (
     check_finite,
     row_weights,
 )
+from sklearn_xlc.heads._base import origins as origins
 from sklearn_xlc.heads.cascade import Cascade, CascadeHead
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.etf import ETF, ETFHead, Learned

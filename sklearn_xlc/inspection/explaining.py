@@ -20,7 +20,7 @@ from sklearn_xlc.batches import Bags, SparseRows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.metrics._scorer import unwrapped
+from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.training.devices import threads_for
 
 #: Places between an empty sample (0) and the sample (1) at which scores are compared first: layer

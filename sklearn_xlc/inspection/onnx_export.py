@@ -28,7 +28,7 @@ from sklearn_xlc.heads import (
     SamplingHead,
 )
 from sklearn_xlc.inspection.onnx_graph import Graph, encoder_features
-from sklearn_xlc.metrics._scorer import unwrapped
+from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.training.devices import numpy_dtype
 
 #: Versions of the operators and of the file, which every runtime since 2023 reads.

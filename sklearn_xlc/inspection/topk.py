@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.engine.files import load
-from sklearn_xlc.metrics._scorer import all_scores, innermost, unwrapped
-from sklearn_xlc.metrics._validation import rank_scores
+from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
 from sklearn_xlc.training.devices import numpy_dtype
 from sklearn_xlc.training.heap import memory_kept
 

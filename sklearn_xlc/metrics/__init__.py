@@ -25,7 +25,9 @@ scikit-learn, which accept CSR indicators: `f1_score`, `accuracy_score` (subset 
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
+from sklearn_xlc.metrics._calibration import check_calibration as check_calibration
 from sklearn_xlc.metrics._calibration import expected_calibration_error
+from sklearn_xlc.metrics._calibration import reliability as reliability
 from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
 from sklearn_xlc.metrics._propensity import propensities, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -35,8 +37,16 @@ from sklearn_xlc.metrics._ranking import (
     precision_at_k,
     recall_at_k,
 )
+from sklearn_xlc.metrics._scorer import all_scores as all_scores
+from sklearn_xlc.metrics._scorer import innermost as innermost
+from sklearn_xlc.metrics._scorer import rank as rank
 from sklearn_xlc.metrics._scorer import topk_scorer
+from sklearn_xlc.metrics._scorer import true_labels as true_labels
+from sklearn_xlc.metrics._scorer import unwrapped as unwrapped
 from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
+from sklearn_xlc.metrics._validation import Ranking as Ranking
+from sklearn_xlc.metrics._validation import check_ranking as check_ranking
+from sklearn_xlc.metrics._validation import rank_scores as rank_scores
 
 __all__ = [
     "aggregated_precision_at_k",

@@ -189,12 +189,12 @@ class TopKScorer:
 def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None]:
     """Return true labels, ids of the k best labels, and the names of the labels, if any."""
     estimator, X = innermost(estimator, X)
-    classes, y_true, names = _true_labels(estimator, y)
+    classes, y_true, names = true_labels(estimator, y)
     n_labels = y_true.shape[1] if classes is None else classes.size
     return y_true, _predicted_ids(estimator, X, k, classes, n_labels), names
 
 
-def _true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
+def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
     """Return classes (None if labels are columns), true labels, and names of their columns."""
     sets = named_sets(y)
     if sets is None:

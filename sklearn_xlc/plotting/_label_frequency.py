@@ -9,8 +9,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics._scorer import _true_labels, rank, unwrapped
-from sklearn_xlc.metrics._validation import Ranking, check_ranking
+from sklearn_xlc.metrics import Ranking, check_ranking, rank, true_labels, unwrapped
 from sklearn_xlc.plotting._axes import new_axes
 
 #: Labels of the axis.
@@ -140,7 +139,7 @@ class LabelFrequencyDisplay:
         """
         y_true, ids, _ = rank(estimator, X, y, check_integer(k, "k"))
         found = unwrapped(estimator)[0]
-        classes, known, _ = _true_labels(found, y_train)
+        classes, known, _ = true_labels(found, y_train)
         n_labels = None
         counts = _counts(known)
         if classes is not None:  # larger ids are labels not seen in `fit`

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc.metrics._scorer import unwrapped
+from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.plotting._axes import new_axes
 
 

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc._bounds import check_integer
-from sklearn_xlc.metrics import expected_calibration_error
-from sklearn_xlc.metrics._calibration import check_calibration, reliability
-from sklearn_xlc.metrics._scorer import innermost
+from sklearn_xlc.metrics import (
+    check_calibration,
+    expected_calibration_error,
+    innermost,
+    reliability,
+)
 from sklearn_xlc.plotting._axes import new_axes
 
 

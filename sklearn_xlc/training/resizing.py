@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.heads import Loss
-from sklearn_xlc.heads._base import origins
+from sklearn_xlc.heads import Loss, origins
 from sklearn_xlc.heads.whole import WHOLE
 from sklearn_xlc.training.optimizer import RowOptimizer
 

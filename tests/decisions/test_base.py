@@ -66,14 +66,14 @@ def test_parameters_are_stored_and_cloned(decision):
 @pytest.mark.parametrize("decision", [*SCORED, *FEATURED], ids=str)
 def test_fit_changes_nothing_that_was_given(data, decision):
     scores, Y = data
-    before = scores.copy(), Y.copy(), str(decision)
+    before = scores.copy(), Y.copy(), repr(decision.get_params())
     layer = LinearLayer(np.eye(N_LABELS))
     fitted = clone(decision).fit(scores, Y, layer=layer)
     beside = {"layer": layer} if decision in FEATURED else {}
     fitted.decode(scores, **beside)
     np.testing.assert_array_equal(scores, before[0])
     np.testing.assert_array_equal(Y, before[1])
-    assert str(fitted) == before[2]
+    assert repr(fitted.get_params()) == before[2]
 
 
 class Positive(Decision):

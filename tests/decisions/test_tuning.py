@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc.decisions._tuning import best_cut, best_cuts_per_label, find_hits
+from sklearn_xlc._ranking import find_hits
+from sklearn_xlc.decisions._tuning import best_cut, best_cuts_per_label
 
 
 def test_hits():

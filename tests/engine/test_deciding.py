@@ -33,9 +33,9 @@ from sklearn_xlc.decisions import (
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import deciding
 from sklearn_xlc.engine.deciding import fit_decision
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.heads import Cascade, Flat, Head, Product, topk_by_position
 
 N_LABELS = 18
@@ -198,8 +198,8 @@ def test_distances_are_those_of_all_label_sets(data):
 def test_a_threshold_tuned_on_held_out_samples(data):
     X, Y = data
     clf = decided("flat", "threshold", validation_fraction=0.4, max_epochs=10).fit(X, Y)
-    trainer = Trainer(clf, clf._validate_fit(X, Y, None, None), going_on=False)
-    _, held = trainer.split(np.random.RandomState(0))
+    plan = Plan(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = plan.split(np.random.RandomState(0))
     held = held.take(slice(None))
     scores, truth = clf.decision_function(held.X), held.Y.toarray()
     own = f1_score(truth, scores > clf.decision_.cut_, average="micro")

@@ -22,6 +22,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import memory
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.trainer import Trainer
 from sklearn_xlc.engine.validation import TrainingData
 from sklearn_xlc.heads import Cascade, Flat, FlatHead
@@ -161,7 +162,7 @@ def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name
 def test_gradients_of_row_parameters_are_sparse(data, name):
     clf = fitted(name, data)
     net, rows = clf.net_, Rows(data[0], data[1])
-    trainer = Trainer(clf, TrainingData(rows, clf._code), going_on=True)
+    trainer = Trainer(Plan(clf, TrainingData(rows, clf._code), going_on=True))
     batches = net.get_iterator(trainer.prepared(rows, net.module_), training=True)
     net._loss(next(iter(batches))).backward()
     assert all(p.grad.is_sparse for p in net.module_.head.row_parameters())

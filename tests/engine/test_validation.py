@@ -110,7 +110,7 @@ def test_mapping_of_other_arrays():
     "encoder, X, message",
     [
         ("auto", TEXTS, "X holds strings, but the encoder reads dense rows of numbers or CSR rows.*"
-         "TfidfVectorizer in a Pipeline, or pass an encoder that accepts text, such as .*TextEnc"),
+         "TfidfVectorizer in a Pipeline, or pass an encoder that accepts text.* encoder='text'"),
         (nn.Linear(2, 2), np.array(TEXTS), "X holds strings, but the encoder reads dense rows of "),
         ("auto", mapping(), "X holds a mapping of arrays, but the encoder reads .*join the arrays"),
         (TextEncoder, mapping(), "X holds a mapping of arrays, but the encoder reads strings"),

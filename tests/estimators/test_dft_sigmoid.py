@@ -1,4 +1,4 @@
-"""DFTSigmoidClassifier: its guarantee, its first logits, its threshold, its errors."""
+"""DFTSigmoidClassifier: its guarantee, label sets in reach, its first logits, its threshold."""
 
 import pickle
 import warnings
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from scipy.optimize import linprog
 from scipy.special import logit
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
@@ -21,7 +22,8 @@ from sklearn_xlc import DFTSigmoidClassifier
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine.building import RARE
+from sklearn_xlc.engine.label_counts import RARE
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.geometry import count_argmaxable, fourier_matrix, is_argmaxable, verify_argmaxable
 from sklearn_xlc.heads import Fourier
 
@@ -46,7 +48,7 @@ def test_output_weights_are_fourier_and_slack_columns(data):
     assert k == np.diff(Y.indptr).max()
     assert clf.output_weights_.shape == (N_LABELS, 2 * k + 1 + 4)
     np.testing.assert_array_equal(clf.output_weights_[:, : 2 * k + 1], fourier_matrix(N_LABELS, k))
-    inputs = clf._output_inputs(clf._validate_predict(X))
+    inputs = clf._predictor.head_inputs(clf._validate_predict(X))
     scores = inputs @ clf.output_weights_.T
     np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-9)
 
@@ -165,6 +167,84 @@ def test_auto_keeps_to_what_the_labels_allow():
         assert classes.max_active_ == min(1, (n_labels - 1) // 2)
 
 
+# --- label sets in reach of the network -------------------------------------------------------
+
+
+def reached(clf, sets, cut=0.0):
+    """Whether some e >= 0 has (W (P e + b) - cut) of the wanted signs: one LP a set."""
+    head, W = clf.net_.module_.head, clf.output_weights_
+    gains = np.ones(W.shape[1])
+    if clf.max_active_ is not None:
+        gains[: 2 * clf.max_active_ + 1] = head.gain
+    P = gains[:, None] * head.projection.weight.detach().double().numpy()
+    b = gains * head.projection.bias.detach().double().numpy()
+    answers = []
+    for y in sets:
+        signs = np.where(y, 1, -1)
+        # Largest t <= 1 with s_i (w_i P e + e0 (w_i b - cut)) >= t and e0 >= t; 0 if none is above.
+        rows = np.column_stack([signs[:, None] * (W @ P), signs * (W @ b - cut)])
+        rows = np.vstack([rows, np.append(np.zeros(P.shape[1]), 1)])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        result = linprog(
+            np.append(np.zeros(rows.shape[1]), -1),
+            A_ub=np.column_stack([-rows, np.ones(len(rows))]),
+            b_ub=np.zeros(len(rows)),
+            bounds=[(0, 1e4)] * rows.shape[1] + [(None, 1)],
+        )
+        answers.append(result.x[-1])
+    return np.array(answers)
+
+
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+@pytest.mark.parametrize("threshold", [0.5, 0.1])
+@pytest.mark.filterwarnings("ignore:the encoder has 7 outputs")
+def test_whole_network_is_the_cone_of_rectified_features(data, output, threshold):
+    X, Y = data
+    params = {"encoder": MLP((7,)), "decision": Threshold(threshold), "max_epochs": 20}
+    clf = quick(output=output, n_slack=5, **params).fit(X, Y)
+    sets = Y[:40].toarray()
+    report = clf.verify(sets, whole_network=True)
+    margin = reached(clf, sets, logit(threshold))
+    clear = (margin > 1e-7) | (margin < 1e-12)
+    assert clear.sum() > 30
+    np.testing.assert_array_equal(report.status[clear], margin[clear] > 1e-7)
+    assert 0 < report.n_argmaxable < 40
+    # A set out of reach of every input of the output layer is out of reach of features.
+    assert not (report.status == 1)[clf.verify(sets).status == 0].any()
+    found = report.status == 1
+    assert (report.witness[found] > 0).all()
+    # Labels that contradict each other are labels, not features.
+    for conflict in report.conflicts:
+        assert conflict is None or conflict.max(initial=0) < N_LABELS
+    # What the network predicts of a sample is within its reach.
+    predicted = clf.verify(clf.predict(X), X, whole_network=True)
+    assert set(predicted.reason) == {"point"}
+
+
+def test_features_of_an_own_encoder_are_as_signed_as_in_x(data):
+    X, Y = data
+    params = {"n_slack": 3, "encoder": lambda n: torch.nn.Linear(n, 6), "max_active": 2}
+    with pytest.warns(UserWarning, match="the encoder has 6 outputs|more than max_active=2"):
+        clf = quick(**params).fit(X, Y)
+    sets = Y[:40]
+    free = clf.verify(sets, whole_network=True)
+    both_signs = clf.verify(sets, X, whole_network=True)
+    np.testing.assert_array_equal(free.status, both_signs.status)
+    with torch.no_grad():
+        clf.net_.module_.encoder.bias += 1e3  # no sample has a negative feature now
+    positive = clf.verify(sets, X, whole_network=True)
+    assert positive.n_argmaxable < free.n_argmaxable
+
+
+@pytest.mark.parametrize("threshold", [0.05, np.linspace(0.02, 0.4, N_LABELS)], ids=["one", "each"])
+@pytest.mark.parametrize("output", ["dft", "bottleneck"])
+def test_what_is_predicted_is_argmaxable_at_every_threshold(data, output, threshold):
+    X, Y = data
+    clf = quick(output=output, n_slack=2, decision=Threshold(threshold)).fit(X, Y)
+    report = clf.verify(clf.predict(X), X)
+    assert set(report.reason) == {"point"}
+
+
 # --- start and loss -----------------------------------------------------------------------------
 
 
@@ -251,7 +331,8 @@ def test_auto_threshold_is_the_best_on_the_held_rows(data):
     X, Y = data
     params = {"encoder__dropout": 0.3, "validation_fraction": 0.3, "max_epochs": 20}
     clf = quick(decision="threshold", **params).fit(X, Y)
-    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    plan = Plan(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = plan.split(np.random.RandomState(0))
     held = held.take(slice(None))
     scores, truth = clf.predict_proba(held.X), held.Y.toarray()
     f1 = f1_score(truth, scores > clf.threshold_, average="micro")

@@ -1,4 +1,7 @@
-"""MultiHeadClassifier: its heads, their lengths of its heads, the order of labels."""
+"""MultiHeadClassifier: its heads, their lengths, the order of labels, the accuracy of heads."""
+
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,8 +10,21 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from _factories import EVERY, N_LABELS, make_learnable, quick
-from sklearn_xlc import MultiHeadClassifier, compress
-from sklearn_xlc.heads import Product
+from sklearn_xlc import MultiHeadClassifier, compress, config_context
+from sklearn_xlc.codes import LabelBlocks, MixedRadix
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.settings import Settings
+from sklearn_xlc.heads import (
+    Cascade,
+    Flat,
+    FlatHead,
+    PowersetHead,
+    Product,
+    ProductHead,
+    Sampling,
+    SamplingHead,
+)
 
 every_order = pytest.mark.parametrize(
     "name, multilabel",
@@ -19,6 +35,93 @@ every_order = pytest.mark.parametrize(
         and name != "cascade-narrow"
     ],
 )
+
+
+# --- heads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_auto_takes_the_head_that_suits_the_labels(multilabel, monkeypatch):
+    X, y = make_learnable(multilabel)
+    assert type(quick("flat", head="auto").fit(X, y).head_) is Flat
+    monkeypatch.setattr("sklearn_xlc.engine.resolve.WORTH", -(10**9))
+    clf = quick("flat", head="auto").fit(X, y)
+    assert type(clf.head_) is Cascade
+    assert clf.settings_["head"] == "cascade"
+
+
+@pytest.mark.parametrize(
+    "n_labels, labels_per_sample, params, head",
+    [
+        (45_000, 5.0, {}, Flat),
+        (55_000, 5.0, {}, Cascade),
+        (46_000, None, {}, Cascade),
+        (25_000, 5.0, {"encoder": MLP((64, 1024))}, Cascade),
+        (100_000, 5.0, {"encoder": MLP(256)}, Flat),
+        (100_000, 5.0, {"encoder": object}, Cascade),
+        (100_000, 5.0, {"head": "flat"}, Flat),
+        (2, None, {"head": Sampling()}, Sampling),
+    ],
+)
+def test_auto_goes_by_the_labels_and_the_width_of_the_features(
+    n_labels, labels_per_sample, params, head
+):
+    code = LabelCode(np.arange(n_labels), labels_per_sample is not None, True, float)
+    code = replace(code, labels_per_sample=labels_per_sample or 1.0)
+    clf = MultiHeadClassifier(**params)
+    settings = Settings(clf.get_params(deep=False), clf._parts)
+    assert type(clf._head_part_for(settings, code)) is head
+
+
+@pytest.mark.parametrize(
+    "name, lengths, kind",
+    [
+        ("product", [4, 6], ProductHead),
+        ("cascade", (3, 2, 4), None),
+        ("sampling", (5, 5), SamplingHead),
+    ],
+)
+def test_lengths_of_heads_are_used(name, lengths, kind):
+    X, y = make_learnable(False)
+    clf = quick(name, head__lengths=lengths).fit(X, y)
+    assert (clf.head_.lengths, clf.head_.n_heads) == (tuple(lengths), len(lengths))
+    assert clf.settings_["head__lengths"] == tuple(lengths)
+    head = clf.net_.module_.head
+    if kind is not None:
+        assert type(head) is kind
+    if name == "product":
+        assert head.linear.out_features == 10
+
+
+def test_one_output_per_label_has_no_lengths():
+    assert not hasattr(quick("flat").fit(*make_learnable(False)).head_, "lengths")
+
+
+def test_lengths_as_an_array_without_dimensions():
+    with pytest.raises(ValueError, match=r"lengths=\(3,\) is not valid"):
+        MultiHeadClassifier(Product(lengths=np.array(3))).fit(np.eye(4), np.arange(4))
+
+
+def test_sub_heads_of_samples_are_those_of_the_head():
+    """MHS-S by parameters is the head that is tested against the paper's formula."""
+    X, y = make_learnable(False)
+    own = partial(SamplingHead, length=5, n_sampled_heads=2, shared_heads=False)
+    params = {"head__lengths": (5, 5), "head__n_sampled_heads": 2, "max_epochs": 3}
+    named = quick("sampling-own", **params).fit(X, y)
+    given = quick("flat", head=own, max_epochs=3).fit(X, y)
+    shared = quick("sampling", **params).fit(X, y)
+    assert torch.equal(named.net_.module_.head.weight, given.net_.module_.head.weight)
+    assert not torch.equal(named.net_.module_.head.weight, shared.net_.module_.head.weight)
+
+
+def test_product_of_an_indicator_has_heads_of_blocks_of_labels():
+    X, Y = make_learnable(True)
+    clf = quick("powerset").fit(X, Y)
+    assert clf.head_.lengths == (16,) * 5 + (8,)
+    assert type(clf.net_.module_.head) is PowersetHead
+    clf.set_params(head__lengths=[32] * 6).fit(X, Y)
+    assert clf.head_.lengths == (32,) * 4 + (8,)
+    assert clf.net_.module_.head.linear.out_features == 4 * 32 + 8
 
 
 # --- labels and their order -------------------------------------------------------------------
@@ -43,6 +146,16 @@ def test_label_order_moves_places_not_names(name, multilabel, order):
     np.testing.assert_array_equal(clf.predict_topk(X, k=1)[0][:, 0], scores.argmax(1))
 
 
+def test_clustered_labels_share_a_block():
+    """Labels 0 and 3 are copies of each other, as are 1 and 4, and 2 and 5."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    Y = np.tile((X > 0).astype(int), 2)
+    clf = quick("powerset", head__lengths=(4, 4, 4), head__label_order="clustered", max_epochs=2)
+    blocks = clf.fit(X, Y).label_order_ // 2
+    np.testing.assert_array_equal(blocks[:3], blocks[3:])
+
+
 # --- the estimator as a citizen of scikit-learn -----------------------------------------------
 
 
@@ -60,11 +173,6 @@ def test_parameters_can_be_set_and_cloned():
     fitted = clf.fit(X, y)
     assert not hasattr(clone(fitted), "net_")
     assert "MultiHeadClassifier(" in repr(fitted)
-
-
-def test_head_lengths_as_an_array_without_dimensions():
-    with pytest.raises(ValueError, match=r"lengths=\(3,\) is not valid"):
-        MultiHeadClassifier(Product(lengths=np.array(3))).fit(np.eye(4), np.arange(4))
 
 
 # --- low rank ---------------------------------------------------------------------------------
@@ -111,6 +219,13 @@ def test_both_matrices_of_a_low_rank_are_rounded(monkeypatch, storage):
 # --- ensembles --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("head", ["cascade", "product", FlatHead])
+def test_ensembles_are_of_plain_networks(head):
+    X, y = make_learnable(False)
+    with pytest.raises(ValueError, match="n_members=2 needs .*(?i:flat)"):
+        quick("ensemble", head=head).fit(X, y)
+
+
 @pytest.mark.parametrize("multilabel", [True, False])
 def test_scores_of_an_ensemble_are_the_mean_of_its_members(multilabel):
     X, y = make_learnable(multilabel)
@@ -145,3 +260,78 @@ def test_number_of_members_can_be_searched():
     search = GridSearchCV(quick("flat", max_epochs=3), grid, cv=2).fit(X, y)
     n_members = search.best_params_["encoder__n_members"]
     assert search.best_estimator_.transform(X).shape[1] == 16 * n_members
+
+
+# --- accuracy of heads ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["product", "cascade-3-heads", "sampling", "flat"])
+def test_accuracy_of_digits_of_classes(name):
+    X, y = make_learnable(False)
+    order = {"head__label_order": "random"} if name != "flat" else {}
+    clf = quick(name, max_epochs=3, **order).fit(X, y)
+    code = MixedRadix(N_LABELS, clf.head_.lengths if order else (N_LABELS,))
+    found, true = (
+        code.encode(clf.label_order_[np.searchsorted(clf.classes_, labels)])
+        for labels in (clf.predict(X), y)
+    )
+    accuracy, combined = clf.score_heads(X, y, return_combined=True)
+    np.testing.assert_allclose(accuracy, (found == true).mean(0))
+    assert combined == pytest.approx(clf.score(X, y))
+    weight = np.arange(150.0)
+    weighted = clf.score_heads(X, y, sample_weight=weight)
+    np.testing.assert_allclose(weighted, weight @ (found == true) / weight.sum())
+
+
+@pytest.mark.parametrize("decision", ["auto", "topk"])
+def test_accuracy_of_digits_of_label_sets(decision):
+    X, Y = make_learnable(True)
+    head = Product(lengths=(32, 8, 256, 256), label_order="random")
+    with config_context(working_memory=1):
+        clf = quick("powerset", head=head, decision=decision, max_epochs=3).fit(X, Y)
+    code, order = LabelBlocks(N_LABELS, clf.head_.lengths), np.argsort(clf.label_order_)
+    best = clf.predict_topk_sets(X, k=1)[0][0]
+    found, true = (code.encode(sets.toarray()[:, order]) for sets in (best, Y))
+    with config_context(working_memory=1):
+        accuracy, combined = clf.score_heads(X, Y, return_combined=True)
+    np.testing.assert_allclose(accuracy, (found == true).mean(0))
+    assert combined == pytest.approx((found == true).all(1).mean())
+    assert combined <= accuracy.min()
+    dense = clf.score_heads(X.toarray(), Y.toarray())
+    np.testing.assert_allclose(dense, accuracy)
+
+
+def test_accuracy_of_heads_by_tags():
+    X, Y = make_learnable(True)
+    tags = [[f"tag {label:02}" for label in row.indices] for row in Y]
+    clf = quick("powerset", max_epochs=3).fit(X, tags)
+    accuracy = clf.score_heads(X, tags)
+    seen = [int(name[4:]) for name in clf.classes_]  # label 5 has no sample
+    plain = quick("powerset", max_epochs=3).fit(X, Y[:, seen])
+    np.testing.assert_allclose(accuracy, plain.score_heads(X, Y[:, seen]))
+    unseen = [[*names, "another tag"] for names in tags]
+    np.testing.assert_allclose(clf.score_heads(X, unseen), accuracy)
+    best = clf.predict_topk_sets(X, k=2)[0][0]
+    found = [tuple(clf.classes_[row.indices]) for row in best]
+    assert found == [tuple(names) for names in clf.predict(X)]
+
+
+def test_classes_that_were_not_seen_are_wrong_in_every_head():
+    X, y = make_learnable(False)
+    clf = quick("product", max_epochs=3).fit(X, y)
+    expected = clf.score_heads(X[10:], y[10:]) * 140 / 150
+    np.testing.assert_allclose(clf.score_heads(X, np.r_[np.full(10, 99), y[10:]]), expected)
+
+
+def test_labels_of_another_form_than_in_fit_have_no_accuracy():
+    X, Y = make_learnable(True)
+    _, y = make_learnable(False)
+    clf = quick("product", max_epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match="y was 1-D class labels in the first fit"):
+        clf.score_heads(X, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clf.score_heads(X, y[:9])
+    clf = quick("powerset", max_epochs=1).fit(X, Y)
+    with pytest.raises(ValueError, match="y must be an indicator with 23 columns"):
+        clf.score_heads(X, y)
+    assert not hasattr(quick("flat", max_epochs=1).fit(X, Y), "score_heads")

@@ -22,6 +22,7 @@ from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multilabel, make_label_set_images
 from sklearn_xlc.decisions import Divergence, Nearest, Threshold
 from sklearn_xlc.encoders import MLP
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads import ETF, Learned, PickAllLabels
 from sklearn_xlc.training import CollapseMonitor
@@ -98,7 +99,7 @@ def test_nearest_is_the_nearest_prototype_of_all_sets(small, feature_dim):
     clf = quick(decision=Nearest(4), feature_dim=feature_dim).fit(X, Y)
     head = clf.net_.module_.head
     assert head.is_simplex
-    centred = clf._inputs(clf._validate_predict(X)) - clf.decision_.mean_
+    centred = clf._predictor.head_inputs(clf._validate_predict(X)) - clf.decision_.mean_
     W = head.classifier(head.projection.weight).detach().numpy()
     sets, scales = all_sets(7, 4), clf.label_set_scales_
     prototypes = np.stack([scales[len(s) - 1] * W[s].sum(axis=0) for s in sets])
@@ -117,7 +118,7 @@ def check_sets(clf, X, sets, distances):
 def test_seen_is_the_nearest_mean_of_the_training_sets(small):
     X, Y = small
     clf = quick(decision="seen").fit(X, Y)
-    features = clf._inputs(clf._validate_predict(X))
+    features = clf._predictor.head_inputs(clf._validate_predict(X))
     sets, index = np.unique(Y.toarray(), axis=0, return_inverse=True)
     means = np.stack([features[index == i].mean(axis=0) for i in range(len(sets))])
     distances = np.square(features[:, None] - means).sum(axis=2)
@@ -150,7 +151,8 @@ def test_temperature_is_fitted_on_held_rows(data):
     X, Y = data
     params = {"validation_fraction": 0.3, "max_epochs": 15, "encoder__dropout": 0.3}
     clf = quick(decision=Divergence("tuned"), **params).fit(X, Y)
-    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    plan = Plan(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = plan.split(np.random.RandomState(0))
     held = held.take(slice(None))
     scores = {}
     for temperature in (clf.decision_.temperature_, 1.0, 0.2, 0.5, 2.0):
@@ -167,7 +169,8 @@ def test_threshold_is_fitted_on_held_rows_or_given(data):
     X, Y = data
     clf = quick(decision="threshold", validation_fraction=0.3, max_epochs=15, encoder__dropout=0.3)
     clf.fit(X, Y)
-    _, held = clf._split(clf._validate_fit(X, Y, None, None), np.random.RandomState(0))
+    plan = Plan(clf, clf._validate_fit(X, Y, None, None), going_on=False)
+    _, held = plan.split(np.random.RandomState(0))
     held = held.take(slice(None))
     p, truth = clf.predict_proba(held.X), held.Y.toarray()
     f1 = f1_score(truth, p > clf.threshold_, average="micro")
@@ -206,7 +209,7 @@ def test_loss_is_the_formula_of_the_paper_or_the_documented_variant(data, loss, 
     X, Y = data[0][:50], data[1][:50].toarray()
     clf = quick(loss=loss, output__feature_decay=feature_decay, max_epochs=3).fit(X, Y)
     logits = clf.decision_function(X)  # log probabilities: the softmax is that of the logits
-    h = clf._inputs(clf._validate_predict(X))
+    h = clf._predictor.head_inputs(clf._validate_predict(X))
     expected = 0.0
     for z, labels, inputs in zip(logits, Y, h):
         losses = []

@@ -15,12 +15,12 @@ from sklearn_xlc.training import CosineSchedule, WeightAveraging, copied
 class FakeNet:
     """What callbacks see of a net: an optimiser, a module, a history."""
 
-    def __init__(self, rates=(1.0, 50.0)):
+    def __init__(self, rates=(1.0, 50.0), max_epochs=1):
         groups = [{"lr": rate, "peak_lr": rate} for rate in rates]
         self.optimizer_ = SimpleNamespace(param_groups=groups)
         self.module_ = nn.Linear(1, 1)
         self.module_.register_buffer("count", torch.tensor(3))
-        self.history = []
+        self.history, self.max_epochs = [], max_epochs
 
     @property
     def rates(self):
@@ -84,7 +84,7 @@ def test_a_schedule_begins_anew_in_every_training():
 
 
 def test_swa_is_the_mean_over_the_last_quarter():
-    net, average = FakeNet(), WeightAveraging("swa", max_epochs=8)
+    net, average = FakeNet(max_epochs=8), WeightAveraging("swa")
     average.on_train_begin(net)
     for epoch in range(1, 9):
         net.set_weight(float(epoch))
@@ -96,7 +96,7 @@ def test_swa_is_the_mean_over_the_last_quarter():
 
 
 def test_ema_is_a_moving_average_that_starts_as_a_mean():
-    net, average = FakeNet(), WeightAveraging("ema", max_epochs=1, decay=0.5)
+    net, average = FakeNet(), WeightAveraging("ema", decay=0.5)
     average.on_train_begin(net)
     expected = None
     for step, value in enumerate([4.0, 2.0, 8.0, 1.0], start=1):
@@ -113,7 +113,7 @@ def test_ema_is_a_moving_average_that_starts_as_a_mean():
 
 @pytest.mark.parametrize("method", ["swa", "ema"])
 def test_the_average_of_a_mask_is_the_mask(method):
-    net, average = FakeNet(), WeightAveraging(method, max_epochs=1)
+    net, average = FakeNet(), WeightAveraging(method)
     mask = [0.5, float("-inf"), torch.finfo(torch.float32).min]
     net.module_.register_buffer("mask", torch.tensor(mask))
     average.on_train_begin(net)
@@ -126,7 +126,7 @@ def test_the_average_of_a_mask_is_the_mask(method):
 
 @pytest.mark.parametrize("method", ["swa", "ema"])
 def test_a_training_without_steps_keeps_its_weights(method):
-    net, average = FakeNet(), WeightAveraging(method, max_epochs=4)
+    net, average = FakeNet(), WeightAveraging(method)
     net.set_weight(5.0)
     average.on_train_begin(net)
     average.on_train_end(net)

@@ -606,14 +606,14 @@ def test_a_search_goes_on(tmp_path):
 
 
 def test_a_subclass_without_the_parameter():
-    class Old(MultiHeadClassifier):
+    class Fewer(MultiHeadClassifier):
         def __init__(self, encoder="mlp"):
             super().__init__(encoder=encoder, max_epochs=2)
 
-            del self.checkpoint
-
     X, y = make_learnable(False)
-    assert Old().fit(X, y).n_iter_ == 2
+    clf = Fewer().fit(X, y)
+    assert clf.n_iter_ == clf.settings_["max_epochs"] == 2
+    assert list(clf.get_params(deep=False)) == ["encoder"]
 
 
 def test_writing_takes_its_share_of_the_time(tmp_path, monkeypatch):

@@ -1,0 +1,371 @@
+"""Plan of a fit: its settings, the facts of the data, its random state and held-out samples."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from skorch.callbacks import (
+    EarlyStopping,
+)
+
+import sklearn_xlc
+from sklearn_xlc._part import named_part
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.processes import (
+    Processes,
+    training_processes,
+)
+from sklearn_xlc.distributed.agreement import check_agreement
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.parts import module_on_first
+from sklearn_xlc.encoders import MLP, MLPEncoder, vectorizes
+from sklearn_xlc.engine.building import (
+    reads_sparse,
+)
+from sklearn_xlc.engine.deciding import check_decision, ranks_sets
+from sklearn_xlc.engine.resolve import (
+    MOST_SCORED,
+    Facts,
+    HeldOut,
+    hold_out,
+    resolve_model,
+    resolve_training,
+)
+from sklearn_xlc.engine.settings import Settings, parameters_of
+from sklearn_xlc.engine.validation import TrainingData, model_dtype
+from sklearn_xlc.heads import Head, HeadPart
+from sklearn_xlc.training import (
+    WeightAveraging,
+)
+from sklearn_xlc.training.callbacks import callback_of
+from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints
+from sklearn_xlc.training.devices import (
+    multiplies_bfloat16,
+    resolve_device,
+)
+from sklearn_xlc.training.encoding import digest_of_some, identity
+
+#: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
+#: in do not depend on them. (Of the random state its numbers count, of warm_start the weights.)
+_OF_NO_EFFECT = {"checkpoint", "device", "random_state", "verbose", "warm_start"}
+
+
+class Plan:
+    """What a fit of a classifier to validated data will do.
+
+    Parameters
+    ----------
+    classifier : BaseXLCClassifier
+        Classifier to fit.
+    data : TrainingData
+        Validated samples.
+    going_on : bool
+        Whether the classifier is fitted, and its network is trained further.
+
+    Attributes
+    ----------
+    settings : Settings
+        Parameters, with what the rules have put in place of "auto".
+    encoder, head : object
+        Encoder and head as parts, or as functions or modules of the user; no head: None.
+    facts : Facts
+        Facts of the data.
+    held_out : HeldOut
+        Samples held out, set by :meth:`split`.
+    checkpoints : Checkpoints or None
+        Checkpoints of the fit, set by :meth:`begin`.
+    """
+
+    held_out: HeldOut
+
+    def __init__(self, classifier: Any, data: TrainingData, *, going_on: bool) -> None:
+        self.classifier, self.data, self.going_on = classifier, data, going_on
+        self.settings = Settings(parameters_of(classifier), classifier._parts)
+        self.encoder = _encoder_of(self.settings["encoder"])
+        self.checkpoints: Checkpoints | None = None
+        self._check_rates()
+        self.head = self._head_part()
+        self.facts = self._facts()
+        self._name_loss()
+        self.check_decision()
+
+    # --- settings ---------------------------------------------------------------------------
+
+    def _check_rates(self) -> None:
+        """Raise ValueError if a rate is given in the classifier and in its optimiser."""
+        optimizer = self.settings["optimizer"]
+        if isinstance(optimizer, str):
+            return
+        for name, default in (("learning_rate", "auto"), ("weight_decay", 0.0)):
+            own, given = getattr(optimizer, name), self.settings[name]
+            if own is not None and given != default:
+                raise ValueError(
+                    f"{name}={given!r} is given, and optimizer={optimizer!r} has {name}={own!r}: "
+                    "give it in one place"
+                )
+
+    def _head_part(self) -> HeadPart | None:
+        """Head as a part, with what follows from the labels; None: the classifier builds it."""
+        if self.going_on:
+            return self.classifier.head_
+        code = self.data.code
+        part = self.classifier._head_part_for(self.settings, code)
+        if isinstance(part, HeadPart):
+            part = part.for_labels(code.n_labels, code.multilabel)
+        return part
+
+    def _name_loss(self) -> None:
+        """Put the loss in the place of "auto", where the head is known."""
+        multilabel = self.data.code.multilabel
+        kind = self.classifier._head_class(self.head, multilabel)
+        if kind is not None and isinstance(self.settings["loss"], str):
+            loss = self.classifier._loss_for(multilabel)
+            self.settings.update({"loss": kind.resolve_loss(loss, multilabel)})
+
+    def _facts(self) -> Facts:
+        rows, code, encoder = self.data.rows, self.data.code, self.encoder
+        if isinstance(encoder, MLP):
+            sparse = reads_sparse(MLPEncoder, rows)
+        else:
+            sparse = vectorizes(encoder)
+        kind = self.classifier._head_class(self.head, code.multilabel)
+        loss = self.classifier._loss_for(code.multilabel)
+        has_numbers = rows.X.dtype != object
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # given when the net is made
+            is_fast = multiplies_bfloat16(resolve_device(self.settings["device"]))
+        facts = Facts(
+            n_samples=len(rows),
+            n_labels=code.n_labels,
+            multilabel=code.multilabel,
+            head=self.classifier._head_kind(self.head),
+            sparse=sparse,
+            n_instances=rows.n_instances,
+            n_nonzeros=rows.n_stored() if has_numbers else 0,
+            labels_per_sample=code.labels_per_sample,
+            most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
+            pointwise=kind is not None
+            and not ranks_sets(kind)
+            and not kind.resolve_loss(loss, code.multilabel).needs_normaliser,
+            soft=rows.Y.dtype.kind == "f",
+            bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
+            n_train=len(rows),
+            fast_bfloat16=is_fast,
+            double=model_dtype(rows.X) == np.float64,
+        )
+        return self.classifier._further_facts(facts, self.settings, code)
+
+    def check_decision(self, head: Head | None = None) -> None:
+        """Raise ValueError if the decision does not suit the labels or, once built, the head."""
+        code, decision = self.data.code, self.settings["decision"]
+        if code.multilabel and not isinstance(decision, str):
+            has_features = self.classifier._has_features
+            check_decision(decision, self.data.rows.Y, head, code, has_features)
+
+    # --- before training --------------------------------------------------------------------
+
+    def begin(self) -> np.random.RandomState:
+        """Return the random state of the fit, and open its checkpoints.
+
+        A fit that was killed must find its own checkpoints when it is started again, and no fit
+        those of another: a digest of all that determines the result is part of their name.
+        """
+        classifier, data = self.classifier, self.data
+        rng = agreed_random_state(classifier, data, self.going_on)
+        is_seeded = check_random_state(classifier.random_state) is not check_random_state(None)
+        if classifier.checkpoint is None:
+            return rng
+        rows, code = data.rows, data.code
+        params = classifier.get_params(deep=False).items()
+        with Fetching() as fetching:  # the first process names the files
+            name = identity(
+                [
+                    FORMAT,
+                    [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
+                    type(classifier),
+                    {name: value for name, value in params if name not in _OF_NO_EFFECT},
+                    [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
+                    [code.classes, code.multilabel],
+                    rng.get_state() if is_seeded else None,
+                    module_on_first(classifier.net_.module_, fetching) if self.going_on else None,
+                ]
+            )
+        fit = f"{type(classifier).__name__}-{name[:32]}"
+        self.checkpoints = Checkpoints(classifier.checkpoint, fit)
+        if not is_seeded:  # the first weights and the order must be those of the killed fit
+            rng = np.random.RandomState(self.checkpoints.seed_or(rng.randint(2**31 - 1)))
+        return rng
+
+    def split(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
+        """Hold samples out from training, where early stopping, decision or ranker ask for it."""
+        rows, settings = self.data.rows, self.settings
+        self.held_out = plan = self._hold_out()
+        settings.update({"validation_fraction": plan.validation_fraction})
+        index = np.arange(len(rows))
+        if not plan.n_held:
+            return rows, None
+        if plan.n_held >= len(index):
+            raise ValueError(
+                f"validation_fraction={self.classifier.validation_fraction} leaves no sample to "
+                f"train on: X has {len(index)} sample(s) of positive weight; use a smaller fraction"
+            )
+        is_part = self.classifier._is_part
+        n_scored = min(plan.n_held, MOST_SCORED) if is_part else plan.n_held
+        sizes = {"train_size": len(index) - plan.n_held, "test_size": n_scored}
+        train, held = train_test_split(index, **sizes, random_state=rng.randint(2**31 - 1))
+        del index  # in place, and one copy less: there may be very many rows
+        train.sort()
+        held.sort()
+        return rows.select(train), rows.select(held)
+
+    def _hold_out(self) -> HeldOut:
+        plain_callbacks = (WeightAveraging, EarlyStopping)  # which leave a second network alone
+        callbacks = self.settings["callbacks"] or []
+        others = [each for each in callbacks if not isinstance(callback_of(each), plain_callbacks)]
+        params = {**self.settings.flat(), "callbacks": others}
+        return hold_out(params, self.facts, params["decision"], is_part=self.classifier._is_part)
+
+    # --- settings of the network --------------------------------------------------------------
+
+    def resolve_parts(self, train: Rows) -> None:
+        """Resolve encoder, head and optimiser for the samples trained on."""
+        self.count_train(train)
+        name = self.classifier._head_parameter
+        self.settings.update({"encoder": self.encoder} | ({name: self.head} if name else {}))
+        self.settings.update(resolve_model(self.settings.flat(), self.facts))
+        self.resolve_training(train)
+
+    def count_train(self, train: Rows) -> None:
+        """Add what is known of the samples trained on to the facts."""
+        bag_size = 0.0 if train.bags is None else train.X.shape[0] / len(train)
+        self.facts = replace(self.facts, n_train=len(train), bag_size=bag_size)
+
+    def resolve_training(self, rows: Rows) -> None:
+        """Resolve steps, optimiser and rates for the samples trained on."""
+        has_numbers = rows.X.dtype != object
+        length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
+        facts = replace(self.facts, n_train=len(rows), train_length=length)
+        params = parameters_of(self.classifier)
+        optimizer = named_part(params["optimizer"], self.classifier._parts["optimizer"])
+        given = Settings({**params, "optimizer": optimizer}, self.classifier._parts)
+        found = resolve_training(given.flat(), facts)
+        self.facts = facts
+        self.settings.update({"optimizer": given["optimizer"]})
+        self.settings.update(found)
+        part = self.settings["optimizer"]
+        if part.weight_decay is None:
+            part.set_params(weight_decay=params["weight_decay"])
+
+    def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Any:
+        """Return a classifier like this one that has not seen a part of the samples."""
+        classifier = self.classifier
+        part: Any = clone(classifier)
+        part._is_part = True
+        changed = {
+            "max_epochs": classifier.n_iter_,
+            "random_state": seed,
+            "verbose": 0,
+            "checkpoint": None,
+            "validation_fraction": 0.1,
+            **self._by_rule(),
+        }
+        given = part.get_params(deep=False)
+        part.set_params(**{name: value for name, value in changed.items() if name in given})
+        if classifier.verbose:
+            print(
+                "another network, of a part of the samples: for decision and ranker",
+                flush=True,
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # given in the first fit
+            return part.fit(X, y, sample_weight)
+
+    def _by_rule(self) -> dict[str, Any]:
+        """Parameters that count as "auto", since they have the values of the rules.
+
+        A second network follows the rules for its number of samples, where the first one does.
+        """
+        params = parameters_of(self.classifier)
+        auto = {"batch_size": "auto", "optimizer": "auto", "learning_rate": "auto"}
+        ruled = resolve_training({**params, **auto}, self.facts)
+        found: dict[str, Any] = {}
+        if params["batch_size"] == ruled["batch_size"]:
+            found["batch_size"] = "auto"
+        part = self.settings["optimizer"]
+        values = {f"optimizer__{name}": v for name, v in part.get_params(deep=False).items()}
+        same = all(
+            values.get(name) == ruled[name] for name in ruled if name.startswith("optimizer__")
+        )
+        rule = named_part(ruled["optimizer"], self.classifier._parts["optimizer"])
+        if (
+            same
+            and type(part) is type(rule)
+            and params["max_epochs"] in ("auto", self.classifier.n_iter_)
+        ):
+            found |= {"optimizer": "auto", "learning_rate": "auto"}
+            found["weight_decay"] = part.weight_decay
+        return found
+
+
+def agreed_random_state(
+    classifier: Any, data: TrainingData, going_on: bool
+) -> np.random.RandomState:
+    """Random state of a fit: the first process's, once all fit the same to the same data."""
+    rng, processes = check_random_state(classifier.random_state), training_processes()
+    shards = classifier.net_.module_.head.sharded_parameters().values() if going_on else ()
+    for shard in shards:
+        if shard.processes != processes:
+            shard.refuse_part()
+    if processes is None:
+        return rng
+    _check_agreement(classifier, data, processes, classifier.t_ if going_on else 0)
+    if rng is check_random_state(None):
+        return np.random.RandomState(processes.of_first(rng.randint(2**31 - 1)))
+    rng.set_state(processes.of_first(rng.get_state()))
+    return rng
+
+
+def _check_agreement(
+    classifier: Any, data: TrainingData, processes: Processes, n_steps: int
+) -> None:
+    """Raise ValueError unless all processes fit the same classifier to the same data."""
+    rows = data.rows
+    about = {
+        "class": type(classifier).__name__,
+        **{
+            f"parameter {name}": _comparable(value)
+            for name, value in classifier.get_params().items()
+        },
+        "shape of X": tuple(rows.X.shape),
+        "number of samples": len(rows),
+        "shape of y": rows.Y.shape,
+        "number of steps before": n_steps,
+        "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
+        "digest of samples, labels and weights": digest_of_some(rows),
+    }
+    check_agreement(
+        processes,
+        about,
+        "all processes must fit the same classifier to the same data",
+        "whatever draws at random before a fit, such as a split or EAGLETransformer, needs a "
+        "random_state",
+    )
+
+
+def _encoder_of(encoder: Any) -> Any:
+    return MLP() if isinstance(encoder, str) else encoder
+
+
+def _comparable(value: Any) -> Any:
+    """Value of a parameter, or the name of its class, where equal objects may look different."""
+    is_plain = value is None or isinstance(value, bool | int | float | str | tuple)
+    return value if is_plain else type(value).__name__

@@ -1,0 +1,221 @@
+"""Parts: nested parameters where an estimator has a name or an object, copies, plain values."""
+
+from numbers import Real
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._part import (
+    Parameters,
+    Part,
+    cloned,
+    name_of_part,
+    named_part,
+    nested_parts,
+    plain,
+    refuse_unusable,
+)
+
+
+class Sharp(Part):
+    _parameter_constraints = {"edge": [Interval(Real, 0, 1, closed="both")]}
+    _shown = ("edge_",)
+
+    def __init__(self, edge=0.5):
+        self.edge = edge
+
+
+class Blunt(Part):
+    def __init__(self, width=3, order=None):
+        self.width = width
+        self.order = order
+
+
+class Loud(Parameters):
+    """A part that a BaseEstimator cannot be: its constructor does more than to store."""
+
+    def __init__(self, volume=1.0, pitch=440):
+        self.volume, self.pitch = float(volume), pitch
+        self.squared = self.volume**2
+
+
+NAMES = {"sharp": Sharp, "blunt": Blunt}
+
+
+class Owner(BaseEstimator):
+    def __init__(self, tool="auto", size=1):
+        self.tool = tool
+        self.size = size
+
+    def set_params(self, **params):
+        return super().set_params(**nested_parts(self, {"tool": NAMES}, params))
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def test_a_part_checks_its_own_parameters():
+    Sharp(0.5).check()
+    Blunt(width="any").check()  # without constraints
+    message = "The 'edge' parameter of Sharp must be a float in the range .* Got 2.0 instead"
+    with pytest.raises(ValueError, match=message):
+        Sharp(2.0).check()
+
+
+def test_repr_shows_what_was_fitted():
+    part = Sharp(0.25)
+    assert repr(part) == "Sharp(edge=0.25)"
+    part.edge_ = np.float64(0.123456)
+    assert repr(part) == "Sharp(edge=0.25): edge_=0.1235"
+    for other in (None, True, np.ones(2), "auto"):
+        part.edge_ = other
+        assert repr(part) == "Sharp(edge=0.25)"
+
+
+def test_copies_have_the_parameters_and_nothing_that_was_fitted():
+    part = Sharp(0.25)
+    part.edge_ = 3.0
+    copy = cloned(part)
+    assert type(copy) is Sharp
+    assert copy is not part
+    assert vars(copy) == {"edge": 0.25}
+
+
+def test_parameters_of_what_is_no_estimator():
+    part = Loud(volume=3)
+    assert part.get_params() == {"volume": 3.0, "pitch": 440}
+    assert part.set_params(volume=2) is part
+    assert (part.volume, part.pitch, part.squared) == (2.0, 440, 4.0)
+    with pytest.raises(ValueError, match=r"'tone' is no parameter of Loud.*'pitch', 'volume'"):
+        part.set_params(tone=1)
+    assert part.volume == 2.0
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+def test_names_become_parts():
+    assert type(named_part("blunt", NAMES)) is Blunt
+    assert named_part("blunt", NAMES) is not named_part("blunt", NAMES)
+    part = Sharp()
+    for value in (part, "auto", None, 3, Sharp):
+        assert named_part(value, NAMES) is value
+
+
+def test_parts_have_the_names_of_their_classes():
+    class Sharper(Sharp):
+        pass
+
+    assert name_of_part(Sharp(0.1), NAMES) == "sharp"
+    assert name_of_part(Sharper(), NAMES) is None
+    assert name_of_part("sharp", NAMES) is None
+    assert name_of_part(None, NAMES) is None
+
+
+# --- nested parameters ------------------------------------------------------------------------
+
+
+def test_a_nested_parameter_makes_the_part_of_a_name():
+    owner = Owner("sharp").set_params(tool__edge=0.75, size=2)
+    assert type(owner.tool) is Sharp
+    assert (owner.tool.edge, owner.size) == (0.75, 2)
+    owner.set_params(tool="blunt", tool__width=7)
+    assert type(owner.tool) is Blunt
+    assert owner.tool.width == 7
+    owner.set_params(tool="sharp")  # without one, the name stays
+    assert owner.tool == "sharp"
+
+
+def test_a_nested_parameter_is_set_in_the_object_that_is_there():
+    part = Blunt()
+    owner = Owner(part).set_params(tool__width=4, tool__order="given")
+    assert owner.tool is part
+    assert (part.width, part.order) == (4, "given")
+
+
+@pytest.mark.parametrize("value", ["auto", None, "other"])
+def test_what_has_no_parameters_is_said(value):
+    owner = Owner(value)
+    message = rf"tool__edge sets a parameter of a part, but tool={value!r} .*\['blunt', 'sharp'\]"
+    with pytest.raises(ValueError, match=message):
+        owner.set_params(tool__edge=0.1)
+    assert owner.tool == value
+
+
+@pytest.mark.parametrize("value", ["blunt", Blunt(), 3])
+def test_parameters_of_another_part_are_refused(value):
+    owner = Owner(value)
+    with pytest.raises(ValueError, match="has no parameter 'edge', but .* a list of dicts"):
+        owner.set_params(tool__edge=0.1, tool__width=2)
+    assert owner.tool is value
+
+
+def test_parameters_of_others_are_left_alone():
+    assert nested_parts(Owner(), {"tool": NAMES}, {"size__edge": 3}) == {"size__edge": 3}
+    assert nested_parts(Owner(), {}, {"tool__edge": 3}) == {"tool__edge": 3}
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def test_values_that_cannot_be_used():
+    reasons = {"width": "without a handle", "order": "here", "no_parameter": "ever"}
+    refuse_unusable(Blunt(), reasons)
+    refuse_unusable(Blunt(width=3), reasons)
+    refuse_unusable(Sharp(0.1), reasons)  # has no such parameters
+    message = "tool__width=4 cannot be used without a handle; leave it at its default, 3"
+    with pytest.raises(ValueError, match=message):
+        refuse_unusable(Blunt(width=4), reasons, "tool__")
+    for order in ("given", np.arange(3), [1]):
+        with pytest.raises(ValueError, match="^order=.* cannot be used here;.* default, None"):
+            refuse_unusable(Blunt(order=order), reasons)
+
+
+def test_parameters_without_a_default_may_be_anything():
+    class Wrapper(BaseEstimator):
+        def __init__(self, inner, width=3):
+            self.inner = inner
+            self.width = width
+
+    refuse_unusable(Wrapper(Sharp()), {"width": "here"})
+    with pytest.raises(ValueError, match="width=4 cannot be used here"):
+        refuse_unusable(Wrapper(Sharp(), width=4), {"width": "here"})
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (None, None),
+        (True, True),
+        ("auto", "auto"),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        ([1, np.int8(2)], (1, 2)),
+        (((4, 5), "a"), ((4, 5), "a")),
+        (np.arange(3), (0, 1, 2)),
+    ],
+    ids=str,
+)
+def test_plain_values(value, expected):
+    found = plain(value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize("value", [print, Sharp(), np.ones((2, 2)), np.ones(101), [Sharp()]])
+def test_what_is_not_plain(value):
+    with pytest.raises(TypeError, match=r"\w+ is not plain"):
+        plain(value)
+
+
+def test_options_are_named():
+    class Named(Part):
+        _parameter_constraints = {"edge": [StrOptions({"smooth"})]}
+
+        def __init__(self, edge="smooth"):
+            self.edge = edge
+
+    with pytest.raises(ValueError, match="'edge' parameter of Named must be a str among"):
+        Named("rough").check()
