@@ -24,7 +24,8 @@ from sklearn.base import clone
 
 import sklearn_xlc
 from sklearn_xlc.batches import processes
-from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints, sharing
+from sklearn_xlc.distributed import sharing
+from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints
 
 _PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]
 _PROGRAMS = {}

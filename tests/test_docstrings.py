@@ -13,6 +13,7 @@ from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import sklearn_xlc
+from sklearn_xlc.heads.whole import whole
 
 #: Codes of numpydoc that no object is asked to fulfil, and why.
 IGNORED = {
@@ -119,7 +120,7 @@ def test_defaults_are_those_of_the_signature(path):
             assert stated is None, f"{name} has no default, the docstring says {stated[1]}"
         else:
             assert stated is not None, f"{name}: the docstring has no default={default!r}"
-            assert eval(stated[1], {"numpy": np, "np": np}) == default, (
+            assert eval(stated[1], {"numpy": np, "np": np, "whole": whole}) == default, (
                 f"{name}: default={stated[1]}, not {default!r}"
             )
 

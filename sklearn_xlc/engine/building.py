@@ -15,7 +15,10 @@ from torch import nn
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, make_batch
+from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global
+from sklearn_xlc.distributed.parts import share_out
+from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
@@ -30,6 +33,7 @@ from sklearn_xlc.engine.memory import (
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadTask, Loss
+from sklearn_xlc.heads.whole import WHOLE, whole
 from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.training import EncoderHead, WeightAveraging
 from sklearn_xlc.training.callbacks import callback_of
@@ -86,6 +90,7 @@ class Builder:
         with as_global(generators):
             head = self._build_head(encoder, width, code)
             module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
+            share_out(module, training_processes())  # the head of a user's function is whole
             weigh_labels(classifier.class_weight, head, known, code)
             counts, n_samples = label_counts(known.Y, known.sample_weight)
             counts = code.by_position(counts)
@@ -118,14 +123,18 @@ class Builder:
         """Build the head, if it fits into memory."""
         classifier = self.classifier
         classifier._precision = self.settings["precision"]
+        classifier._shard_of = sharding(training_processes())
         build = functools.partial(classifier._build_head, width, code)
         # Code of the user is called once, and not to make tensors without values.
         part = classifier.head_
         is_known = part is None or (part.is_planned and is_ours(type(part)))
         is_planned = is_known and is_ours(type(classifier)._build_head)
-        planned = without_weights(build) if is_planned else None
-        self._check_memory(encoder, planned)
-        head = build()
+        try:
+            planned = without_weights(build) if is_planned else None
+            self._check_memory(encoder, planned)
+            head = build()
+        finally:
+            del classifier._shard_of  # of this fit only
         if planned is None:
             self._check_memory(encoder, head)
         return head
@@ -172,6 +181,7 @@ def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
         precision="bfloat16" if half else "float32",
         memory_limit=memory_limit(),
         n_members=getattr(classifier.encoder_, "n_members", 1),
+        shard_of=getattr(classifier, "_shard_of", whole),
     )
 
 
@@ -196,8 +206,8 @@ def n_weights(module: EncoderHead) -> int:
     shards, total = module.head.sharded_parameters(), 0
     for parameter in module.parameters():
         if parameter.requires_grad:
-            shard = shards.get(parameter)
-            n_rows = shard.n_rows if shard else len(torch.atleast_1d(parameter))
+            n_held = len(torch.atleast_1d(parameter))
+            n_rows = shards.get(parameter, WHOLE).n_everywhere(n_held)
             total += n_rows * math.prod(parameter.shape[1:])
     return total
 

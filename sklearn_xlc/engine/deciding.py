@@ -422,10 +422,7 @@ class HeadLayer:
         return self._code.by_label(rows.T).T
 
     def _rows(self, like: torch.Tensor) -> torch.Tensor:
-        shard = self._head.shard
-        if shard is None:
-            return self._head.classifier(like)
-        return shard.joined(self._head.classifier(like, shard.labels))
+        return self._head.shard.rows_of(self._head.classifier, like)
 
 
 def _inverse(rows: list[np.ndarray]) -> np.ndarray:

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc import _files
-from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.engine.gathering import joining
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.gathering import joining
 from sklearn_xlc.engine.object_tree import describe, rebuild
 from sklearn_xlc.engine.packing import storing
 

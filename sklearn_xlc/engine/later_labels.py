@@ -12,15 +12,16 @@ from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
-from sklearn_xlc.engine.agreement import check_labels
+from sklearn_xlc.distributed.agreement import check_labels
+from sklearn_xlc.distributed.parts import copied, joined, share_out
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead, XLCNet
+from sklearn_xlc.training.encoding import short_digest
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parts import copied, joined, share_out
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 
@@ -57,10 +58,10 @@ def going_on(
     """
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
     if not len(added) and getattr(classifier, "_weights_borrowed", False):
-        return copied(module), None
+        return copied(module, training_processes()), None
     if len(added):
         module, optimizer = _grown(classifier, rows, added, generators)
-    share_out(module, optimizer)
+    share_out(module, training_processes(), optimizer)
     return module, optimizer
 
 
@@ -74,7 +75,7 @@ def _grown(
     """
     net, code, processes = classifier.net_, classifier._code, training_processes()
     if processes is not None:
-        check_labels(processes, "classes", [code.classes, positions])
+        check_labels(processes, "classes", short_digest([code.classes, positions]))
     n_positions = code.n_positions or code.n_labels
     module, optimizer = joined(net.module_, net.optimizer_)
     _check_room(classifier, module.head, n_positions)
@@ -144,7 +145,7 @@ def remove(classifier: Any, labels: Any) -> None:
 def _check_removal(classifier: Any, ids: np.ndarray) -> None:
     code, head = classifier._code, classifier.net_.module_.head
     for shard in list(head.sharded_parameters().values())[:1]:
-        check_labels(shard.processes, "labels", ids)
+        check_labels(shard.processes, "labels", short_digest(ids))
     n_removed = len(ids)
     least = 1 if code.multilabel else 2
     if code.n_labels - n_removed < least:

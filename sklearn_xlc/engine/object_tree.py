@@ -24,7 +24,7 @@ from sklearn.utils import Bunch
 from torch import nn
 
 from sklearn_xlc._files import DTYPES, Streamed
-from sklearn_xlc.batches.fetching import Table
+from sklearn_xlc.distributed.fetching import Table
 from sklearn_xlc.engine import pretrained
 from sklearn_xlc.engine.names import Finder, is_known, name_of
 from sklearn_xlc.engine.packing import PackedWeight

@@ -13,8 +13,8 @@ from torch import nn
 
 from sklearn_xlc._files import Streamed, digest, versions, warn_of_versions
 from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.distributed.gathering import gathered, whole_skeleton
 from sklearn_xlc.engine.described import joined_state, split_state
-from sklearn_xlc.engine.gathering import gathered, whole_skeleton
 from sklearn_xlc.engine.object_tree import describe
 from sklearn_xlc.engine.packing import PackedWeight, RowForm, prepared, shape_of, unpacked
 from sklearn_xlc.training.devices import shared_tensor
@@ -158,7 +158,7 @@ def load_module(saved: dict[str, Any]) -> Any:
             f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1 "
             "to 3; install the version that wrote it, or a later one"
         )
-    skeleton = saved["skeleton"]
+    skeleton = whole_skeleton(saved["skeleton"])
     _check_shapes(skeleton, saved["weights"])
     tensors = {name: shared_tensor(unpacked(value)) for name, value in saved["weights"].items()}
     # Finds shared tensors, and tensors outside a state_dict, too.

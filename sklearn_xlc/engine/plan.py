@@ -20,13 +20,14 @@ from skorch.callbacks import (
 import sklearn_xlc
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import (
     Processes,
     training_processes,
 )
+from sklearn_xlc.distributed.agreement import check_agreement
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
-from sklearn_xlc.engine.agreement import check_agreement, digest_of_some
 from sklearn_xlc.engine.building import (
     reads_sparse,
 )
@@ -51,8 +52,7 @@ from sklearn_xlc.training.devices import (
     multiplies_bfloat16,
     resolve_device,
 )
-from sklearn_xlc.training.encoding import identity
-from sklearn_xlc.training.parts import module_on_first
+from sklearn_xlc.training.encoding import digest_of_some, identity
 
 #: Parameters that may differ between a fit and its checkpoints: the final weights do not depend on
 #: them. (The numbers drawn from random_state count, and the first weights with warm_start.)

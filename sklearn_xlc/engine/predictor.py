@@ -15,8 +15,8 @@ from sklearn.utils.validation import _num_samples
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
+from sklearn_xlc.distributed.agreement import agreed_batch
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.agreement import agreed_batch
 from sklearn_xlc.engine.building import inputs_for
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -24,6 +24,7 @@ from sklearn_xlc.engine.validation import check_features
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
+from sklearn_xlc.training.encoding import digest_of_some
 from sklearn_xlc.training.heap import memory_reused
 
 #: Samples per batch in prediction.
@@ -74,7 +75,7 @@ class Predictor:
         """Yield slices and features of batches of at most `n_rows`; `asked` names the output."""
         memory_reused()
         start = 0
-        n_rows = agreed_batch(self.head, X, n_rows, asked)
+        n_rows = agreed_batch(self.head, n_rows, lambda: _described(X, asked) if asked else {})
         for batch in self.batches(X, n_rows):
             stop = start + len(batch)
             features = self.net.features(batch)
@@ -252,6 +253,17 @@ class Predictor:
                 out[rows] = link(scores).cpu().numpy()
                 del scores  # before the next batch makes its own
         return out
+
+
+def _described(X: Any, asked: str) -> dict[str, Any]:
+    """Samples, and what the head finds: the same in all processes that hold it."""
+    rows = X if isinstance(X, Rows) else Rows(X)
+    return {
+        "prediction": asked,
+        "shape of X": tuple(rows.X.shape),
+        "number of samples": len(rows),
+        "digest of samples": digest_of_some(rows),
+    }
 
 
 def _is_shared(encoder: Any, rows: Rows) -> bool:

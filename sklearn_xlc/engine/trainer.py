@@ -34,6 +34,7 @@ from sklearn_xlc.batches.randomness import (
     usual_modes,
     with_device,
 )
+from sklearn_xlc.distributed.parts import copied as copied_module
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine.building import (
     Builder,
@@ -58,7 +59,6 @@ from sklearn_xlc.training.devices import (
 )
 from sklearn_xlc.training.finite import check_weights
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parts import copied as copied_module
 from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 
@@ -236,7 +236,7 @@ class Trainer:
     def copied(self, train: Rows) -> EncoderHead:
         """Copy the fitted module; an interrupt then leaves the original as it was."""
         classifier = self.classifier
-        module = copied_module(classifier.net_.module_)
+        module = copied_module(classifier.net_.module_, training_processes())
         weigh_labels(classifier.class_weight, module.head, train, self.data.code)
         self.plan.check_decision(module.head)
         self.plan.count_train(train)

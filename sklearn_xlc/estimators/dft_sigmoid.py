@@ -202,7 +202,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         if self._is_bottleneck:
             self.max_active_ = None
             layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": task.loss}
-            return FlatHead(*task.size, *limits, **layer)
+            return FlatHead(*task.size, *limits, **layer, shard_of=task.shard_of)
         self.max_active_ = self._n_active(code, self._typical_size)
         if n_features < self._needed_width(code, self._typical_size):
             width = 2 * self.max_active_ + 1 + self.n_slack
@@ -215,7 +215,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 stacklevel=4,
             )
         columns = (self.max_active_, self.n_slack, task.memory_limit)
-        return FourierHead(*task.size, *columns, "auto", task.loss, self.head_.init, task.precision)
+        others = (self.head_.init, task.precision, task.shard_of)
+        return FourierHead(*task.size, *columns, "auto", task.loss, *others)
 
     # --- guarantee ----------------------------------------------------------------------------
 

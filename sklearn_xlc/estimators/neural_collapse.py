@@ -161,6 +161,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
             seed=int(torch.randint(2**31 - 1, (), device="cpu")),
             loss=task.loss,
             precision=task.precision,
+            shard_of=task.shard_of,
         )
 
     @property

@@ -26,6 +26,7 @@ from sklearn_xlc.heads.losses import (
     RowwiseLoss,
     resolve_loss,
 )
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: ``update(parameter, rows, gradient)`` applies one optimiser step to ``parameter[rows]``.
 Update = Callable[[nn.Parameter, slice | Tensor, Tensor], None]
@@ -105,8 +106,8 @@ class Head(nn.Module, ABC):
     offers: ClassVar[tuple[str, ...]] = ()
     searches_all: bool = True
     leaves_out: ClassVar[bool] = False
-    #: What this process holds of a head that several hold together; None: all of it.
-    shard: Any = None
+    #: Rows in this process of tables with a row for each label.
+    shard: Whole = WHOLE
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()
@@ -158,18 +159,22 @@ class Head(nn.Module, ABC):
         return []
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        """Parameters of which each of several processes holds some rows, and the Shard of each."""
+        """Parameters that lack rows of other processes, each with its shard."""
         return {}
 
-    def take_shards(self) -> None:
-        """Say which rows this process holds in the fit under way: all, if it is alone.
+    def take_shards(self, shard_of: ShardOf) -> None:
+        """Set the rows in this process of each table; the caller cuts whole parameters.
 
-        Parameters that are whole are cut by the caller.
+        Parameters
+        ----------
+        shard_of : callable
+            ``shard_of(n_labels, unit)`` returns the rows in this process of a table with a row for
+            each `unit` neighbouring labels.
         """
 
     def forget_shards(self) -> None:
         """Become a head of one process, once the parameters have all rows."""
-        self.shard = None
+        vars(self).pop("shard", None)
 
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
         """Parameters that hold a bias beside the weights of a row: they round worse than others.
@@ -336,6 +341,8 @@ class HeadTask:
         Limit in bytes of temporary logits.
     n_members : int, default=1
         Number of networks that the encoder trains side by side.
+    shard_of : callable, default=whole
+        Returns the rows of a table in this process, as :meth:`Head.take_shards` reads it.
     """
 
     n_features: int
@@ -345,6 +352,7 @@ class HeadTask:
     precision: str = "float32"
     memory_limit: int = 2**30
     n_members: int = 1
+    shard_of: ShardOf = whole
 
     @property
     def size(self) -> tuple[int, int, bool]:

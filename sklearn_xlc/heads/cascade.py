@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.codes import MixedRadix
+from sklearn_xlc.codes import MAX_HEADS, MixedRadix
 from sklearn_xlc.heads._base import (
     DigitPart,
     Head,
@@ -26,14 +26,7 @@ from sklearn_xlc.heads._base import (
 from sklearn_xlc.heads.child_logits import ChildLogits
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_by_position
-from sklearn_xlc.heads.sharding import (
-    Shard,
-    draw_normal,
-    joined_sum,
-    read_by_all,
-    rows_held,
-    sum_of_all,
-)
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 
 class _Pairs(NamedTuple):
@@ -76,6 +69,8 @@ class CascadeHead(Head):
     level_weighting : {"sum", "mean"}, default="sum"
         What the loss of a sample takes of the losses of a level's nodes (multi-label): their sum,
         so that levels of many nodes weigh more, or their mean, so that all levels weigh alike.
+    shard_of : callable, default=whole
+        Returns the rows of a table in this process, as :meth:`Head.take_shards` reads it.
 
     Notes
     -----
@@ -103,9 +98,8 @@ class CascadeHead(Head):
     # Of heads in files that do not know of it:
     low_precision: bool = False
     level_weighting: str = "sum"
-    #: Rows of each table that this process holds, in training over processes: subtrees. The rest
-    #: of the head is small, and each process has all of it.
-    table_shards: list[Shard] | None = None
+    #: Rows of each table in this process: subtrees. The rest of the head is small, and whole.
+    table_shards: Sequence[Whole] = (WHOLE,) * MAX_HEADS
 
     def __init__(
         self,
@@ -119,6 +113,7 @@ class CascadeHead(Head):
         loss: str | Loss = "auto",
         precision: str = "float32",
         level_weighting: str = "sum",
+        shard_of: ShardOf = whole,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         if level_weighting not in ("sum", "mean"):
@@ -139,17 +134,13 @@ class CascadeHead(Head):
         # One row per parent: its children's embeddings, each followed by the child's bias.
         later = list(zip(self.n_nodes[:-1], self.code.lengths[1:]))
         self.queries = nn.ModuleList(nn.Linear(n_features, embedding_dim) for _ in later)
-        self.take_shards()
-        shards: Sequence[Shard | None] = self.table_shards or [None] * len(later)
+        self.take_shards(shard_of)
         self.tables = nn.ParameterList(
-            nn.Parameter(torch.empty(rows_held(shard, n_parents), length * (embedding_dim + 1)))
-            for shard, (n_parents, length) in zip(shards, later)
+            nn.Parameter(torch.empty(shard.n_held(n_parents), length * (embedding_dim + 1)))
+            for shard, (n_parents, length) in zip(self.table_shards, later)
         )
-        for table, shard in zip(self.tables, shards):
-            children = table.data.view(-1, embedding_dim + 1)
-            if shard is not None:  # rows of parents are drawn together
-                children = table.data.view(len(table), -1, embedding_dim + 1)
-            draw_normal(children, embedding_dim**-0.5 / 2, shard)
+        for table, shard in zip(self.tables, self.table_shards):
+            children = shard.draw_groups(table.data, embedding_dim + 1, embedding_dim**-0.5 / 2)
             children[..., -1] = 0.0
 
     @classmethod
@@ -162,14 +153,16 @@ class CascadeHead(Head):
         return list(self.tables)
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        return dict(zip(self.tables, self.table_shards or ()))
+        found: dict[nn.Parameter, Any] = {}
+        for table, shard in zip(self.tables, self.table_shards):
+            found |= shard.of([table])
+        return found
 
-    def take_shards(self) -> None:
-        shards = [Shard.of_fit(n_parents) for n_parents in self.n_nodes[:-1]]
-        self.table_shards = None if None in shards else cast(list[Shard], shards)
+    def take_shards(self, shard_of: ShardOf) -> None:
+        self.table_shards = [shard_of(n_parents) for n_parents in self.n_nodes[:-1]]
 
     def forget_shards(self) -> None:
-        self.table_shards = None
+        vars(self).pop("table_shards", None)
 
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
         return [(table, self.embedding_dim + 1, self.embedding_dim) for table in self.tables]
@@ -200,9 +193,7 @@ class CascadeHead(Head):
         with torch.no_grad():
             for level, bias in enumerate(self._first_biases(frequency)):
                 held = self._weights(level)[1]
-                first = 0
-                if level and self.table_shards is not None:
-                    first = self.table_shards[level - 1].start * self.code.lengths[level]
+                first = self.table_shards[level - 1].start * self.code.lengths[level] * (level > 0)
                 own = bias[first : first + len(held)]
                 held[: len(own)] = own
 
@@ -286,7 +277,7 @@ class CascadeHead(Head):
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
         """Logits of the children of (row, parent) pairs, of shape (n_pairs, length)."""
         logits, held = self._held_logits(level, features, rows, parents)
-        return joined_sum(self._shard(level), logits, held, len(rows))
+        return self.table_shards[level - 1].joined_sum(logits, held, len(rows))
 
     def _held_logits(
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
@@ -294,14 +285,10 @@ class CascadeHead(Head):
         """The same of the pairs whose parents this process holds, and which these are."""
         query = self._linear(self.queries[level - 1], features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
-        table, length, shard = self.tables[level - 1], self.code.lengths[level], self._shard(level)
-        if shard is None:
-            return ChildLogits.apply(table, query, rows, parents, length), slice(None)
-        query, held = read_by_all(shard, query), shard.holds(parents).nonzero()[:, 0]
+        table, length = self.tables[level - 1], self.code.lengths[level]
+        shard = self.table_shards[level - 1]
+        query, held = shard.read_by_all(query), shard.holds(parents)
         return ChildLogits.apply(table, query, rows[held], shard.own(parents[held]), length), held
-
-    def _shard(self, level: int) -> Shard | None:
-        return None if self.table_shards is None else self.table_shards[level - 1]
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Children of parents, (n_pairs, length), and whether they exist."""
@@ -341,7 +328,7 @@ class CascadeHead(Head):
             digit = targets.ids // place_values[level] % self.code.lengths[level]
             logits = logits.masked_fill(~exist, -torch.inf)
             found = F.cross_entropy(logits, digit[held], reduction="none")
-            surprise = surprise + joined_sum(self._shard(level), found, held, len(rows))
+            surprise = surprise + self.table_shards[level - 1].joined_sum(found, held, len(rows))
             node = node * self.code.lengths[level] + digit
         share = criterion.share(weights, rows, targets.values_like(features))
         return share @ criterion.value(surprise)
@@ -359,19 +346,19 @@ class CascadeHead(Head):
         kept = _Pairs(rows, nodes.reshape(-1), path.reshape(-1))
         for level in range(1, self.code.n_heads):
             rows, parents, path = self._with_true(kept, true, level)
-            true, shard = self._true_nodes(level, targets, values), self._shard(level)
+            true, shard = self._true_nodes(level, targets, values), self.table_shards[level - 1]
             of_nodes = self._node_weights(weights, rows, parents, level)
             is_last, length = level + 1 == self.code.n_heads, self.code.lengths[level]
-            if is_last and shard is not None:  # the beam asks for no logits of others any more
-                held, true_held = shard.holds(parents), shard.holds(true.nodes // length)
-                rows, parents, of_nodes = rows[held], parents[held], of_nodes[held]
-                true = _Pairs(*(each[true_held] for each in true))
+            if is_last:  # the beam asks for no logits of others any more
+                parents, rows, of_nodes = shard.chosen(parents, rows, of_nodes)
+                nodes, *others = shard.chosen(true.nodes, true.rows, true.values, unit=length)
+                true = _Pairs(others[0], nodes, others[1])
             children, exist = self._children(level, parents)
             multi_hot = self._mark(rows, parents, true, level)
             pairs = level, features, rows, parents
             logits = self._held_logits(*pairs)[0] if is_last else self._child_logits(*pairs)
             of_level = of_nodes @ (self.criterion(logits, multi_hot) * exist).sum(1)
-            loss = loss + (sum_of_all(shard, of_level) if is_last else of_level)
+            loss = loss + (shard.sum_of_all(of_level) if is_last else of_level)
             if not is_last:
                 scores = path[:, None] + F.logsigmoid(logits.detach())
                 kept = self._beam(rows, children, scores.masked_fill(~exist, -torch.inf))
@@ -483,17 +470,13 @@ class CascadeHead(Head):
         nodes, path = self._leaves(features, max(self.n_nodes))
         return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])
 
-    def _refuse_part(self) -> None:
-        if self.table_shards is not None:
-            self.table_shards[0].refuse_part()
-
     def label_vectors(self) -> Tensor:
-        self._refuse_part()
+        self.table_shards[0].refuse_part()
         leaves = self.tables[-1].view(-1, self.embedding_dim + 1)
         return leaves[: self.n_labels, :-1]
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        self._refuse_part()
+        self.table_shards[0].refuse_part()
         ids, place_values = positions.reshape(-1), self.code.place_values.tolist()
         rows = torch.arange(len(features), device=ids.device).repeat_interleave(positions.shape[1])
         nodes = ids // place_values[0]
@@ -604,5 +587,11 @@ class Cascade(DigitPart):
     def build(self, task: HeadTask) -> CascadeHead:
         beam = (self.embedding_dim, self.beam_width, self.path_exponent)
         return CascadeHead(
-            *task.size, self.lengths, *beam, task.loss, task.precision, self.level_weighting
+            *task.size,
+            self.lengths,
+            *beam,
+            task.loss,
+            task.precision,
+            self.level_weighting,
+            task.shard_of,
         )

@@ -15,12 +15,7 @@ from sklearn_xlc.batches.sparse_rows import stable_sort
 from sklearn_xlc.heads._base import Head, Update, check_finite, row_weights
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 from sklearn_xlc.heads.ranking import topk_of_chunks
-from sklearn_xlc.heads.sharding import (
-    Shard,
-    logsumexp_of_all,
-    rows_held,
-    summed,
-)
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: Labels per chunk: a batch of 256 logits in float32 then stays within the second-level cache.
 CHUNK = 4096
@@ -46,15 +41,17 @@ class ChunkedHead(Head):
         Limit in bytes of the temporary logits.
     loss : str or Loss, default="auto"
         Pointwise or row-wise loss. "auto" is "bce" for multi-label targets and "ce" otherwise.
+    shard_of : callable, default=whole
+        Returns the rows of a table in this process, as :meth:`Head.take_shards` reads it.
 
     Attributes
     ----------
     criterion : Loss
         Loss in use.
-    shard : Shard or None
-        Labels whose weights this process holds, in training over processes, if the class says
-        `shards`. :meth:`chunks`, :meth:`logits` and :meth:`backward` then see these labels only, by
-        their positions among all; ``weight[self.held(chunk)]`` are their weights.
+    shard : Whole or Shard
+        Labels whose weights are in this process: all, or some where several processes train and the
+        class sets `shards`. :meth:`chunks`, :meth:`logits` and :meth:`backward` see these labels
+        only, by their positions among all; ``weight[self.held(chunk)]`` are their weights.
 
     Examples
     --------
@@ -89,9 +86,10 @@ class ChunkedHead(Head):
         multilabel: bool,
         memory_limit: int = 2**30,
         loss: str | Loss = "auto",
+        shard_of: ShardOf = whole,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
-        self.take_shards()
+        self.take_shards(shard_of)
         self.memory_limit = check_integer(memory_limit, "memory_limit")
         self.criterion = self.resolve_loss(loss, multilabel)
         # The labels of a sample share one probability: logarithms of it compare between samples.
@@ -113,7 +111,7 @@ class ChunkedHead(Head):
         """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
 
     def step_bytes(self, n_rows: int) -> int:
-        n_held = rows_held(self.shard, self.n_labels)
+        n_held = self.shard.n_held(self.n_labels)
         kept = n_rows * n_held * self._itemsize
         is_kept = isinstance(self.criterion, RowwiseLoss) and kept <= self.memory_limit
         # Logits, two temporaries of the loss, gradient; the loss may keep all logits beside.
@@ -132,23 +130,22 @@ class ChunkedHead(Head):
 
     def chunks(self) -> list[slice]:
         """Slices of labels, in order."""
-        if self.shard is None:
-            return slices(0, self.n_labels, self.chunk_size())
-        return slices(self.shard.start, self.shard.stop, self.chunk_size())
+        held = self.all_held()
+        return slices(held.start, held.stop, self.chunk_size())
 
     def held(self, chunk: Labels) -> Labels:
-        """Where the weights of a chunk lie in the tables of this process."""
-        return chunk if self.shard is None else self.shard.own(chunk)
+        """Positions of the weights of a chunk in the tables of this process."""
+        return self.shard.own(chunk)
 
     def all_held(self) -> slice:
         """Labels whose weights this process holds."""
-        return slice(None) if self.shard is None else slice(self.shard.start, self.shard.stop)
+        return self.shard.rows(self.n_labels)
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        return {} if self.shard is None else dict.fromkeys(self.fused_parameters(), self.shard)
+        return self.shard.of(self.fused_parameters())
 
-    def take_shards(self) -> None:
-        self.shard = Shard.of_fit(self.n_labels) if vars(type(self)).get("shards") else None
+    def take_shards(self, shard_of: ShardOf) -> None:
+        self.shard = shard_of(self.n_labels) if vars(type(self)).get("shards") else WHOLE
 
     def draw(self, targets: Targets) -> Drawn | None:
         """Draw the labels that a step trains; None: all.
@@ -161,10 +158,7 @@ class ChunkedHead(Head):
     def drawn_here(self, targets: Targets) -> Drawn | None:
         """Labels that a step trains here: of those drawn, the ones that this process holds."""
         drawn = self.draw(targets)
-        if drawn is None or self.shard is None:
-            return drawn
-        held = self.shard.holds(drawn.positions)
-        return Drawn(drawn.positions[held], drawn.factors[held])
+        return None if drawn is None else Drawn(*self.shard.chosen(*drawn))
 
     def loss(
         self,
@@ -227,9 +221,7 @@ class ChunkedHead(Head):
 
     def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores and positions of the k best labels, from the inputs of the chunks."""
-        if self.shard is None:
-            return self.topk_held(inputs, k)
-        n_held = rows_held(self.shard, self.n_labels)
+        n_held = self.shard.n_held(self.n_labels)
         return self.shard.merged(*self.topk_held(inputs, min(k, n_held)), k)
 
     def topk_held(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -246,14 +238,14 @@ class ChunkedHead(Head):
         best, positions = topk_of_chunks(chunks(), k)
         if normalisers:
             normaliser = torch.stack(normalisers).logsumexp(0)
-            best = best - logsumexp_of_all(self.shard, normaliser)[:, None]
+            best = best - self.shard.logsumexp(normaliser)[:, None]
         return best, positions
 
     def scores(self, features: Tensor) -> Tensor:
         inputs = self.inputs(features)
         parts = [self._labelled(self.logits(inputs, chunk), chunk) for chunk in self.chunks()]
         logits = torch.cat(parts, dim=1)
-        logits = logits if self.shard is None else self.shard.joined_columns(logits)
+        logits = self.shard.joined_columns(logits)
         return logits.log_softmax(1) if self.link == "exp" else logits
 
 
@@ -335,9 +327,7 @@ def _parts(
 ) -> list[tuple[slice, Labels, Positives]]:
     """Chunks of all labels or of those drawn: place, labels as heads read them, positives."""
     positions = None if drawn is None else drawn.positions
-    if head.shard is not None:
-        targets, held = head.shard.select(targets)
-        values, weights = values[held], weights[held]
+    targets, values, weights = head.shard.select(targets, values, weights)
     size = head.chunk_size()
     chunks = head.chunks() if positions is None else slices(0, len(positions), size)
     if not chunks:  # of the labels drawn none is held here
@@ -375,8 +365,8 @@ def _pointwise(
             gradient.index_put_(found.at, found.weights * slope, accumulate=True)
             head.backward(inputs, chunk, gradient, into, update)
     if update is None:
-        return summed(head.shard, loss)[0], into
-    loss, into = summed(head.shard, loss, into)
+        return head.shard.sum(loss)[0], into
+    loss, into = head.shard.sum(loss, into)
     return loss, into
 
 
@@ -392,7 +382,7 @@ def _rowwise(
     criterion = cast(RowwiseLoss, head.criterion)
     values = targets.values_like(inputs)
     share = criterion.share(weights, targets.rows, values, targets.ids)
-    n_held = rows_held(head.shard, head.n_labels)
+    n_held = head.shard.n_held(head.n_labels)
     n_labels = n_held if drawn is None else len(drawn.positions)
     # A label that stands for several counts so often in the normaliser.
     stands_for = None if drawn is None else drawn.factors.to(inputs).log()
@@ -428,7 +418,7 @@ def _rowwise(
         _, chunk, found = place
         gradient[found.at] = on_positive[number]
         head.backward(inputs, chunk, gradient, into, update)
-    return loss, summed(head.shard, into)[0]
+    return loss, head.shard.sum(into)[0]
 
 
 def _take(logits: Tensor, found: Positives) -> Tensor:
@@ -443,7 +433,7 @@ def _loss_of_rows(
     parts: list[Positives],
     positive: list[Tensor],
     negative: Tensor,
-    shard: Shard | None,
+    shard: Whole,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     """Loss, log-sum-exp of each row's negatives, derivatives by it and by each positive.
 
@@ -453,24 +443,12 @@ def _loss_of_rows(
     weights = torch.cat([*(found.weights for found in parts), negative[:0]])
     logits = torch.cat([*positive, negative[:0]])
     highest = negative.scatter_reduce(0, rows, logits, "amax")
-    if shard is None:
-        total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
-        everything = highest + total.log()  # log-sum-exp over all labels
-    else:
-        ones = torch.zeros_like(negative).index_add(0, rows, (logits - highest[rows]).exp())
-        of_positives = (highest + ones.log()).clamp_min(torch.finfo(negative.dtype).min / 4)
-        negative, of_positives = logsumexp_of_all(shard, torch.stack([negative, of_positives]))
-        everything = torch.logaddexp(negative, of_positives)
+    negative, everything = shard.normalisers(negative, highest, rows, logits)
     surprise, margin = everything[rows] - logits, negative[rows] - logits
     loss = weights @ criterion.value(surprise, margin)
     by_surprise, by_margin = (weights * slope for slope in criterion.derivative(surprise, margin))
-    mass = torch.zeros_like(negative).index_add(0, rows, by_surprise)
-    if shard is None:
-        on_negative = (mass * (negative - everything).exp()).index_add(0, rows, by_margin)
-    else:
-        of_margin = torch.zeros_like(negative).index_add(0, rows, by_margin)
-        mass, of_margin, loss = summed(shard, mass, of_margin, loss)
-        on_negative = mass * (negative - everything).exp() + of_margin
+    slopes, factor = (by_surprise, by_margin), (negative - everything).exp()
+    mass, on_negative, loss = shard.derivatives(rows, slopes, factor, loss)
     on_positive = mass[rows] * (logits - everything[rows]).exp() - by_surprise - by_margin
     on_each = on_positive.split([len(part) for part in positive])
     return loss, negative, on_negative, list(on_each)

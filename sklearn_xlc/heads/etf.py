@@ -16,7 +16,7 @@ from sklearn_xlc.geometry import simplex_etf
 from sklearn_xlc.heads._base import HeadPart, Update, half_precision_linear
 from sklearn_xlc.heads.chunked import ChunkedHead
 from sklearn_xlc.heads.losses import Loss
-from sklearn_xlc.heads.sharding import draw_normal, rows_held
+from sklearn_xlc.heads.whole import ShardOf, whole
 
 
 class ETFHead(ChunkedHead):
@@ -51,6 +51,8 @@ class ETFHead(ChunkedHead):
         As in :class:`~sklearn_xlc.heads.ChunkedHead`, but "auto" is "pick_all_labels".
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of the matrix products of training; weights and sums keep theirs.
+    shard_of : callable, default=whole
+        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
@@ -98,9 +100,10 @@ class ETFHead(ChunkedHead):
         seed: int = 0,
         loss: str | Loss = "auto",
         precision: str = "float32",
+        shard_of: ShardOf = whole,
     ) -> None:
         loss = "pick_all_labels" if isinstance(loss, str) and loss == "auto" else loss
-        super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
+        super().__init__(n_features, n_labels, multilabel, memory_limit, loss, shard_of)
         self.link = "exp" if self.link == "softmax" else self.link
         check_real(feature_decay, "feature_decay", 0)
         self.low_precision = precision == "bfloat16"
@@ -112,14 +115,14 @@ class ETFHead(ChunkedHead):
         self.feature_dim = feature_dim or n_features
         needs_layer = feature_dim is not None
         self.projection = nn.Linear(n_features, self.feature_dim) if needs_layer else nn.Identity()
-        n_held = rows_held(self.shard, n_labels)
+        n_held = self.shard.n_held(n_labels)
         self.weight = nn.Parameter(torch.empty(n_held, self.feature_dim)) if learned else None
         if self.weight is not None:
-            draw_normal(self.weight, self.feature_dim**-0.5, self.shard)
+            self.shard.draw_normal(self.weight, self.feature_dim**-0.5)
         self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
 
-    def take_shards(self) -> None:
-        super().take_shards()
+    def take_shards(self, shard_of: ShardOf) -> None:
+        super().take_shards(shard_of)
         self._tables: dict[Any, Tensor] = {}  # constants of the rows held
 
     def __getstate__(self) -> dict[str, Any]:
@@ -224,7 +227,7 @@ class ETFHead(ChunkedHead):
     def products(self, inputs: Tensor) -> Tensor:
         """Logits without biases, W h, of shape (n_rows, n_labels)."""
         products = torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
-        return products if self.shard is None else self.shard.joined_columns(products)
+        return self.shard.joined_columns(products)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
         """Rows of W, of shape (chunk, feature_dim)."""

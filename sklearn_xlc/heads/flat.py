@@ -17,7 +17,7 @@ from sklearn_xlc.heads._base import HeadPart, HeadTask, Update
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
 from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
-from sklearn_xlc.heads.sharding import Shard, draw_normal, rows_held
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 #: Largest factor of the loss of a drawn negative. One over the chance of a draw would leave the
 #: expected gradient as it is, but rare large steps cost more than this bias.
@@ -53,6 +53,8 @@ class FlatHead(ChunkedHead):
         Number of classifiers that are trained side by side, each on its own part of the features,
         and whose logits are averaged. The loss is the sum of their losses, and they share a bias:
         otherwise each is trained as it would be alone.
+    shard_of : callable, default=whole
+        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
@@ -94,8 +96,9 @@ class FlatHead(ChunkedHead):
         loss: str | Loss = "auto",
         n_negatives: int | None = None,
         n_members: int = 1,
+        shard_of: ShardOf = whole,
     ) -> None:
-        super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
+        super().__init__(n_features, n_labels, multilabel, memory_limit, loss, shard_of)
         if n_negatives is not None:
             check_integer(n_negatives, "n_negatives")
         self.n_negatives = n_negatives
@@ -105,7 +108,7 @@ class FlatHead(ChunkedHead):
         self.projection = (
             nn.Identity() if width is None else nn.Linear(n_features, width, bias=not with_bias)
         )
-        n_held = rows_held(self.shard, n_labels)
+        n_held = self.shard.n_held(n_labels)
         self.weight = nn.Parameter(torch.empty(n_held, n_inputs))
         self.bias = nn.Parameter(torch.zeros(n_held)) if with_bias else None
         self.n_members = check_integer(n_members, "n_members")
@@ -117,11 +120,11 @@ class FlatHead(ChunkedHead):
         self._start_rows(self.weight, self.shard)
         self._last: tuple[Labels, Tensor] | None = None  # weights read in this step
 
-    def _start_rows(self, rows: Tensor, shard: Shard | None = None) -> Tensor:
+    def _start_rows(self, rows: Tensor, shard: Whole = WHOLE) -> Tensor:
         """Draw rows of the weights."""
         # Many labels with their losses added up begin at their frequencies, which ranks better.
         std = (rows.shape[1] // self.n_members) ** -0.5 / (10 if self.multilabel else 2)
-        draw_normal(rows, std, shard)
+        shard.draw_normal(rows, std)
         return rows
 
     def fused_parameters(self) -> list[nn.Parameter]:
@@ -196,7 +199,7 @@ class FlatHead(ChunkedHead):
         if screening is None:
             return super().topk_held(inputs, k)
         scaled = inputs if self.n_members == 1 else inputs / self.n_members
-        first = 0 if self.shard is None else self.shard.start
+        first = self.shard.start
 
         def compute(rows: Tensor) -> tuple[Tensor, Tensor]:
             best, positions = super(FlatHead, self).topk_held(inputs[rows], k)
@@ -240,11 +243,13 @@ class FlatHead(ChunkedHead):
         return _joined([F.linear(rows, weight, bias) for rows, weight in members])
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        if self.link == "exp" or self.shard or type(self).logits is not FlatHead.logits:
+        if self.link == "exp" or type(self).logits is not FlatHead.logits:
             return super().scores_at(features, positions)
-        weight = self.weight[positions] / self.n_members
+        weight = self.shard.rows_at(self.weight, positions) / self.n_members
         products = torch.einsum("nf,nkf->nk", self.inputs(features), weight)
-        return products if self.bias is None else products + self.bias[positions]
+        return (
+            products if self.bias is None else products + self.shard.rows_at(self.bias, positions)
+        )
 
     def backward(
         self, inputs: Tensor, chunk: Labels, gradient: Tensor, into: Tensor, update: Update
@@ -331,6 +336,7 @@ class Flat(HeadPart):
             loss=task.loss,
             n_negatives=self.n_negatives,
             n_members=task.n_members,
+            shard_of=task.shard_of,
         )
 
 

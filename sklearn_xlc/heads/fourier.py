@@ -16,7 +16,7 @@ from sklearn_xlc.geometry import fourier_matrix
 from sklearn_xlc.heads._base import HeadPart, Update, origins
 from sklearn_xlc.heads.chunked import CHUNK, ChunkedHead, slices
 from sklearn_xlc.heads.losses import Loss
-from sklearn_xlc.heads.sharding import rows_held
+from sklearn_xlc.heads.whole import ShardOf, whole
 
 #: Up to this many labels one product with the whole matrix is the fastest way (benchmarks/
 #: sweep_fourier.py); beyond, chunks of labels share one small basis.
@@ -67,6 +67,8 @@ class FourierHead(ChunkedHead):
         Precision of the matrix products of gradients. Logits keep theirs: where most labels are
         rare they are about -9, and "bfloat16" has steps of 1/16 there. A Fourier transform has
         "float32" only.
+    shard_of : callable, default=whole
+        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
     Attributes
     ----------
@@ -116,8 +118,9 @@ class FourierHead(ChunkedHead):
         loss: str | Loss = "auto",
         init: str = "frequencies",
         precision: str = "float32",
+        shard_of: ShardOf = whole,
     ) -> None:
-        super().__init__(n_features, n_labels, multilabel, memory_limit, loss)
+        super().__init__(n_features, n_labels, multilabel, memory_limit, loss, shard_of)
         check_integer(n_slack, "n_slack", 0)
         if 2 * check_integer(max_active, "max_active", 0) + 1 > n_labels:
             raise ValueError(
@@ -135,11 +138,11 @@ class FourierHead(ChunkedHead):
         self.projection = nn.Linear(n_features, self.width + n_slack)
         self.slack = nn.Parameter(torch.zeros(n_labels, n_slack))
         self._start_slack()
-        if self.shard is not None:  # after all of it was drawn: these are few numbers a label
-            self.slack = nn.Parameter(self.slack.detach()[self.all_held()].clone())
+        # After all of it was drawn: these are few numbers a label.
+        self.slack.data = self.shard.cut(self.slack.data)
 
-    def take_shards(self) -> None:
-        super().take_shards()
+    def take_shards(self, shard_of: ShardOf) -> None:
+        super().take_shards(shard_of)
         self._tables: dict[Any, Tensor] = {}  # constants of the rows held
 
     @torch.no_grad()
@@ -235,7 +238,7 @@ class FourierHead(ChunkedHead):
         return super().step_bytes(n_rows) + 3 * 8 * basis
 
     def chunk_size(self) -> int:
-        return CHUNK if self.method == "chunk" else rows_held(self.shard, self._n_grid)
+        return CHUNK if self.method == "chunk" else self.shard.n_held(self._n_grid)
 
     def chunks(self) -> list[slice]:
         """Slices of labels, in order; those that came later have slices of their own."""

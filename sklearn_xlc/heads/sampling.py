@@ -25,13 +25,7 @@ from sklearn_xlc.heads._base import (
 from sklearn_xlc.heads.chunked import CHUNK, slices
 from sklearn_xlc.heads.losses import ArcFace, Loss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
-from sklearn_xlc.heads.sharding import (
-    Shard,
-    draw_normal,
-    read_by_all,
-    rows_held,
-    shared_cross_entropy,
-)
+from sklearn_xlc.heads.whole import ShardOf, whole
 
 
 class SamplingHead(Head):
@@ -64,6 +58,8 @@ class SamplingHead(Head):
         removes the bias of a softmax over sampled labels.
     shared_heads : bool, default=True
         Whether each sample is scored by all sub-heads of a step, or by sub-heads of its own.
+    shard_of : callable, default=whole
+        Returns the sub-heads in this process, as :meth:`Head.take_shards` reads it.
 
     Notes
     -----
@@ -109,20 +105,21 @@ class SamplingHead(Head):
         n_sampled_heads: int = 0,
         correction: bool = False,
         shared_heads: bool = True,
+        shard_of: ShardOf = whole,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
         self.criterion = self.resolve_loss(loss, multilabel)
         self.link = None if self.angular is not None else self.criterion.link
         self.length = check_integer(length, "length")
         self.n_heads = -(-n_labels // length)
-        self.take_shards()
+        self.take_shards(shard_of)
         self.n_sampled_heads = check_integer(n_sampled_heads, "n_sampled_heads", 0)
         self.correction = correction
         self.shared_heads = shared_heads
         # One row per sub-head, so that a step gathers and updates whole sub-heads.
-        n_held = rows_held(self.shard, self.n_heads)
+        n_held = self.shard.n_held(self.n_heads)
         self.weight = nn.Parameter(torch.empty(n_held, length * n_features))
-        draw_normal(self.weight, n_features**-0.5 / 2, self.shard)
+        self.shard.draw_normal(self.weight, n_features**-0.5 / 2)
         # Mean number of labels per sample in each sub-head, set by `set_prior`.
         self.register_buffer("head_frequency", torch.zeros(self.n_heads))
 
@@ -140,10 +137,10 @@ class SamplingHead(Head):
         return [self.weight]
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        return {} if self.shard is None else {self.weight: self.shard}
+        return self.shard.of([self.weight])
 
-    def take_shards(self) -> None:
-        self.shard = Shard.of_fit(self.n_labels, self.length)
+    def take_shards(self, shard_of: ShardOf) -> None:
+        self.shard = shard_of(self.n_labels, self.length)
 
     def step_bytes(self, n_rows: int) -> int:
         # Weights of the drawn sub-heads, their gradient, and what Adam reads of their rows.
@@ -189,33 +186,31 @@ class SamplingHead(Head):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        features = read_by_all(self.shard, features)
+        features = self.shard.read_by_all(features)
         own = targets.ids // self.length
         if self.shared_heads:
             heads, drawn = None, self._draw_negatives(torch.unique(own))
         else:
             heads = self._draw_for_rows(own)
             drawn, heads = torch.unique(heads, return_inverse=True)
-        held, true = self._held(drawn), self._held(own)
+        held, true = self.shard.holds(drawn), self.shard.holds(own)
         ids = drawn[held][:, None] * self.length + torch.arange(self.length, device=drawn.device)
         at = targets.rows[true], torch.searchsorted(ids.view(-1), targets.ids[true])
         logits = self._logits_of(features, drawn[held], at)
-        columns = held if isinstance(held, slice) else held.repeat_interleave(self.length)
+        columns, never = self.shard.repeated(held, self.length), self.shard.never(logits.dtype)
         if self.correction:
             position = torch.searchsorted(drawn, own)
             logits = logits - self._log_expected_count(drawn, len(own), position)[..., columns]
-        logits = logits.masked_fill(self._missing(ids).view(-1), self._never(logits))
+        logits = logits.masked_fill(self._missing(ids).view(-1), never)
         if heads is not None:  # Eq. 13: only the heads of the row
             others = torch.ones(len(own), len(drawn), dtype=torch.bool, device=own.device)
             others.scatter_(1, heads, False)
             others = others.repeat_interleave(self.length, 1)[:, columns]
-            logits = logits.masked_fill(others, self._never(logits))
+            logits = logits.masked_fill(others, never)
         criterion = cast(SoftmaxCrossEntropy, self.criterion)
         weights = row_weights(sample_weight, features)
         share = criterion.share(weights, targets.rows, targets.values_like(features))
-        if self.shard is not None:
-            return shared_cross_entropy(self.shard, logits, at, share)
-        return share @ criterion.value(-logits.log_softmax(1)[at])
+        return self.shard.cross_entropy(logits, at, share, criterion.value)
 
     def _missing(self, ids: Tensor) -> Tensor:
         """Mask of the positions that hold no label."""
@@ -224,18 +219,9 @@ class SamplingHead(Head):
         held = F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))
         return ~held[ids]
 
-    def _held(self, heads: Tensor) -> slice | Tensor:
-        """Where the sub-heads are whose weights this process holds."""
-        return slice(None) if self.shard is None else self.shard.holds(heads)
-
-    def _never(self, logits: Tensor) -> float:
-        """Logit of a label that a row does not score."""
-        # Finite where a process may hold none that it scores: its derivative is then zero.
-        return -math.inf if self.shard is None else torch.finfo(logits.dtype).min / 4
-
     def _logits_of(self, features: Tensor, heads: Tensor, at: tuple[Tensor, Tensor]) -> Tensor:
         """Logits of the labels of sub-heads whose weights this process holds."""
-        rows = heads if self.shard is None else cast(Tensor, self.shard.own(heads))
+        rows = cast(Tensor, self.shard.own(heads))
         weight = F.embedding(rows, self.weight, sparse=True).view(-1, self.n_features)
         loss = self.angular
         return features @ weight.T if loss is None else _angular_logits(loss, features, weight, at)
@@ -284,7 +270,7 @@ class SamplingHead(Head):
         return chance.clamp_min(1e-12).log().repeat_interleave(self.length)
 
     def _test_weight(self) -> tuple[Tensor, float]:
-        labels = self._labels_held()
+        labels = self.shard.labels(self.n_labels)
         weight = self.weight.view(-1, self.n_features)[: labels.stop - labels.start]
         return weight, (1.0 if self.angular is None else self.angular.scale)
 
@@ -293,12 +279,9 @@ class SamplingHead(Head):
             return scale * (F.normalize(features) @ F.normalize(weight).T)
         return features @ weight.T
 
-    def _labels_held(self) -> slice:
-        return slice(0, self.n_labels) if self.shard is None else self.shard.labels
-
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         weight, scale = self._test_weight()
-        labels = self._labels_held()
+        labels = self.shard.labels(self.n_labels)
         first = labels.start
         best = topk_of_chunks(
             (
@@ -308,23 +291,20 @@ class SamplingHead(Head):
             ),
             min(k, len(weight)),
         )
-        return best if self.shard is None else self.shard.merged(*best, k)
+        return self.shard.merged(*best, k)
 
     def scores(self, features: Tensor) -> Tensor:
         logits = self._test_logits(features, *self._test_weight())
-        scores = self._labelled(logits, self._labels_held())
-        return scores if self.shard is None else self.shard.joined_columns(scores)
+        scores = self._labelled(logits, self.shard.labels(self.n_labels))
+        return self.shard.joined_columns(scores)
 
     def label_vectors(self) -> Tensor:
-        if self.shard is not None:
-            self.shard.refuse_part()
+        self.shard.refuse_part()
         return self._test_weight()[0]
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        if self.shard is not None:
-            return super().scores_at(features, positions)
         weight, scale = self._test_weight()
-        weight = weight[positions]
+        weight = self.shard.rows_at(weight, positions, self.length)
         if self.angular is not None:
             features, weight = F.normalize(features), F.normalize(weight, dim=2)
         return scale * torch.einsum("nf,nkf->nk", features, weight)
@@ -422,7 +402,8 @@ class Sampling(DigitPart):
     def build(self, task: HeadTask) -> SamplingHead:
         names = ("n_sampled_heads", "correction", "shared_heads")
         own = {name: getattr(self, name) for name in names}
-        return SamplingHead(*task.size, self.lengths[1], loss=task.loss, **own)
+        own |= {"loss": task.loss, "shard_of": task.shard_of}
+        return SamplingHead(*task.size, self.lengths[1], **own)
 
 
 def _angular_logits(

@@ -17,10 +17,10 @@ from typing import Any
 from skorch.callbacks import Callback
 
 from sklearn_xlc._files import read_mapped, write
-from sklearn_xlc.batches.fetching import Fetching
 from sklearn_xlc.batches.processes import training_processes
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
 from sklearn_xlc.training.encoding import Encoder, decode, identity
-from sklearn_xlc.training.parts import held_of_whole, module_state, whole_on_first
 
 #: Number of the format, part of a fit's name: files of another format are not looked at.
 FORMAT = 1

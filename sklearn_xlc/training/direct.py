@@ -142,12 +142,12 @@ class DirectStep:
         head, update = self.head, self.optimizer.update
         drawn = head.drawn_here(targets)
         plain = type(head.criterion) is BinaryCrossEntropy and targets.values is None
-        is_part = drawn is not None or head.shard is not None
-        if is_part or not plain or head.n_labels > head.chunk_size():
+        if drawn is not None or not plain or head.n_labels > head.chunk_size():
             return head.loss_and_gradient(features, targets, weights, update, drawn)
         # All labels as negatives first, then the difference that the positives make.
         logits, inputs, weight = self._logits(features)
-        of_positives, at = weights[targets.rows], (targets.rows, targets.ids)
+        targets, of_positives = head.shard.select(targets, weights[targets.rows])
+        at = targets.rows, head.shard.own(targets.ids)
         loss = weights @ F.softplus(logits).sum(1)
         loss -= of_positives @ logits[at]
         check_finite(loss)
@@ -158,6 +158,7 @@ class DirectStep:
         update(head.weight, slice(None), (low.T @ inputs).to(features.dtype))
         if head.bias is not None:
             update(head.bias, slice(None), to_bias)
+        loss, gradient = head.shard.sum(loss, gradient)
         return loss, gradient
 
     def _logits(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:

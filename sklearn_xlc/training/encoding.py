@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc._files import Streamed, digest
-from sklearn_xlc.batches.fetching import Table
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.distributed.fetching import Table
 from sklearn_xlc.training.devices import shared_tensor
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -187,6 +188,20 @@ def _generator(kind: str, state: Any, device: Any) -> Any:
 
 
 # --- what tells values apart ------------------------------------------------------------------
+
+
+def digest_of_some(rows: Rows) -> str:
+    """Digest of a few evenly spaced samples, with their labels and weights.
+
+    It tells other data and another order, and does not read a large mapped X.
+    """
+    some = rows.take(np.unique(np.linspace(0, len(rows) - 1, 64).astype(np.int64)))
+    return short_digest([some.X, some.Y, some.bags, some.sample_weight])
+
+
+def short_digest(value: Any) -> str:
+    """First 16 digits of :func:`identity`, for messages."""
+    return identity(value)[:16]
 
 
 def identity(value: Any) -> str:

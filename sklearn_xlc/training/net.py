@@ -18,8 +18,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
 from sklearn_xlc.batches.processes import Processes, reading
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
+from sklearn_xlc.distributed.shards import in_parts
+from sklearn_xlc.distributed.sharing import (
+    begin_together,
+    of_batch,
+    of_own_samples,
+    share_statistics,
+    shares_samples,
+    stay_alike,
+)
 from sklearn_xlc.heads import Head
-from sklearn_xlc.heads.sharding import in_parts
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
 from sklearn_xlc.training.direct import DirectStep
@@ -32,14 +40,6 @@ from sklearn_xlc.training.interrupts import Interrupts
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
 from sklearn_xlc.training.scoring import Samples, ScoredNet
-from sklearn_xlc.training.sharing import (
-    begin_together,
-    of_batch,
-    of_own_samples,
-    share_statistics,
-    shares_samples,
-    stay_alike,
-)
 
 
 class EncoderHead(nn.Module):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.heads import Loss, origins
+from sklearn_xlc.heads.whole import WHOLE
 from sklearn_xlc.training.optimizer import RowOptimizer
 
 
@@ -80,7 +81,11 @@ def without_labels(
     """
     head = module.head
     widths = dict(head.label_rows())
-    held = {old: _held_here(head, old, width, positions) for old, width in widths.items()}
+    shards = head.sharded_parameters()
+    held = {
+        old: shards.get(old, WHOLE).positions(positions, old, width)
+        for old, width in widths.items()
+    }
     memo: dict[int, Any] = {id(tensor): tensor for tensor in (*head.parameters(), *head.buffers())}
     for old, width in widths.items():
         memo[id(old)] = _like(old, _cleared(old, width, held[old]))
@@ -100,15 +105,6 @@ def without_labels(
         return value
 
     return made, optimizer.moved(_pairs(module, made), state)
-
-
-def _held_here(head: Any, table: Tensor, width: int, positions: Tensor) -> Tensor:
-    """Where positions lie in a table, of which this process may hold some rows."""
-    shard = head.sharded_parameters().get(table)
-    if shard is None:
-        return positions
-    own = positions - shard.start * (table[:1].numel() // width)
-    return own[(own >= 0) & (own < table.numel() // width)]
 
 
 def _label_buffers(head: nn.Module) -> list[Tensor]:

@@ -17,9 +17,10 @@ from skorch.callbacks import Callback, EarlyStopping
 from _factories import make_learnable, quick
 from sklearn_xlc.batches import Bags, BatchIterator, Columns, Rows, make_batch, prefetching
 from sklearn_xlc.batches import rows as rows_module
-from sklearn_xlc.batches.processes import Processes, training_with
+from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.randomness import new_generators
 from sklearn_xlc.datasets import open_csr, save_csr
+from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine import predictor
 from sklearn_xlc.heads import FlatHead
@@ -248,8 +249,8 @@ def test_fits_are_equal_to_the_bit(name, multilabel, form, monkeypatch, tmp_path
 
 def epochs(rows, processes):
     """Losses and weights of a net that several processes train."""
-    with training_with(processes):
-        module = EncoderHead(MLPEncoder(60, (8,), dropout=0.5), FlatHead(8, rows.Y.shape[1], True))
+    head = FlatHead(8, rows.Y.shape[1], True, shard_of=sharding(processes))
+    module = EncoderHead(MLPEncoder(60, (8,), dropout=0.5), head)
     with torch.no_grad():
         for parameter in module.parameters():  # threads share the generator that has drawn them
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
@@ -263,8 +264,7 @@ def epochs(rows, processes):
         verbose=0,
         callbacks__print_log=None,
     )
-    with training_with(processes):
-        net.fit(rows)
+    net.fit(rows)
     weights = [parameter.detach().numpy().tobytes() for parameter in module.parameters()]
     return net.history[:, "train_loss"], weights
 

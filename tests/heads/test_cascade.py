@@ -6,7 +6,7 @@ from _distributed import in_threads
 from torch.nn import functional as F
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.processes import training_with
+from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.heads import CascadeHead
 
 LENGTHS = [(5, 3), (4, 2, 2), (3, 2, 2, 2), (2, 7)]
@@ -237,8 +237,8 @@ def test_processes_train_the_pairs_whose_parents_they_hold(
     weight = torch.rand(7).double()
 
     def run(processes):
-        with training_with(processes):
-            head = CascadeHead(6, 34, multilabel, lengths, **params).double()
+        given_shards = {**params, "shard_of": sharding(processes)}
+        head = CascadeHead(6, 34, multilabel, lengths, **given_shards).double()
         with torch.no_grad():
             for name, parameter in head.named_parameters():
                 values = whole.get_parameter(name)

@@ -11,14 +11,8 @@ from _distributed import in_threads
 from torch import nn
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.fetching import Fetching
-from sklearn_xlc.batches.processes import training_with
-from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.encoding import Encoder, decode, identity
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.parameter_groups import parameter_groups
-from sklearn_xlc.training.parts import (
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.parts import (
     copied,
     held_of_whole,
     joined,
@@ -27,6 +21,11 @@ from sklearn_xlc.training.parts import (
     share_out,
     whole_on_first,
 )
+from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
+from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.encoding import Encoder, decode, identity
+from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.training.parameter_groups import parameter_groups
 from sklearn_xlc.training.resizing import with_room, without_labels
 
 HEADS = {
@@ -75,14 +74,13 @@ def test_a_module_is_shared_out(monkeypatch, name, n_more, size):
         if processes.rank:  # all take what the first has
             for tensor in module.head.parameters():
                 tensor.data.fill_(7.0)
-        with training_with(processes):
-            share_out(module, of_it)
-            shards = module.head.sharded_parameters()
-            share_out(module, of_it)  # a second time nothing happens
+        share_out(module, processes, of_it)
+        shards = module.head.sharded_parameters()
+        share_out(module, processes, of_it)  # a second time nothing happens
         for parameter, shard in shards.items():
-            assert len(parameter) == shard.n_held < shard.n_rows
+            assert len(parameter) == shard.n_held() < shard.n_rows
             for value in of_it.state[parameter].values():
-                assert value.ndim == 0 or len(value) == shard.n_held
+                assert value.ndim == 0 or len(value) == shard.n_held()
         return module.head.topk(inputs, 4), module.head.scores(inputs)
 
     for (found, positions), all_scores in in_threads(monkeypatch, size, run):
@@ -97,8 +95,7 @@ def test_a_copy_has_no_more_than_its_part(monkeypatch, name):
     before = [tensor.clone() for tensor in whole.parameters()]
 
     def run(processes):
-        with training_with(processes):
-            made = copied(whole)
+        made = copied(whole, processes)
         shards = made.head.sharded_parameters()
         assert shards
         for old, new in zip(whole.parameters(), made.parameters(), strict=True):
@@ -111,7 +108,7 @@ def test_a_copy_has_no_more_than_its_part(monkeypatch, name):
     in_threads(monkeypatch, 2, run)
     assert all(map(torch.equal, before, whole.parameters()))
     assert not whole.head.sharded_parameters()
-    alone = copied(whole)
+    alone = copied(whole, None)
     assert all(map(torch.equal, before, alone.parameters()))
     assert {p.data_ptr() for p in alone.parameters()}.isdisjoint(
         p.data_ptr() for p in whole.parameters()
@@ -121,8 +118,7 @@ def test_a_copy_has_no_more_than_its_part(monkeypatch, name):
 def test_heads_without_parts_stay_whole(monkeypatch):
     def run(processes):
         module = EncoderHead(nn.Identity(), ProductHead(4, 9, False, (3, 3)))
-        with training_with(processes):
-            share_out(module)
+        share_out(module, processes)
         return module.head.sharded_parameters()
 
     assert in_threads(monkeypatch, 2, run) == [{}, {}]
@@ -146,8 +142,7 @@ def test_states_are_those_of_one_process(monkeypatch, name):
 
     def run(processes):
         module, optimizer = copy.deepcopy(whole)
-        with training_with(processes):
-            share_out(module, optimizer)
+        share_out(module, processes, optimizer)
         net, state = state_of(module, optimizer)
         with Fetching() as fetching:
             joined = whole_on_first(net, state, fetching)
@@ -179,8 +174,7 @@ def test_parts_leave_labels_out_and_are_joined_again(monkeypatch, name):
 
     def run(processes):
         module, optimizer = copy.deepcopy(whole)
-        with training_with(processes):
-            share_out(module, optimizer)
+        share_out(module, processes, optimizer)
         before = identity([module_state(module), optimizer.state_dict()])
         made = without_labels(module, gone, optimizer)
         _, state = state_of(*joined(*made))

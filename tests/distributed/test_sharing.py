@@ -1,7 +1,6 @@
 """Gradients that processes share, and what they read of a batch."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,21 +10,22 @@ from _distributed import in_threads
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets, processes
-from sklearn_xlc.batches.processes import Processes, training_with
+from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.rows import Part
 from sklearn_xlc.batches.shared_rows import SharedRows
-from sklearn_xlc.encoders import MLP, MLPEncoder
-from sklearn_xlc.encoders.mlp import InputLinear
-from sklearn_xlc.heads import FlatHead, ProductHead
-from sklearn_xlc.training import EncoderHead
-from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.sharing import (
+from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.distributed.sharing import (
     of_batch,
     of_own_samples,
     shares_samples,
     stay_alike,
     sum_gradients,
 )
+from sklearn_xlc.encoders import MLP, MLPEncoder
+from sklearn_xlc.encoders.mlp import InputLinear
+from sklearn_xlc.heads import FlatHead, ProductHead
+from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 def test_gradients_add_up(monkeypatch):
@@ -78,7 +78,7 @@ def test_own_samples_of_a_batch(n_own, weight):
 
 def test_a_head_in_parts_reads_all_samples(monkeypatch):
     batch = Batch(None, Targets(torch.arange(4), torch.tensor([5, 6, 7])), torch.ones(3), 3)
-    head = SimpleNamespace(shard=True)
+    head = FlatHead(2, 9, False, shard_of=sharding(Processes(0, 2)))
     features = torch.randn(3, 2)
 
     def run(processes):
@@ -158,8 +158,7 @@ def test_frozen_input_layers_have_no_gradient():
 def test_encoders_are_copied_where_messages_would_take_longer(widths, n_words, dense, copied):
     X = sp.random(40, 2000, n_words / 2000, format="csr", random_state=0)
     rows = Rows(X, sparse=not dense)
-    with training_with(Processes(0, 2)):
-        head = FlatHead(512, 9, True)
+    head = FlatHead(512, 9, True, shard_of=sharding(Processes(0, 2)))
     encoder = MLPEncoder(2000, widths, sparse=not dense)
     assert shares_samples(EncoderHead(encoder, head), rows, 256) == (not copied)
     # A head that every process has all of has less to do with fewer samples.
@@ -173,8 +172,8 @@ def test_encoders_are_copied_where_messages_would_take_longer(widths, n_words, d
 def test_weights_that_come_apart_are_those_of_the_first(monkeypatch, dtype):
     def run(processes):
         torch.manual_seed(processes.rank)  # parts of the head differ, as they are of other labels
-        with training_with(processes):
-            module = EncoderHead(MLPEncoder(6, (4, 3)), FlatHead(3, 10, True)).to(dtype)
+        head = FlatHead(3, 10, True, shard_of=sharding(processes))
+        module = EncoderHead(MLPEncoder(6, (4, 3)), head).to(dtype)
         encoder = list(module.encoder.parameters())
         for parameter in encoder:
             parameter.data.copy_(torch.arange(parameter.numel()).view(parameter.shape))

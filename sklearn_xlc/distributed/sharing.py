@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from sklearn_xlc.batches import Bags, Batch, Rows
 from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
-from sklearn_xlc.heads.sharding import in_parts
-from sklearn_xlc.training.finite import Statistic
-from sklearn_xlc.training.optimizer import Gradient, distinct_rows
+
+if TYPE_CHECKING:
+    from sklearn_xlc.training.finite import Statistic
+    from sklearn_xlc.training.optimizer import Gradient
 
 #: Multiply-adds of a core in the time in which local processes send a byte, and bytes that they
 #: send while a message waits for the slower process.
@@ -98,7 +100,8 @@ def sum_gradients(
             (sizes,) = processes.sizes(rows)
             indices, values = processes.joined(rows, sizes), processes.joined(values, sizes)
             whole = torch.sparse_coo_tensor(indices[None], values, p.shape, check_invariants=False)
-            summed[p] = distinct_rows(whole)
+            whole = whole.coalesce()
+            summed[p] = whole.indices()[0], whole.values()
     return summed, sums
 
 

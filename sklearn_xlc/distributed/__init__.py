@@ -12,7 +12,7 @@ import atexit
 import os
 
 from sklearn_xlc.batches.processes import Processes, all_processes
-from sklearn_xlc.engine.gathering import gather
+from sklearn_xlc.distributed.gathering import gather
 
 __all__ = ["gather", "init"]
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.fetching import Fetching
-from sklearn_xlc.training.optimizer import RowOptimizer
+from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.shards import sharding
+
+if TYPE_CHECKING:
+    from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 @torch.no_grad()
-def share_out(module: Any, optimizer: RowOptimizer | None = None) -> None:
-    """Let the processes of the fit under way hold a whole module in parts, in place.
+def share_out(
+    module: Any, processes: Processes | None, optimizer: RowOptimizer | None = None
+) -> None:
+    """Let processes hold a whole module in parts, in place.
 
     Each keeps its rows of the head's tables, with their moments, and drops the others; they are
     those of the first process. Where optimisers have stepped, all else becomes that of the first,
@@ -26,6 +32,8 @@ def share_out(module: Any, optimizer: RowOptimizer | None = None) -> None:
     ----------
     module : EncoderHead
         Encoder and head.
+    processes : Processes or None
+        Those that train the module; None: this one alone.
     optimizer : RowOptimizer, default=None
         Optimiser of the module's parameters. None: it has no state.
 
@@ -37,7 +45,7 @@ def share_out(module: Any, optimizer: RowOptimizer | None = None) -> None:
     head = module.head
     if head.sharded_parameters():
         return
-    head.take_shards()
+    head.take_shards(sharding(processes))
     shards = head.sharded_parameters()
     states = {} if optimizer is None else optimizer.state
     for parameter in module.parameters():
@@ -77,14 +85,14 @@ def joined(module: Any, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
     return made, optimizer.moved(pairs, lambda _, part: whole.get(id(part), part))
 
 
-def copied(module: Any) -> Any:
+def copied(module: Any, processes: Processes | None) -> Any:
     """Copy a module to train it, without the rows of tables that other processes will hold.
 
     The rows are taken from the first process. In a fit of one process it is a plain copy.
     """
     tensors = [*module.parameters(), *module.buffers()]
     made = copy.deepcopy(module, {id(tensor): _alias(tensor) for tensor in tensors})
-    share_out(made)
+    share_out(made, processes)
     cut = {} if module.head.sharded_parameters() else made.head.sharded_parameters()
     for tensor in [*made.parameters(), *made.buffers()]:
         if tensor not in cut:
@@ -118,7 +126,7 @@ def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[
     Returns
     -------
     dict
-        State with a :class:`~sklearn_xlc.batches.fetching.Table` in place of each part; in the
+        State with a :class:`~sklearn_xlc.distributed.fetching.Table` in place of each part; in the
         other processes one that says nothing.
     """
     return _changed(net, state, lambda shard, part: fetching.table(part, shard))

@@ -8,10 +8,8 @@ from _distributed import in_threads
 
 from _factories import make_learnable, quick
 from sklearn_xlc import config_context
-from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.processes import training_with
-from sklearn_xlc.engine.agreement import agreed_batch, check_labels
-from sklearn_xlc.training.parts import share_out
+from sklearn_xlc.distributed.agreement import agreed_batch, check_labels
+from sklearn_xlc.distributed.parts import share_out
 
 
 def said_by_parts(monkeypatch, clf, predict):
@@ -19,8 +17,7 @@ def said_by_parts(monkeypatch, clf, predict):
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
+        share_out(own.net_.module_, processes)
         with pytest.raises(ValueError, match=r"distributed\.gather") as said:
             predict(own, processes.rank)
         return str(said.value)
@@ -66,17 +63,18 @@ def test_batches_are_of_the_process_with_the_least_memory(monkeypatch):
     """Processes ask for the memory that is left, each on its own."""
     X, Y = make_learnable(True)
     clf = quick("flat", max_epochs=1).fit(X, Y)
-    head, rows = clf.net_.module_.head, Rows(X)
+    head = clf.net_.module_.head
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
-        n_rows = agreed_batch(own.net_.module_.head, rows, 50 - processes.rank, "scores")
+        share_out(own.net_.module_, processes)
+        n_rows = agreed_batch(
+            own.net_.module_.head, 50 - processes.rank, lambda: {"asked": "scores"}
+        )
         with config_context(working_memory=4000 * (3 - processes.rank) / 2**20):
             return n_rows, own.decision_function(X)
 
-    assert agreed_batch(head, rows, 50, "scores") == 50  # alone: nothing is compared
+    assert agreed_batch(head, 50, pytest.fail) == 50  # alone: nothing is compared
     for n_rows, scores in in_threads(monkeypatch, 2, run):
         assert n_rows == 49
         np.testing.assert_allclose(scores, clf.decision_function(X))
@@ -88,8 +86,7 @@ def test_features_of_own_rows_meet_nobody(monkeypatch):
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
+        share_out(own.net_.module_, processes)
         return own.transform(X[: 9 + processes.rank])
 
     for rank, features in enumerate(in_threads(monkeypatch, 2, run)):
@@ -98,10 +95,10 @@ def test_features_of_own_rows_meet_nobody(monkeypatch):
 
 def test_labels_that_differ(monkeypatch):
     def run(processes):
-        check_labels(processes, "labels", np.array([1, 2]))
+        check_labels(processes, "labels", "12")
         with pytest.raises(ValueError, match="all processes must give the same labels"):
-            check_labels(processes, "labels", np.array([1, 2 + processes.rank]))
+            check_labels(processes, "labels", f"1{2 + processes.rank}")
         with pytest.raises(ValueError, match="a set of Python has another order"):
-            check_labels(processes, "labels", np.array([1, 2])[:: 1 - 2 * processes.rank])
+            check_labels(processes, "labels", "12"[:: 1 - 2 * processes.rank])
 
     in_threads(monkeypatch, 2, run)

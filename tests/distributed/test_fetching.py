@@ -5,9 +5,9 @@ import pytest
 import torch
 from _distributed import in_threads
 
-from sklearn_xlc.batches import fetching
-from sklearn_xlc.batches.fetching import Fetching
-from sklearn_xlc.heads.sharding import Shard
+from sklearn_xlc.distributed import fetching
+from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.shards import Shard
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -21,7 +21,7 @@ def test_a_table_is_read_as_an_array(monkeypatch, size, shape, block):
     def run(processes):
         shard = Shard(processes, shape[0])
         with Fetching() as reading:
-            tables = [reading.table(sign * whole[shard.labels], shard) for sign in (1, -1)]
+            tables = [reading.table(sign * whole[shard.labels()], shard) for sign in (1, -1)]
             assert reading.reads == (processes.rank == 0)
             if not reading.reads:
                 assert [len(table) for table in tables] == [0, 0]

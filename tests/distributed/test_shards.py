@@ -7,28 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.processes import Processes, training_with
+from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.shards import Shard, in_parts, sharding
 from sklearn_xlc.heads import FlatHead, topk_by_position
-from sklearn_xlc.heads.sharding import (
-    Shard,
-    draw_normal,
-    joined_sum,
-    read_by_all,
-    shared_cross_entropy,
-    sum_of_all,
-    summed,
-)
+from sklearn_xlc.heads.whole import WHOLE, Whole, whole
 
 
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 5))
 def test_every_label_is_held_once(n_labels, unit, size):
     n_rows = -(-n_labels // unit)
     shards = [Shard(Processes(rank, size), n_labels, unit) for rank in range(size)]
-    labels = [label for shard in shards for label in range(n_labels)[shard.labels]]
+    labels = [label for shard in shards for label in range(n_labels)[shard.labels()]]
     assert labels == list(range(n_labels))
     rows = torch.arange(n_rows)
     held = [shard.own(rows[shard.holds(rows)]).tolist() for shard in shards]
-    assert held == [list(range(shard.n_held)) for shard in shards]
+    assert held == [list(range(shard.n_held())) for shard in shards]
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (47, 37), (1000, 70), (40_000, 33), (33, 2, 3)])
@@ -41,8 +34,8 @@ def test_parts_of_a_table_are_drawn_as_the_whole(shape, size):
     for rank in range(size):
         torch.manual_seed(0)
         shard = Shard(Processes(rank, size), shape[0])
-        parts.append(torch.empty(shard.n_held, *shape[1:]))
-        draw_normal(parts[-1], 0.3, shard)
+        parts.append(torch.empty(shard.n_held(), *shape[1:]))
+        shard.draw_normal(parts[-1], 0.3)
         assert torch.equal(torch.rand(3), after)
     assert torch.equal(torch.cat(parts), whole)
 
@@ -50,11 +43,11 @@ def test_parts_of_a_table_are_drawn_as_the_whole(shape, size):
 def test_positives_are_those_of_the_labels_held():
     targets = Targets(torch.tensor([0, 2, 2, 5]), torch.tensor([1, 7, 0, 8, 5]))
     shard = Shard(Processes(1, 2), 10)
-    own, held = shard.select(targets)
+    own, held = shard.select(targets, torch.arange(5))
     assert own.ids.tolist() == [7, 8, 5]
     assert own.rows.tolist() == [0, 2, 2]
     assert own.indptr.tolist() == [0, 1, 1, 3]
-    assert held.tolist() == [False, True, False, True, True]
+    assert held.tolist() == [1, 3, 4]
 
 
 @pytest.mark.parametrize("k", [1, 4, 7])
@@ -63,8 +56,8 @@ def test_best_labels_of_all_processes(monkeypatch, k):
 
     def run(processes):
         shard = Shard(processes, 7)
-        own = scores[:, shard.labels]
-        best, positions = topk_by_position(own, min(k, shard.n_held))
+        own = scores[:, shard.labels()]
+        best, positions = topk_by_position(own, min(k, shard.n_held()))
         return *shard.merged(best, positions + shard.start, k), shard.joined_columns(own)
 
     expected, positions = topk_by_position(scores, k)
@@ -83,11 +76,11 @@ def test_cross_entropy_and_its_gradient(monkeypatch):
     def run(processes):
         shard = Shard(processes, 7)
         inputs = features.clone().requires_grad_()
-        table = weight[shard.labels].clone().requires_grad_()
+        table = weight[shard.labels()].clone().requires_grad_()
         held = shard.holds(true)
         at = held.nonzero()[:, 0], shard.own(true[held])
-        logits = read_by_all(shard, inputs) @ table.T
-        loss = shared_cross_entropy(shard, logits, at, share)
+        logits = shard.read_by_all(inputs) @ table.T
+        loss = shard.cross_entropy(logits, at, share, None)
         loss.backward()
         return loss.detach(), inputs.grad, table.grad
 
@@ -111,9 +104,9 @@ def test_products_are_made_where_rows_are_held(monkeypatch):
         shard = Shard(processes, 5)
         given = queries.clone().requires_grad_()
 
-        held = shard.holds(parents).nonzero()[:, 0]
-        own = (read_by_all(shard, given)[rows[held]] * table[parents[held]]).sum(1)
-        found = joined_sum(shard, own, held, len(rows))
+        held = shard.holds(parents)
+        own = (shard.read_by_all(given)[rows[held]] * table[parents[held]]).sum(1)
+        found = shard.joined_sum(own, held, len(rows))
         (found @ slopes).backward()
         return found.detach(), given.grad
 
@@ -128,28 +121,43 @@ def test_products_are_made_where_rows_are_held(monkeypatch):
 def test_sums_of_what_each_process_has_found(monkeypatch):
     def run(processes):
         own = torch.full((2,), float(processes.rank), requires_grad=True)
-        total = sum_of_all(Shard(processes, 5), own)
+        total = Shard(processes, 5).sum_of_all(own)
         (3 * total).sum().backward()
-        sums = summed(Shard(processes, 5), own.detach(), torch.tensor(1.0))
+        sums = Shard(processes, 5).sum(own.detach(), torch.tensor(1.0))
         return total.tolist(), own.tolist(), own.grad.tolist(), [each.tolist() for each in sums]
 
     for rank, found in enumerate(in_threads(monkeypatch, 3, run)):
         assert found == ([3.0, 3.0], [rank] * 2, [3.0, 3.0], [[3.0, 3.0], 3.0])
-    alone = torch.ones(2), torch.ones(())
-    assert summed(None, *alone) == alone
-    assert sum_of_all(None, alone[0]) is alone[0]
-    assert read_by_all(None, alone[0]) is alone[0]
+
+
+@pytest.mark.parametrize("unit", [1, 2])
+def test_rows_of_labels_of_all_processes(monkeypatch, unit):
+    table = torch.randn(11, 3)
+    labels = torch.tensor([[0, 10], [5, 5], [6, 3]])
+
+    def run(processes):
+        shard = Shard(processes, 11, unit)
+        return shard.rows_at(table[shard.labels()], labels, unit)
+
+    assert all(torch.equal(found, table[labels]) for found in in_threads(monkeypatch, 3, run))
+
+
+def test_a_shard_answers_all_that_a_whole_table_is_asked():
+    asked = {name for name in vars(Whole) if not name.startswith("_")}
+    assert asked <= set(vars(Shard))
+    assert sharding(None) is whole
 
 
 def test_only_classes_that_say_so_are_shared():
     class Own(FlatHead):
         """May read its weights in its own way."""
 
-    with training_with(Processes(0, 2)):
-        assert Own(3, 10, False).shard is None
-        head = FlatHead(3, 10, False)
-        assert len(head.weight) == 5
-        with pytest.raises(ValueError, match="2 processes cannot share 1 labels"):
-            FlatHead(3, 1, True)
+    shard_of = sharding(Processes(0, 2))
+    assert Own(3, 10, False, shard_of=shard_of).shard is WHOLE
+    head = FlatHead(3, 10, False, shard_of=shard_of)
+    assert len(head.weight) == 5
+    assert in_parts(head)
+    with pytest.raises(ValueError, match="2 processes cannot share 1 labels"):
+        FlatHead(3, 1, True, shard_of=shard_of)
     with pytest.raises(ValueError, match=r"gather\(estimator\)"):
         head.label_vectors()

@@ -1,6 +1,7 @@
 """Models that several processes hold in parts, put together."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from sklearn.preprocessing import MaxAbsScaler
 
 import sklearn_xlc
 from _factories import make_learnable, quick
-from sklearn_xlc.batches.processes import Processes, training_with
-from sklearn_xlc.engine.gathering import gather, gathered, joining
+from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.gathering import gather, gathered, joining
+from sklearn_xlc.distributed.parts import share_out
+from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.heads import CascadeHead, FlatHead
-from sklearn_xlc.training.parts import share_out
 
 
 def test_an_estimator_of_one_process_is_copied():
@@ -26,20 +28,18 @@ def test_an_estimator_of_one_process_is_copied():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: FlatHead(3, 10, True), lambda: CascadeHead(3, 10, True, (4, 3))]
+    "make", [partial(FlatHead, 3, 10, True), partial(CascadeHead, 3, 10, True, (4, 3))]
 )
 def test_parts_are_gathered_on_request_only(monkeypatch, make):
     def run(processes):
-        with training_with(processes):
-            head = make()
+        head = make(shard_of=sharding(processes))
         with joining(lambda part, shard: shard.joined(part)):
             whole = gathered(head, dict(head.named_parameters()))
         return {name: tensor.shape for name, tensor in whole.items()}
 
     expected = {name: tensor.shape for name, tensor in make().named_parameters()}
     assert in_threads(monkeypatch, 2, run) == [expected, expected]
-    with training_with(Processes(0, 2)):
-        head = make()
+    head = make(shard_of=sharding(Processes(0, 2)))
     with pytest.raises(ValueError, match="if all processes call it"):
         gathered(head, dict(head.named_parameters()))
     head.forget_shards()
@@ -63,8 +63,7 @@ def test_files_are_those_of_one_process(monkeypatch, tmp_path, name):
 
     def run(processes):
         own = copy.deepcopy(clf)
-        with training_with(processes):
-            share_out(own.net_.module_)
+        share_out(own.net_.module_, processes)
         for storage in storages:
             sklearn_xlc.save(own, tmp_path / storage, storage=storage)
             alone = (tmp_path / f"alone-{storage}").read_bytes()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.batches.fetching import Table
+from sklearn_xlc.distributed.fetching import Table
 from sklearn_xlc.heads import Head
 
 

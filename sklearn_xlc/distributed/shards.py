@@ -1,0 +1,285 @@
+"""Heads of which each process holds the weights of some labels.
+
+Each process reads the features of all samples of a batch, and computes what the labels that it
+holds add to the loss and to the gradient of the features. Loss and gradient are then summed, and
+equal in all processes; so are the gradients of what each process has all of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.heads import Head, topk_by_position
+from sklearn_xlc.heads.losses import Labels
+from sklearn_xlc.heads.whole import ShardOf, Whole, whole
+
+
+@dataclass(frozen=True)
+class Shard(Whole):
+    """Rows of a head's tables in one of several processes.
+
+    Parameters
+    ----------
+    processes : Processes
+        Those that hold the head together.
+    n_labels : int
+        Number of labels of all processes.
+    unit : int, default=1
+        Number of neighbouring labels that share a row; the last one may have fewer.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.batches.processes import Processes
+    >>> from sklearn_xlc.distributed.shards import Shard
+    >>> shard = Shard(Processes(rank=1, size=3), n_labels=10)
+    >>> shard.start, shard.stop, shard.own(slice(4, 6))
+    (3, 6, slice(1, 3, None))
+    """
+
+    processes: Processes
+    n_labels: int
+    unit: int = 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all processes."""
+        return -(-self.n_labels // self.unit)
+
+    @property
+    def start(self) -> int:  # type: ignore[override]
+        """First row of this process."""
+        return self.processes.part(self.n_rows).start
+
+    @property
+    def stop(self) -> int:
+        """Row after the last one of this process."""
+        return self.processes.part(self.n_rows).stop
+
+    # --- rows and labels ------------------------------------------------------------------
+
+    def n_held(self, n_rows: int = 0) -> int:
+        return self.stop - self.start
+
+    def n_everywhere(self, n_held: int) -> int:
+        return self.n_rows
+
+    def rows(self, n_rows: int = 0) -> slice:
+        return self.processes.part(self.n_rows)
+
+    def labels(self, n_labels: int = 0) -> slice:
+        return slice(self.start * self.unit, min(self.stop * self.unit, self.n_labels))
+
+    def own(self, rows: Labels) -> Labels:
+        start = self.start
+        if isinstance(rows, slice) and rows.start is None:
+            self.refuse_part()
+        if isinstance(rows, slice):
+            return slice(rows.start - start, rows.stop - start)
+        return rows - start
+
+    def holds(self, rows: Tensor) -> Tensor:
+        return (rows >= self.start) & (rows < self.stop)
+
+    def select(self, targets: Targets, *values: Tensor) -> tuple[Any, ...]:
+        held = self.holds(targets.ids)
+        rows = targets.rows[held]
+        starts = torch.arange(len(targets) + 1, device=rows.device)
+        of_targets = None if targets.values is None else targets.values[held]
+        part = Targets(torch.searchsorted(rows, starts), targets.ids[held], of_targets)
+        part.rows = rows
+        return part, *(each[held] for each in values)
+
+    def chosen(self, labels: Tensor, *values: Tensor, unit: int = 1) -> tuple[Tensor, ...]:
+        held = self.holds(labels // unit)
+        return labels[held], *(each[held] for each in values)
+
+    def repeated(self, held: Labels, n: int) -> Labels:
+        assert isinstance(held, Tensor)
+        return held.repeat_interleave(n)
+
+    def positions(self, labels: Tensor, table: Tensor, width: int) -> Tensor:
+        own = labels - self.start * (table[:1].numel() // width)
+        return own[(own >= 0) & (own < table.numel() // width)]
+
+    def of(self, parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, Any]:
+        return dict.fromkeys(parameters, self)
+
+    def refuse_part(self) -> NoReturn:
+        raise ValueError(
+            f"this needs the weights of all labels, and each of {self.processes.size} processes "
+            "holds some of them: sklearn_xlc.distributed.gather(estimator) joins them"
+        )
+
+    # --- tables ---------------------------------------------------------------------------
+
+    def cut(self, table: Tensor) -> Tensor:
+        return table[self.rows()].clone()
+
+    def joined(self, part: Tensor) -> Tensor:
+        return self.processes.joined_parts(part, self.n_rows)
+
+    def rows_of(self, classifier: Callable[..., Tensor], like: Tensor) -> Tensor:
+        return self.joined(classifier(like, self.labels()))
+
+    def rows_at(self, table: Tensor, labels: Tensor, unit: int = 1) -> Tensor:
+        found = table.new_zeros(*labels.shape, *table.shape[1:])
+        held = self.holds(labels // unit)
+        found[held] = table.detach()[labels[held] - self.start * unit]
+        return self.processes.sum(found)
+
+    @torch.no_grad()
+    def draw_normal(self, table: Tensor, std: float) -> None:
+        # All rows are drawn, block by block: as much work in each process as for the whole table,
+        # once a fit, and no memory. Blocks of 16 rows begin where torch's kernel begins a vector.
+        first, size = 0, 16 * max(1, 2**16 * len(table) // table.numel())
+        start, stop, n_rows = self.start, self.stop, self.n_rows
+        while first < n_rows:
+            last = first + size if first + size + 16 <= n_rows else n_rows
+            block = table.new_empty(last - first, *table.shape[1:]).normal_(std=std)
+            a, b = max(first, start), min(last, stop)
+            if a < b:
+                table[a - start : b - start] = block[a - first : b - first]
+            first = last
+
+    def draw_groups(self, table: Tensor, width: int, std: float) -> Tensor:
+        children = table.view(len(table), -1, width)
+        self.draw_normal(children, std)
+        return children
+
+    # --- losses ---------------------------------------------------------------------------
+
+    def sum(self, *tensors: Tensor) -> Sequence[Tensor]:
+        return self.processes.sum_together(tensors)
+
+    def read_by_all(self, tensor: Tensor) -> Tensor:
+        return _ReadByAll.apply(tensor, self.processes)
+
+    def sum_of_all(self, own: Tensor) -> Tensor:
+        return _Summed.apply(own.clone(), self.processes)
+
+    def joined_sum(self, own: Tensor, held: Labels, n_rows: int) -> Tensor:
+        assert isinstance(held, Tensor)
+        rows = held.nonzero()[:, 0]
+        return self.sum_of_all(own.new_zeros(n_rows, *own.shape[1:]).index_copy(0, rows, own))
+
+    def logsumexp(self, held: Tensor) -> Tensor:
+        return self.processes.joined(held[None], [1] * self.processes.size).logsumexp(0)
+
+    def never(self, dtype: torch.dtype) -> float:
+        # Finite: a process may hold no label that a row scores, and its derivative is then zero.
+        return torch.finfo(dtype).min / 4
+
+    def cross_entropy(
+        self, logits: Tensor, at: tuple[Any, Tensor], share: Tensor, value: Callable[..., Tensor]
+    ) -> Tensor:
+        found = share[at[0]] @ logits[at]
+        normaliser, total = _Normalisers.apply(logits.logsumexp(1), found, self.processes)
+        return share @ normaliser - total
+
+    def normalisers(
+        self, negative: Tensor, highest: Tensor, rows: Tensor, logits: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ones = torch.zeros_like(negative).index_add(0, rows, (logits - highest[rows]).exp())
+        of_positives = (highest + ones.log()).clamp_min(torch.finfo(negative.dtype).min / 4)
+        negative, of_positives = self.logsumexp(torch.stack([negative, of_positives]))
+        return negative, torch.logaddexp(negative, of_positives)
+
+    def derivatives(
+        self, rows: Tensor, slopes: tuple[Tensor, Tensor], factor: Tensor, loss: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mass, of_margin = (torch.zeros_like(factor).index_add(0, rows, each) for each in slopes)
+        mass, of_margin, loss = self.sum(mass, of_margin, loss)
+        return mass, mass * factor + of_margin, loss
+
+    # --- rankings -------------------------------------------------------------------------
+
+    def merged(self, scores: Tensor, positions: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        missing = k - scores.shape[1]
+        if missing:  # all send alike
+            scores = nn.functional.pad(scores, (0, missing), value=-torch.inf)
+            positions = nn.functional.pad(positions, (0, missing), value=self.n_labels)
+        sizes = [k] * self.processes.size
+        scores = self.processes.joined(scores.T.contiguous(), sizes).T
+        positions = self.processes.joined(positions.T.contiguous(), sizes).T
+        return topk_by_position(scores.contiguous(), k, positions.contiguous())
+
+    def joined_columns(self, own: Tensor) -> Tensor:
+        edges = [min(row * self.unit, self.n_labels) for row in self.processes.edges(self.n_rows)]
+        sizes = [b - a for a, b in zip(edges, edges[1:])]
+        return self.processes.joined(own.T.contiguous(), sizes).T.contiguous()
+
+
+def sharding(processes: Processes | None) -> ShardOf:
+    """Return what makes the shards of heads that `processes` train; None: one process."""
+    if processes is None:
+        return whole
+
+    def shard_of(n_labels: int, unit: int = 1) -> Shard:
+        shard = Shard(processes, n_labels, unit)
+        if shard.n_rows < processes.size:
+            raise ValueError(
+                f"{processes.size} processes cannot share {shard.n_rows} labels, or groups of "
+                "labels: start fewer, or set distributed=False"
+            )
+        return shard
+
+    return shard_of
+
+
+def in_parts(head: Head) -> bool:
+    """Return whether each of several processes computes the loss of some labels of a head."""
+    return isinstance(head.shard, Shard) or bool(head.sharded_parameters())
+
+
+class _ReadByAll(torch.autograd.Function):
+    """The same tensor; its gradient is summed over the processes."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, processes: Processes) -> Tensor:
+        ctx.processes = processes
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return *ctx.processes.sum_together(grad_outputs), None
+
+
+class _Summed(torch.autograd.Function):
+    """Sum over the processes, in place; all of them have the same gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, processes: Processes) -> Tensor:
+        ctx.mark_dirty(tensor)
+        return processes.sum(tensor)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return grad_outputs[0], None
+
+
+class _Normalisers(torch.autograd.Function):
+    """Log-sum-exp over the processes of each row, and the sum of a number, in one message."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, held: Tensor, found: Tensor, processes: Processes
+    ) -> tuple[Tensor, Tensor]:
+        sizes = [1] * processes.size
+        of_each = processes.joined(torch.cat([held, found[None]])[None], sizes)
+        total = of_each[:, :-1].logsumexp(0)
+        ctx.save_for_backward((held - total).exp())
+        return total, of_each[:, -1].sum()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return grad_outputs[0] * ctx.saved_tensors[0], grad_outputs[1], None

@@ -1,0 +1,234 @@
+"""Rows of a head's tables in this process: all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.heads.losses import Labels
+
+
+class Whole:
+    """All rows of a head's tables, where one process holds the head.
+
+    A table has a row for each label, or for each group of labels. Heads ask this object for the
+    rows of their tables, and for sums over all labels. :class:`sklearn_xlc.distributed.Shard`
+    answers the same questions for a process that holds some of the rows.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.heads.whole import Whole
+    >>> Whole().rows(10), Whole().own(slice(4, 6))
+    (slice(0, 10, None), slice(4, 6, None))
+    """
+
+    #: First row of this process.
+    start: int = 0
+
+    # --- rows and labels ------------------------------------------------------------------
+
+    def n_held(self, n_rows: int) -> int:
+        """Return the number of rows in this process, of a table of `n_rows`."""
+        return n_rows
+
+    def n_everywhere(self, n_held: int) -> int:
+        """Return the number of rows in all processes, of a table with `n_held` in this one."""
+        return n_held
+
+    def rows(self, n_rows: int) -> slice:
+        """Return the rows in this process, of a table of `n_rows`."""
+        return slice(0, n_rows)
+
+    def labels(self, n_labels: int) -> slice:
+        """Return the labels whose weights are in this process."""
+        return slice(0, n_labels)
+
+    def own(self, rows: Labels) -> Labels:
+        """Return the positions of held rows in the table of this process."""
+        return rows
+
+    def holds(self, rows: Tensor) -> Labels:
+        """Return a mask of the rows in this process, or a slice of all."""
+        return slice(None)
+
+    def select(self, targets: Targets, *values: Tensor) -> tuple[Any, ...]:
+        """Select the positives whose rows are in this process, and their `values`."""
+        return targets, *values
+
+    def chosen(self, labels: Tensor, *values: Tensor, unit: int = 1) -> tuple[Tensor, ...]:
+        """Select the labels in this process, `unit` of which share a row, and their `values`."""
+        return labels, *values
+
+    def repeated(self, held: Labels, n: int) -> Labels:
+        """Repeat each entry of a mask of :meth:`holds` n times."""
+        return held
+
+    def positions(self, labels: Tensor, table: Tensor, width: int) -> Tensor:
+        """Return the positions of labels in ``table.view(-1, width)``, where they are held."""
+        return labels
+
+    def of(self, parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, Any]:
+        """Return the parameters that lack rows of other processes, each with its shard."""
+        return {}
+
+    def refuse_part(self) -> None:
+        """Raise ValueError if some rows are in other processes."""
+
+    # --- tables ---------------------------------------------------------------------------
+
+    def cut(self, table: Tensor) -> Tensor:
+        """Return the rows of this process from a whole table."""
+        return table
+
+    def joined(self, part: Tensor) -> Tensor:
+        """Return the table of all processes from the rows of this one."""
+        return part
+
+    def rows_of(self, classifier: Callable[..., Tensor], like: Tensor) -> Tensor:
+        """Return the weights of all labels from ``classifier(like, labels)``."""
+        return classifier(like)
+
+    def rows_at(self, table: Tensor, labels: Tensor, unit: int = 1) -> Tensor:
+        """Return rows of a table by label, whichever process holds them; :meth:`chosen`."""
+        return table[labels]
+
+    def draw_normal(self, table: Tensor, std: float) -> None:
+        """Draw normal weights; each process keeps its rows of the single-process draw."""
+        with torch.no_grad():
+            table.normal_(std=std)
+
+    def draw_groups(self, table: Tensor, width: int, std: float) -> Tensor:
+        """Draw normal weights; return the table with rows of `width` numbers."""
+        children = table.view(-1, width)
+        self.draw_normal(children, std)
+        return children
+
+    # --- losses ---------------------------------------------------------------------------
+
+    def sum(self, *tensors: Tensor) -> Sequence[Tensor]:
+        """Sum tensors of one type over the processes."""
+        return tensors
+
+    def read_by_all(self, tensor: Tensor) -> Tensor:
+        """Return the tensor; its gradient is summed over the processes."""
+        return tensor
+
+    def sum_of_all(self, own: Tensor) -> Tensor:
+        """Sum over the processes, differentiably."""
+        return own
+
+    def joined_sum(self, own: Tensor, held: Labels, n_rows: int) -> Tensor:
+        """Join rows, of which this process has found those `held`; differentiable."""
+        return own
+
+    def logsumexp(self, held: Tensor) -> Tensor:
+        """Return the log-sum-exp over the processes of each number."""
+        return held
+
+    def never(self, dtype: torch.dtype) -> float:
+        """Return the logit of a label that a row does not score."""
+        return -torch.inf
+
+    def cross_entropy(
+        self, logits: Tensor, at: tuple[Any, Tensor], share: Tensor, value: Callable[..., Tensor]
+    ) -> Tensor:
+        """Return the softmax cross-entropy over the columns of all processes.
+
+        Parameters
+        ----------
+        logits : tensor of shape (n_rows, n_held)
+            Logits of the held columns.
+        at : pair of tensors
+            Rows and columns of the true labels that are held.
+        share : tensor of shape (n_rows,)
+            Weight of each row, which has one true label.
+        value : callable
+            Loss of the surprise of a row.
+        """
+        return share @ value(-logits.log_softmax(1)[at])
+
+    def normalisers(
+        self, negative: Tensor, highest: Tensor, rows: Tensor, logits: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log-sum-exp of each row's negatives, and of all labels.
+
+        Parameters
+        ----------
+        negative : tensor of shape (n_rows,)
+            Log-sum-exp of the held negatives.
+        highest : tensor of shape (n_rows,)
+            Largest of `negative` and the row's `logits`.
+        rows, logits : tensors of shape (n_positives,)
+            Rows and logits of the held positives.
+        """
+        total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
+        return negative, highest + total.log()
+
+    def derivatives(
+        self, rows: Tensor, slopes: tuple[Tensor, Tensor], factor: Tensor, loss: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sum the derivatives of the positives by their rows.
+
+        Parameters
+        ----------
+        rows : tensor of shape (n_positives,)
+            Rows of the held positives.
+        slopes : pair of tensors of shape (n_positives,)
+            Derivatives of the loss by the surprise and by the margin of each positive.
+        factor : tensor of shape (n_rows,)
+            Derivative of the log-sum-exp of all labels by that of the negatives.
+        loss : tensor of shape ()
+            Loss of the held positives.
+
+        Returns
+        -------
+        mass : tensor of shape (n_rows,)
+            Sum of the derivatives by the surprise.
+        on_negative : tensor of shape (n_rows,)
+            Derivative by the log-sum-exp of the negatives.
+        loss : tensor of shape ()
+            Loss of all processes.
+        """
+        by_surprise, by_margin = slopes
+        mass = torch.zeros_like(factor).index_add(0, rows, by_surprise)
+        return mass, (mass * factor).index_add(0, rows, by_margin), loss
+
+    # --- rankings -------------------------------------------------------------------------
+
+    def merged(self, scores: Tensor, positions: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k best labels of all processes from the best of this one."""
+        return scores, positions
+
+    def joined_columns(self, own: Tensor) -> Tensor:
+        """Return the columns of all labels from those of this process."""
+        return own
+
+
+#: The one object of its class that heads need: it has no state.
+WHOLE = Whole()
+
+#: ``shard_of(n_labels, unit)`` returns the rows in this process of a table with a row for each
+#: `unit` neighbouring labels.
+ShardOf = Callable[..., Whole]
+
+
+def whole(n_labels: int, unit: int = 1) -> Whole:
+    """Return all rows of a table, for a head that one process holds.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels.
+    unit : int, default=1
+        Number of neighbouring labels that share a row.
+
+    Returns
+    -------
+    Whole
+        The object that stands for all rows.
+    """
+    return WHOLE
