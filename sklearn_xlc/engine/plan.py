@@ -31,7 +31,7 @@ from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import (
     reads_sparse,
 )
-from sklearn_xlc.engine.deciding import check_decision, ranks_sets
+from sklearn_xlc.engine.deciding import check_decision, ranks_sets, score_link
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
     Facts,
@@ -160,11 +160,19 @@ class Plan:
         return self.classifier._further_facts(facts, self.settings, code)
 
     def check_decision(self, head: Head | None = None) -> None:
-        """Raise ValueError if the decision does not suit the labels or, once built, the head."""
-        code, decision = self.data.code, self.settings["decision"]
-        if code.multilabel and not isinstance(decision, str):
+        """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""
+        code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
+        if not code.multilabel:
+            return
+        if not isinstance(decision, str):
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)
+        if head is not None and ranker not in (None, "auto") and score_link(head) != "sigmoid":
+            raise ValueError(
+                f"ranker={ranker!r} needs scores of labels as log odds, and {type(head).__name__} "
+                f"with loss={self.classifier.loss!r} has none; use ranker=None, or a loss such as "
+                "'bce'"
+            )
 
     # --- before training --------------------------------------------------------------------
 

@@ -371,8 +371,9 @@ def hold_out(
     if is_quick and n_samples < FEW_SAMPLES:
         return HeldOut(0, True, "refit")
     n_held = min(MOST_HELD, int(min(HELD_SHARE, fraction) * n_samples))
-    if n_held < LEAST_HELD:
-        return HeldOut(0, False, fraction)
+    if n_held < LEAST_HELD:  # too few for "auto"; a given ranker asks for some
+        n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
+        return HeldOut(n_held, False, fraction)
     fraction = n_held / n_samples
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))

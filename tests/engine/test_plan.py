@@ -21,6 +21,7 @@ from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.resolve import resolve_model
 from sklearn_xlc.engine.validation import TrainingData
 from sklearn_xlc.heads import Flat, FlatHead, Fourier
+from sklearn_xlc.ranking import Calibration
 from sklearn_xlc.training import WeightAveraging
 
 
@@ -261,3 +262,27 @@ def test_parts_are_resolved_for_the_samples_trained_on(params, optimizer, rate, 
     plan.resolve_parts(few)
     assert plan.facts.n_train == 900
     assert (settings["batch_size"], settings["max_epochs"]) == (900, 200)
+
+
+# --- a ranker that is asked for -----------------------------------------------------------------
+
+
+def test_a_given_ranker_gets_held_out_samples_where_auto_has_too_few():
+    X, Y = few_words(True)
+    for ranker in ("calibration", Calibration()):
+        clf = MultiHeadClassifier(ranker=ranker, max_epochs=2, random_state=0).fit(X, Y)
+        assert type(clf.ranker_) is Calibration
+        assert clf.settings_["ranker"] == "calibration"
+    assert MultiHeadClassifier(max_epochs=2).fit(X, Y).ranker_ is None
+
+
+@pytest.mark.parametrize(
+    "params", [{"loss": "pick_all_labels"}, {"head": "product", "loss": "bce"}]
+)
+def test_a_ranker_without_log_odds_is_refused(params):
+    X, Y = few_words(True)
+    clf = MultiHeadClassifier(ranker="calibration", max_epochs=1, **params)
+    with pytest.raises(ValueError, match="needs scores of labels as log odds"):
+        clf.fit(X, Y)
+    X, y = few_words(False)
+    assert clf.set_params(loss="auto").fit(X, y).ranker_ is None  # without meaning

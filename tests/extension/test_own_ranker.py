@@ -1,0 +1,74 @@
+"""A ranker from the literature, written with public names only: temperature scaling.
+
+C. Guo, G. Pleiss, Y. Sun, K. Weinberger. On Calibration of Modern Neural Networks. ICML 2017.
+"""
+
+import joblib
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.encoders import MLP
+from sklearn_xlc.metrics import topk_scorer
+from sklearn_xlc.ranking import Ranker
+
+
+class TemperatureScaling(Ranker):
+    """Divide log odds by the temperature with the highest likelihood of the best labels."""
+
+    _shown = ("temperature_",)
+
+    def __init__(self, largest=10.0):
+        self.largest = largest
+
+    def fit(self, scores, Y, labels=None):
+        hits = np.asarray(Y[np.arange(len(labels))[:, None], labels].todense())
+        bounds = (1 / self.largest, self.largest)
+
+        def loss(temperature):
+            return np.logaddexp(0, np.where(hits, -scores, scores) / temperature).sum()
+
+        self.temperature_ = minimize_scalar(loss, bounds=bounds, method="bounded").x
+        return self
+
+    def __call__(self, scores):
+        return scores / self.temperature_
+
+    def inverse(self, odds):
+        return odds * self.temperature_
+
+
+QUICK = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_extreme_multilabel(1200, 60, 12, noise=0.5, random_state=0)
+
+
+@parametrize_with_checks([MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_probabilities_are_those_of_the_ranker(data, tmp_path):
+    clf = MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK).fit(*data)
+    scores, temperature = clf.decision_function(data[0]), clf.ranker_.temperature_
+    assert temperature != 1
+    np.testing.assert_allclose(clf.predict_proba(data[0]), expit(scores / temperature), rtol=1e-5)
+    assert f"temperature_={temperature:.4g}" in repr(clf.ranker_)
+    joblib.dump(clf, tmp_path / "model.joblib")
+    loaded = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(loaded.predict_proba(data[0]), clf.predict_proba(data[0]))
+
+
+def test_a_search_sets_its_parameters(data):
+    clf = MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)
+    grid = {"ranker__largest": [2.0, 10.0]}
+    search = GridSearchCV(clf, grid, scoring=topk_scorer("precision", k=1), cv=2).fit(*data)
+    assert search.best_estimator_.ranker.largest in grid["ranker__largest"]
