@@ -72,11 +72,13 @@ def count_parameters(paths):
 
     def of_class(name):
         node = classes.get(name)
+        bases = [base.id for base in node.bases if isinstance(base, ast.Name)] if node else []
+        of_bases = max(map(of_class, bases), default=0)
         for item in node.body if node else ():
             if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-                return len(item.args.args + item.args.kwonlyargs) - 1  # self
-        bases = [base.id for base in node.bases if isinstance(base, ast.Name)] if node else []
-        return max(map(of_class, bases), default=0)
+                own = len(item.args.args + item.args.kwonlyargs) - 1  # self
+                return own + (of_bases if item.args.kwarg else 0)  # handed on to the base class
+        return of_bases
 
     for node in trees[PACKAGE / "__init__.py"].body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":

@@ -1,4 +1,4 @@
-"""Parts: objects with parameters of their own, which estimators take by name or as such."""
+"""Parts: parameters of an estimator with parameters of their own, given by name or as objects."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = [
     "refuse_unusable",
 ]
 
-#: Names of the parts that a parameter takes, and what makes each.
+#: Parts of a parameter by name: classes, or functions without arguments.
 Names = Mapping[str, Callable[[], Any]]
 
 
 class Part(LinksToDocs, BaseEstimator):
-    """Base class of parts: parameters, and their constraints.
+    """Base class of parts: parameters and their constraints.
 
-    A part follows scikit-learn's rules for estimators: `__init__` only stores its parameters, so
-    that it can be cloned and searched over.
+    A part follows scikit-learn's rules for estimators: `__init__` only stores its parameters, as
+    clones and searches need it.
     """
 
     _parameter_constraints: dict[str, list[Any]] = {}
-    #: Fitted attributes that `repr` shows beside the parameters.
+    #: Fitted attributes in the `repr`, beside the parameters.
     _shown: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
@@ -53,13 +53,13 @@ class Part(LinksToDocs, BaseEstimator):
 
 
 class Parameters:
-    """Parameters of a part that cannot be a BaseEstimator, such as a module of torch."""
+    """Parameter methods for a class other than a BaseEstimator, such as a torch module."""
 
     _get_param_names: Any = classmethod(BaseEstimator._get_param_names.__func__)  # type: ignore
     get_params = BaseEstimator.get_params
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters, by a new call of the constructor."""
+        """Set parameters, by calling the constructor again."""
         unknown = sorted(params.keys() - set(self._get_param_names()))
         if unknown:
             raise ValueError(
@@ -77,14 +77,14 @@ def _is_number(value: Any) -> bool:
 def nested_parts(
     estimator: BaseEstimator, tables: Mapping[str, Names], params: dict[str, Any]
 ) -> dict[str, Any]:
-    """Replace names by parts where `params` has nested parameters of them.
+    """Replace the name of a part by an object if `params` has nested parameters of it.
 
     Parameters
     ----------
     estimator : estimator
-        Estimator whose `set_params` was called.
+        Owner of the parameters.
     tables : dict of str to dict
-        Names of the parts of each parameter.
+        Parts by name, for each parameter.
     params : dict
         Arguments of `set_params`.
 
@@ -96,8 +96,7 @@ def nested_parts(
     Raises
     ------
     ValueError
-        If the parameter is "auto" or None, which have no parameters, or the part has no such
-        parameter.
+        If the parameter is "auto" or None, or the part has no such parameter.
     """
     asked: dict[str, list[str]] = {}
     for key in params:
@@ -125,7 +124,7 @@ def nested_parts(
 
 
 def named_part(value: Any, names: Names) -> Any:
-    """Make the part of a name; other values are returned as they are."""
+    """Make the part with a name; return other values unchanged."""
     return names[value]() if isinstance(value, str) and value in names else value
 
 
@@ -135,16 +134,16 @@ def name_of_part(part: Any, names: Names) -> str | None:
 
 
 def refuse_unusable(part: Any, reasons: Mapping[str, str], prefix: str = "") -> None:
-    """Raise ValueError if a parameter is set that cannot be used.
+    """Raise ValueError if an unusable parameter is not at its default.
 
     Parameters
     ----------
     part : estimator
-        Part or estimator, whose parameters are compared with the defaults of its constructor.
+        Part or estimator.
     reasons : dict of str to str
-        Why a parameter cannot be used, as the end of a sentence.
+        Unusable parameters by name, with the end of a sentence that says why.
     prefix : str, default=""
-        What precedes the parameter's name in the message.
+        Prefix of the parameter's name in the message.
 
     Raises
     ------
@@ -168,7 +167,7 @@ def plain(value: Any) -> Any:
     Raises
     ------
     TypeError
-        If it is something else.
+        If the parameter has another type.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -182,7 +181,7 @@ def plain(value: Any) -> Any:
 
 
 def joined_signature(own: Any, of_base: Any) -> inspect.Signature:
-    """Return the signature of a constructor, with `**parameters` named as in the base class."""
+    """Return the signature of a constructor; the base's parameters replace `**parameters`."""
     signature, base = inspect.signature(own), inspect.signature(of_base)
     parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
     if len(parameters) == len(signature.parameters):

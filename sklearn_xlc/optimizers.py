@@ -1,7 +1,7 @@
 """Optimisers: update rules of weights, with their rates.
 
-A classifier takes an optimiser as its parameter `optimizer`, by name or as an object.
-`learning_rate` and `weight_decay` of the classifier are handed to it; give each in one place.
+The parameter `optimizer` of a classifier is the name of an optimiser or an object. Give
+`learning_rate` and `weight_decay` either to the classifier or to the optimiser.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Optimizer(Part):
     learning_rate: Any
     head_learning_rate: Any
     weight_decay: Any
-    #: Parameters that only some optimisers have.
+    #: Parameters of some optimisers only.
     row_momentum: Any = True
     momentum: float = 0.0
     nesterov: bool = False
@@ -43,19 +43,19 @@ class Optimizer(Part):
 
 
 class Adam(Optimizer):
-    """Adam, lazy on rows: it updates only the rows of a table that a batch uses.
+    """Adam, with updates of only the rows of a table in use by a batch.
 
     Parameters
     ----------
     learning_rate : float, default=None
-        Peak learning rate of the encoder. None: that of the classifier.
+        Peak learning rate of the encoder. None: the classifier's.
     head_learning_rate : float, default=None
-        Peak learning rate of the head. None: that of the encoder, or of the rules for "auto".
+        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
     weight_decay : float, default=None
-        Decoupled weight decay of matrices. None: that of the classifier.
+        Decoupled weight decay of matrices. None: the classifier's.
     row_momentum : bool or "auto", default="auto"
-        Whether rows have a first moment. Without it updates of rows that batches seldom use are not
-        averaged over long times, and take a third less time.
+        Whether rows have a first moment. Without it, updates of rarely used rows are not averaged
+        over a long time, and take a third less time.
     """
 
     _parameter_constraints = {
@@ -85,13 +85,13 @@ class Mixed(Adam):
     Parameters
     ----------
     learning_rate : float, default=None
-        Peak learning rate of the encoder. None: that of the classifier.
+        Peak learning rate of the encoder. None: the classifier's.
     head_learning_rate : float, default=None
-        Peak learning rate of the head. None: that of the encoder, or of the rules for "auto".
+        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
     weight_decay : float, default=None
-        Decoupled weight decay of matrices. None: that of the classifier.
+        Decoupled weight decay of matrices. None: the classifier's.
     row_momentum : bool or "auto", default="auto"
-        Whether rows that Adam updates have a first moment.
+        Whether rows updated by Adam have a first moment.
     """
 
     rule = "mixed"
@@ -103,11 +103,11 @@ class Adagrad(Optimizer):
     Parameters
     ----------
     learning_rate : float, default=None
-        Peak learning rate of the encoder. None: that of the classifier.
+        Peak learning rate of the encoder. None: the classifier's.
     head_learning_rate : float, default=None
-        Peak learning rate of the head. None: that of the encoder, or of the rules for "auto".
+        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
     weight_decay : float, default=None
-        Decoupled weight decay of matrices. None: that of the classifier.
+        Decoupled weight decay of matrices. None: the classifier's.
     """
 
     rule = "adagrad"
@@ -125,22 +125,22 @@ class Adagrad(Optimizer):
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, which needs the least memory.
+    """Stochastic gradient descent, with the least memory of all optimisers.
 
     Parameters
     ----------
     learning_rate : float, default=None
-        Peak learning rate of the encoder. None: that of the classifier.
+        Peak learning rate of the encoder. None: the classifier's.
     head_learning_rate : float, default=None
-        Peak learning rate of the head. None: that of the encoder, or of the rules for "auto".
+        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
     weight_decay : float, default=None
-        Weight decay of matrices: decoupled, or with `momentum` a part of the gradient. None: that
-        of the classifier.
+        Weight decay of matrices: decoupled, or with `momentum` a part of the gradient. None: the
+        classifier's.
     momentum : float, default=0.0
-        Momentum, as in :class:`torch.optim.SGD`. Rows that a batch does not use keep theirs. It
-        takes as much memory as the weights.
+        Momentum, as in :class:`torch.optim.SGD`. It takes as much memory as the weights. Rows not
+        in use by a batch keep their momentum.
     nesterov : bool, default=False
-        Whether the momentum is Nesterov's; it then must be above zero.
+        Whether to use Nesterov momentum; needs `momentum` above zero.
     """
 
     rule = "sgd"
@@ -173,7 +173,7 @@ class SGD(Optimizer):
             raise ValueError("nesterov=True needs momentum above zero, got momentum=0.0")
 
 
-#: Optimisers by the names that the parameter `optimizer` takes, in addition to "auto".
+#: Optimisers by name, for the parameter `optimizer`.
 OPTIMIZERS: dict[str, type[Optimizer]] = {
     "adam": Adam,
     "mixed": Mixed,

@@ -17,6 +17,8 @@ from sklearn_xlc.heads import Cascade, Product
 
 #: Few, long steps: the checks ask for a fit that separates blobs, not for a good one.
 QUICK = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
+#: Slack columns start in pairs that cancel, and Adam magnifies the rounding of what cancels. At a
+#: rate of 0.06 one number of 240 differs by 1.6e-7 on some processors; 1e-7 is asked for.
 ESTIMATORS = [
     MultiHeadClassifier("auto", **QUICK),
     MultiHeadClassifier("flat", **QUICK),
@@ -25,7 +27,7 @@ ESTIMATORS = [
     MultiHeadClassifier(Product(n_groups=2), **QUICK),
     MultiHeadClassifier(Cascade(embedding_dim=16), **QUICK),
     MultiHeadClassifier("sampling", **QUICK),
-    DFTSigmoidClassifier(n_slack=5, **QUICK),
+    DFTSigmoidClassifier(n_slack=5, **QUICK | {"learning_rate": 0.02}),
     DFTSigmoidClassifier(n_slack=5, output="bottleneck", **QUICK),
     ETFNeuralCollapseClassifier(**QUICK),
     ETFNeuralCollapseClassifier(decision="nearest", **QUICK),

@@ -14,8 +14,8 @@ from sklearn_xlc.codes._label_order import label_order
 from sklearn_xlc.codes._mixed_radix import MixedRadix
 
 __all__ = [
-    "MAX_HEADS",
     "LabelBlocks",
+    "MAX_HEADS",
     "MixedRadix",
     "confusion_degree",
     "head_lengths",

@@ -66,6 +66,7 @@ class Decision(Part, ABC):
     >>> from sklearn_xlc import MultiHeadClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multilabel
     >>> from sklearn_xlc.decisions import Decision
+    >>> from sklearn_xlc.encoders import MLP
     >>> class Share(Decision):
     ...     def __init__(self, share=0.9):
     ...         self.share = share
@@ -75,7 +76,7 @@ class Decision(Part, ABC):
     ...         before = np.cumsum(p, axis=1) - p
     ...         return self.label_sets(before < self.share * p.sum(axis=1)[:, None], labels)
     >>> X, Y = make_extreme_multilabel(600, 300, 50, random_state=0)
-    >>> clf = MultiHeadClassifier(decision=Share(0.8), hidden_layer_sizes=(32,), random_state=0)
+    >>> clf = MultiHeadClassifier(decision=Share(0.8), encoder=MLP((32,)), random_state=0)
     >>> clf.fit(X[:500], Y[:500]).predict(X[500:]).shape
     (100, 50)
     """

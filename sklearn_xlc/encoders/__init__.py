@@ -1,7 +1,16 @@
 """Encoders: modules that turn a batch of samples into features of shape (n_samples, n_outputs)."""
 
+from typing import Any
+
+from sklearn_xlc._part import named_part
 from sklearn_xlc.encoders._base import FORMS as FORMS
-from sklearn_xlc.encoders._base import Encoder, EncoderPart, accepted_forms, vectorizes
+from sklearn_xlc.encoders._base import (
+    Encoder,
+    EncoderPart,
+    GivenEncoder,
+    accepted_forms,
+    vectorizes,
+)
 from sklearn_xlc.encoders.mlp import MLP, InputLinear, MLPEncoder
 from sklearn_xlc.encoders.text import Text, TextEncoder
 from sklearn_xlc.encoders.transformer import Transformer, TransformerEncoder
@@ -9,12 +18,20 @@ from sklearn_xlc.encoders.transformer import Transformer, TransformerEncoder
 #: Encoders by the names that the parameter `encoder` takes, in addition to "auto".
 ENCODERS: dict[str, type[EncoderPart]] = {"mlp": MLP, "text": Text}
 
+
+def encoder_part(encoder: Any) -> EncoderPart:
+    """Return the part of an encoder: of its name, or around a module, class or function."""
+    part = named_part(encoder, {"auto": MLP, **ENCODERS})
+    return part if isinstance(part, EncoderPart) else GivenEncoder(part)
+
+
 __all__ = [
     "ENCODERS",
-    "MLP",
     "Encoder",
     "EncoderPart",
+    "GivenEncoder",
     "InputLinear",
+    "MLP",
     "MLPEncoder",
     "Text",
     "TextEncoder",

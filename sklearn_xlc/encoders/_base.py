@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Collection
 from typing import Any, ClassVar
@@ -131,7 +132,29 @@ class EncoderPart(Part):
         Class of the encoder that is built.
     """
 
-    module: ClassVar[type[nn.Module]]
+    module: Any
+    #: Whether the module can be built without weights, to say how much memory it takes.
+    is_planned: ClassVar[bool] = False
+
+    def reads_sparse(self, is_mostly_zeros: bool) -> bool:
+        """Return whether rules for sparse samples hold.
+
+        Parameters
+        ----------
+        is_mostly_zeros : bool
+            Whether X holds numbers, most of them zero.
+
+        Returns
+        -------
+        bool
+            By default, whether the encoder turns samples into CSR rows itself.
+        """
+        return vectorizes(self)
+
+    @property
+    def shown(self) -> Any:
+        """Value of `encoder_`."""
+        return self
 
     def build(self, n_features: int | None, sparse: bool) -> nn.Module:
         """Build the encoder.
@@ -149,6 +172,41 @@ class EncoderPart(Part):
             A new encoder.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no build")
+
+
+class GivenEncoder(EncoderPart):
+    """Encoder given as a module, a class or a function.
+
+    Parameters
+    ----------
+    encoder : Module or callable
+        A module, which is copied; or what makes one from the number of columns of X, or from
+        nothing where X holds strings or a mapping.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        self.encoder = encoder
+
+    @property
+    def module(self) -> Any:  # type: ignore[override]
+        """The module, class or function."""
+        return self.encoder
+
+    @property
+    def shown(self) -> Any:
+        # The trained copy of a module is part of the net; the given one would be saved beside it.
+        return None if isinstance(self.encoder, nn.Module) else self.encoder
+
+    def build(self, n_features: int | None, sparse: bool) -> nn.Module:
+        if isinstance(self.encoder, nn.Module):
+            return copy.deepcopy(self.encoder)
+        made = self.encoder() if n_features is None else self.encoder(n_features)
+        if not isinstance(made, nn.Module):
+            raise TypeError(
+                "encoder must be a torch.nn.Module or a function of n_features that returns one, "
+                f"but it returned {type(made).__name__}"
+            )
+        return made
 
 
 def accepted_forms(encoder: Any) -> tuple[str, ...]:
@@ -203,7 +261,7 @@ def vectorizes(encoder: Any) -> bool:
 def _maker(encoder: Any) -> Any:
     """Class or function that makes an encoder in the end."""
     if isinstance(encoder, EncoderPart):
-        return encoder.module
+        encoder = encoder.module
     while isinstance(encoder, functools.partial):
         encoder = encoder.func
     return encoder

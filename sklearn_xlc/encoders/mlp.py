@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -268,6 +268,113 @@ class MLPEncoder(Encoder):
         """Features of shape (n_samples, n_outputs)."""
         return self.layers(self.input(rows))
 
+    # --- without autograd -------------------------------------------------------------------
+
+    def has_backward(self) -> bool:
+        """Return whether :meth:`backward` is defined: for one hidden layer of the usual kind."""
+        layers = [type(layer) for layer in self.layers]
+        has_dropout = len(layers) == 3
+        rate: Any = self.layers[2].p if has_dropout else 0.5
+        return layers in _ONE_LAYER and 0 < rate < 1
+
+    def forward_kept(self, rows: SparseRows) -> tuple[Tensor, Kept]:
+        """Return features of shape (n_samples, n_outputs), and what :meth:`backward` reads.
+
+        The kernels are those of `forward` under autograd, in the same order.
+        """
+        layers: Any = self.layers
+        norm, activation, *dropout = layers
+        slope = getattr(activation, "negative_slope", 0.0)
+        summed = _sum_rows(self.input.weight.detach(), rows).add_(self.input.bias)
+        normal, mean, scale = torch.native_layer_norm(
+            summed, norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        )
+        # In place where nothing reads the values before: what a step touches should stay in caches.
+        features = F.leaky_relu(normal, slope) if slope else normal.relu_()
+        if not dropout:
+            return features, Kept(summed, mean, scale, normal, None, 0.0, 1.0)
+        drawn = dropout[0].draw(features, generator_for(features.device))
+        numbers, least, factor = drawn
+        _where_above(features, numbers, least, grad_input=features).mul_(factor)
+        return features, Kept(summed, mean, scale, normal, *drawn)
+
+    def backward(
+        self, rows: SparseRows, features: Tensor, kept: Kept, gradient: Tensor
+    ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
+        """Return gradients of the parameters, and the rows with a gradient.
+
+        Parameters
+        ----------
+        rows : SparseRows
+            Samples of :meth:`forward_kept`.
+        features : tensor of shape (n_samples, n_outputs)
+            Their features.
+        kept : Kept
+            Second value of :meth:`forward_kept`.
+        gradient : tensor of shape (n_samples, n_outputs)
+            Gradient of the features; overwritten.
+        """
+        layers: Any = self.layers
+        norm, activation, *_ = layers
+        slope = getattr(activation, "negative_slope", 0.0)
+        if kept.numbers is not None:
+            gradient = gradient.mul_(kept.factor)
+        if slope:
+            if kept.numbers is not None:
+                _where_above(gradient, kept.numbers, kept.least, grad_input=gradient)
+            gradient = _leaky_backward(gradient, kept.normal, slope, False)
+        else:  # features are above zero where both ReLU and dropout let them pass
+            _where_above(gradient, features, 0, grad_input=gradient)
+        to_sum, to_weight, to_bias = _norm_backward(
+            gradient,
+            kept.summed,
+            norm.normalized_shape,
+            kept.mean,
+            kept.scale,
+            norm.weight,
+            norm.bias,
+            [True, True, True],
+        )
+        by_column, whole = rows.transpose, slice(None)
+        return {
+            self.input.weight: (by_column.columns, _sum_rows(to_sum, by_column)),
+            self.input.bias: (whole, to_sum.sum(0)),
+            norm.weight: (whole, to_weight),
+            norm.bias: (whole, to_bias),
+        }
+
+
+class Kept(NamedTuple):
+    """Values of the forward pass, for the backward pass."""
+
+    summed: Tensor
+    mean: Tensor
+    scale: Tensor
+    normal: Tensor
+    numbers: Tensor | None
+    least: float
+    factor: float
+
+
+_kernels = torch.ops.aten
+#: Overloads, as choosing one takes longer than a small kernel; the first may write over its input.
+_where_above = _kernels.threshold_backward.grad_input
+_leaky_backward = _kernels.leaky_relu_backward.default
+_norm_backward = _kernels.native_layer_norm_backward.default
+#: Layers behind the input layer, of one hidden layer.
+_ONE_LAYER = [
+    [nn.LayerNorm, activation, *dropout]
+    for activation in (nn.ReLU, nn.LeakyReLU)
+    for dropout in ([], [Dropout])
+]
+
+
+def _sum_rows(table: Tensor, rows: Any) -> Tensor:
+    """Sum the rows of a table by each sample's entries, without the checks of `_products`."""
+    return torch.embedding_bag(table, rows.indices, rows.indptr, False, 0, False, rows.data, True)[
+        0
+    ]
+
 
 class MLP(EncoderPart):
     """Multilayer perceptron of dense and CSR rows: the default encoder.
@@ -299,6 +406,7 @@ class MLP(EncoderPart):
     """
 
     module = MLPEncoder
+    is_planned = True
 
     _parameter_constraints = {
         "hidden_layer_sizes": [
@@ -323,6 +431,9 @@ class MLP(EncoderPart):
         self.dropout = dropout
         self.n_members = n_members
         self.negative_slope = negative_slope
+
+    def reads_sparse(self, is_mostly_zeros: bool) -> bool:
+        return is_mostly_zeros
 
     def build(self, n_features: int | None, sparse: bool) -> MLPEncoder:
         assert n_features is not None

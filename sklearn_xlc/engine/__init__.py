@@ -3,4 +3,7 @@
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
 
-__all__ = ["BaseXLCClassifier", "LabelCode"]
+__all__ = [
+    "BaseXLCClassifier",
+    "LabelCode",
+]

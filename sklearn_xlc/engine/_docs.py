@@ -1,83 +1,67 @@
-"""Documentation of what all classifiers share, written once."""
+"""Docstrings of the parameters and attributes shared by all classifiers."""
 
 from __future__ import annotations
 
 PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, \
             default="auto"
-        Network that maps a batch of samples to features. "auto" and "mlp": a multilayer perceptron
-        of dense and sparse X, :class:`~sklearn_xlc.encoders.MLP`; "text": a perceptron of strings,
-        :class:`~sklearn_xlc.encoders.Text`. A module is copied, never changed. A class or function
-        is called with `n_features_in_`, or with nothing where X holds strings or a mapping; see
-        :class:`~sklearn_xlc.encoders.Encoder`.
+        Network from samples to features. "auto" and "mlp": :class:`~sklearn_xlc.encoders.MLP`, on
+        dense or sparse X. "text": :class:`~sklearn_xlc.encoders.Text`, on strings. A module is
+        copied. A callable gets `n_features_in_`, or nothing if X holds strings or a mapping, and
+        returns a module; see :class:`~sklearn_xlc.encoders.Encoder`.
     loss : str or Loss, default="auto"
-        Loss to minimise: "auto", "bce", "asymmetric", "focal", "propensity_bce" or
-        "pick_all_labels" for label sets, "auto" or "ce" for class labels, or an object such as
-        :class:`~sklearn_xlc.heads.AsymmetricLoss`.{loss}
+        Loss to minimise, such as :class:`~sklearn_xlc.heads.FocalLoss`. For label sets: "bce",
+        "asymmetric", "focal", "propensity_bce", "pick_all_labels". For class labels: "ce".{loss}
     ranker : {"auto", "calibration"}, Ranker or None, default="auto"
-        Map from scores of label sets to calibrated probabilities, fitted on held-out samples;
-        :class:`~sklearn_xlc.ranking.Calibration`. "auto": where each label has a score of its own,
-        and there are enough samples. None: probabilities of the network. Without meaning for class
-        labels.
+        Calibration of the scores of label sets, fitted on held-out samples. "auto": "calibration"
+        if each label has a score of its own and there are enough samples. None: no calibration.
     decision : str or Decision, default="auto"
-        Rule that turns scores into label sets: "threshold", "topk", "divergence", "nearest",
-        "seen", "joint_mode", or an object of :mod:`sklearn_xlc.decisions`. "auto": "divergence" for
-        losses with a softmax, the most probable set where sets have probabilities, otherwise a
-        threshold tuned on held-out samples; up to 1000 samples, labels with a probability above one
-        half. Without meaning for class labels.
+        Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
+        "joint_mode", or an object of :mod:`sklearn_xlc.decisions`. "auto": "divergence" with a
+        softmax, "joint_mode" if label sets have probabilities, otherwise "threshold".
     optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
-        Update rule of the weights, or an object of :mod:`sklearn_xlc.optimizers`. "auto": "mixed"
-        on sparse X, otherwise "adam".
+        Update rule, see :mod:`sklearn_xlc.optimizers`. "auto": "mixed" on sparse X, else "adam".
     learning_rate : float or "auto", default="auto"
-        Peak learning rate, handed to the optimiser: it warms up over the first 5% of the steps,
-        then falls to zero along a half cosine.
+        Peak learning rate. It warms up over 5% of the steps, then falls along a half cosine.
     weight_decay : float, default=0.0
-        Decoupled weight decay of matrices, handed to the optimiser.
+        Decoupled weight decay of matrices.
     batch_size : int or "auto", default="auto"
-        {samples} per step. "auto": all up to 1000 samples, beyond 256 or 512.
+        {samples} per step. "auto": all up to 1000 samples, otherwise 256 or 512.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, where each is one step; beyond, 3 to
-        10 by the number of samples on sparse X, otherwise 10 or more.
+        Passes over the data. "auto": 200 up to 1000 samples, then 3 or more by their number.
     early_stopping : bool, default=False
-        Whether to hold out samples, stop when their loss has not fallen for three epochs, and
-        restore the weights of the best epoch. A callback
-        :class:`skorch.callbacks.EarlyStopping` replaces the rule.
+        Whether to stop after three epochs without a lower loss of held-out samples, and restore the
+        best weights. A callback :class:`skorch.callbacks.EarlyStopping` replaces this rule.
     validation_fraction : float or "refit", default=0.1
-        Fraction of the samples held out for early stopping, and for a ranker or decision that is
-        tuned; at most 0.05 for "auto". "refit": the network is trained on all samples, and a second
-        one, trained on a part of them, gives ranker and decision; it is what "auto" does on 1000 to
-        30 000 samples of sparse X, for 1.4 to 1.9 times the time.
+        Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
+        these are "auto". "refit": train on all samples, and fit ranker and decision with a second
+        network trained on a part of them; "auto" does so on 1000 to 30 000 samples of sparse X.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
-        Weights of labels in the loss. A dict maps labels to weights; others weigh one. "balanced":
-        inverse to the label's number of samples. "propensity": one divided by the label's
-        :func:`~sklearn_xlc.metrics.propensities`. None: one.
+        Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
+        counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
-        Type of the weights. "bfloat16": float32, with matrix products of training at half
-        precision. "auto": "bfloat16" on sparse X where the processor multiplies such matrices
-        several times faster; the type of X up to 1000 samples; otherwise "float32".
+        Type of the weights; "bfloat16" is float32 with half-precision products in training. "auto":
+        the type of X up to 1000 samples, then "float32", or "bfloat16" if much faster on sparse X.
     callbacks : list of skorch callbacks, default=None
-        Callbacks of the training loop, such as :class:`~sklearn_xlc.training.WeightAveraging`. They
-        are copied, never changed.
+        Callbacks, such as :class:`~sklearn_xlc.training.WeightAveraging`; `fit` copies them.
     checkpoint : str or path-like, default=None
-        Folder of checkpoints: `fit` writes the state of the training there after epochs, and the
-        same `fit`, started again after a kill, goes on from it and ends in the same bytes. None: no
-        checkpoints.
+        Folder of checkpoints, saved after epochs. If `fit` is killed, the same `fit` resumes there
+        and gives the same model, bit for bit. None: no checkpoints.
     device : str or torch.device, default="auto"
         Device for training and prediction. "auto": a GPU if there is one.
     warm_start : bool, default=False
         Whether the next `fit` continues from the fitted network.
     random_state : int, RandomState instance or None, default=None
-        Seed of all that is drawn. The same seed on the same machine with the same number of threads
-        gives the same model, bit for bit.
+        Seed. The same seed, machine and number of threads give the same model, bit for bit.
     verbose : int, default=0
         1 prints a line for each epoch, and shows its steps in a terminal or notebook."""
 
 ATTRIBUTES = """classes_ : ndarray of shape (n_labels,)
         Class labels, or the names or numbers of the indicator's columns.
     settings_ : dict
-        What "auto" stood for: plain values by parameter, nested ones included. A fit with
-        ``set_params(**settings_)`` gives the same model.
+        Values used for "auto"; a fit with ``set_params(**settings_)`` gives the same model.
     encoder_, ranker_, decision_ : object
-        Encoder with its resolved parameters; fitted ranker (or None) and decision.
+        Encoder with its resolved parameters; fitted ranker (or None) and decision. The trained copy
+        of a module given as `encoder` is ``net_.module_.encoder``, and `encoder_` is None.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -87,7 +71,7 @@ ATTRIBUTES = """classes_ : ndarray of shape (n_labels,)
     loss_curve_ : list of float
         Training loss of each epoch.
     history_ : list of dict
-        Numbers of each epoch: losses, learning rate and scores, as far as they were measured.
+        Losses, learning rate and scores of each epoch.
     n_parameters_ : int
         Number of trainable parameters.
     net_ : skorch.NeuralNet

@@ -1,4 +1,4 @@
-"""Base of all classifiers: the order of `fit`, and predictions by what was fitted."""
+"""Base class of all classifiers: `fit`, predictions, and hooks for subclasses."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from sklearn_xlc._compat import (
     _check_partial_fit_first_call,
     _fit_context,
 )
-from sklearn_xlc._part import Names, Part, joined_signature, named_part, nested_parts
+from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
-from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms
+from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_part
 from sklearn_xlc.engine import later_labels, persistence
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
@@ -59,7 +59,6 @@ from sklearn_xlc.engine.settings import Settings, settings_table
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
     TrainingData,
-    encoder_of,
     named_labels,
     training_data,
     true_labels_of,
@@ -82,27 +81,27 @@ _explained = memory_explained(
 class BaseXLCClassifier(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
 ):
-    """Base of all classifiers: encoder, label code, training and prediction, but no head.
+    """Base class of all classifiers; a subclass builds the head.
 
-    To write a classifier of your own, subclass this base and build its head in ``_build_head``. Its
-    parameters beside those of all classifiers are named in ``__init__``, which hands the others on:
-    see the example. Their constraints are in ``_parameter_constraints``. Further hooks:
+    To write a classifier, subclass this base and build the head in ``_build_head``. ``__init__``
+    names the parameters of the subclass and passes ``**parameters`` to the base, see the example.
+    ``_parameter_constraints`` holds the constraints of the new parameters. Further hooks:
 
-    - ``_check_task(code, Y)`` raises ValueError for parameters that do not suit the labels.
+    - ``_check_task(code, Y)`` raises ValueError if the parameters do not suit the labels.
     - ``_loss_for(multilabel)`` returns the loss for "auto".
-    - ``_head_class(head, multilabel)`` returns the class of the head, so that losses are checked,
-      and decisions tuned, before it is built.
+    - ``_head_class(head, multilabel)`` returns the class of the head. Losses and decisions are then
+      checked before the head is built.
 
     Parameters
     ----------
     encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, default="auto"
-        Network that maps samples to features.
+        Network from samples to features.
     loss : str or Loss, default="auto"
         Loss to minimise.
     ranker : {"auto", "calibration"}, Ranker or None, default="auto"
         Map from scores to calibrated probabilities.
     decision : str or Decision, default="auto"
-        Rule that turns scores into label sets.
+        Rule from scores to label sets.
     optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
         Update rule of the weights.
     learning_rate : float or "auto", default="auto"
@@ -189,18 +188,18 @@ class BaseXLCClassifier(
         "decision": DECISIONS,
         "optimizer": OPTIMIZERS,
     }
-    #: What the docstring of a class says of its losses, and of samples.
+    #: Text on losses, and word for samples, in the docstring of the class.
     _loss_doc: ClassVar[str] = ' "auto": "bce" for label sets, "ce" for class labels.'
     _samples_doc: ClassVar[str] = "Samples"
-    #: Parameter that holds the head, or its part.
+    #: Parameter with the head, or its part.
     _head_parameter: ClassVar[str] = ""
-    #: Parameters that set how many weights the model has, for messages.
+    #: Parameters that set the size of the model, for messages.
     _sizes: ClassVar[tuple[str, ...]] = ("encoder__hidden_layer_sizes",)
     #: Whether y may hold counts of labels.
     _takes_counts = False
-    #: Whether the head reads a vector of features for each sample that is predicted.
+    #: Whether each predicted sample has one vector of features.
     _has_features = True
-    #: Whether this classifier is fitted for ranker and decision of another one.
+    #: Whether this is the second network of a fit, for ranker and decision alone.
     _is_part = False
 
     net_: XLCNet
@@ -272,39 +271,39 @@ class BaseXLCClassifier(
         """Raise ValueError if parameters do not suit the labels with indicator `Y`."""
 
     def _loss_for(self, multilabel: bool) -> str | Loss:
-        """Loss to train with, a name or an object."""
+        """Return the loss, a name or an object."""
         return self.loss
 
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
-        """Head as a part, or as a function of the user; None: `_build_head` makes it."""
+        """Return the head as a part, or the user's function; None: `_build_head` makes it."""
         return None
 
     def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
         """Class of the head, from what `_head_part_for` returned; None: it is not known."""
-        return None
+        return None if head is None else head.head_for(multilabel)
 
     def _head_kind(self, head: Any) -> str:
         """Kind of the head, by which rules for "auto" know it."""
-        return "custom"
+        return name_of_part(head, self._parts.get(self._head_parameter, {})) or "custom"
 
     def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
-        """Facts with what only this classifier knows."""
+        """Add facts of this kind of classifier."""
         return facts
 
     def _order_labels(
         self, head: Any, data: TrainingData, rng: np.random.RandomState
     ) -> np.ndarray | None:
-        """Position of each label in the head, or None to keep the given order."""
+        """Return the position of each label in the head; None keeps the given order."""
         return None
 
     def _start_module(self, module: Any, rows: Rows, rng: np.random.RandomState) -> None:
-        """Set what a new module holds beside its weights, from samples to train on."""
+        """Initialise buffers of a new module, such as label embeddings, from training samples."""
 
     def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
-        """Set what a head holds of new labels beside its weights."""
+        """Initialise buffers of the head for labels added later."""
 
     def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
-        """Whether `fit` takes :class:`SoftLabels` in place of labels such as the indicator `Y`."""
+        """Return whether `fit` takes :class:`SoftLabels` in place of the indicator `Y`."""
         return False
 
     # --- parameters -------------------------------------------------------------------------
@@ -315,8 +314,8 @@ class BaseXLCClassifier(
         Parameters
         ----------
         **params : dict
-            Parameters. ``head__beam_width`` sets a parameter of a part; where the part is given by
-            its name, the name is replaced by an object first.
+            Parameters. ``head__beam_width`` sets a parameter of a part; the name of a part is first
+            replaced by an object.
 
         Returns
         -------
@@ -326,7 +325,7 @@ class BaseXLCClassifier(
         Raises
         ------
         ValueError
-            If there is no such parameter, or a part is "auto" or None, which has no parameters.
+            If there is no such parameter, or the part is "auto" or None.
         """
         return super().set_params(**nested_parts(self, self._parts, params))
 
@@ -346,15 +345,15 @@ class BaseXLCClassifier(
         """Fit encoder and head.
 
         An interrupt by the user (Ctrl-C) ends the training after the current step, with a warning;
-        the model has the weights of that step. A second one is raised, and so is one before the
-        first step, after the last, or within a search or an ensemble: the classifier is then as it
-        was before.
+        the model has the weights of that step. A second interrupt is raised, and so is one before
+        the first step, after the last step, or within a search or an ensemble: `fit` then leaves
+        the classifier as it was.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples. The type of the model is given by `precision`. X may also hold strings
-            or be a mapping of arrays, if the `encoder` accepts them.
+            Samples. X may also hold strings or be a mapping of arrays, if the `encoder` accepts
+            them. The type of the model depends on `precision`.
         y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
             Class labels of any type; or a 0/1 indicator of labels, where the columns of a frame
@@ -377,12 +376,12 @@ class BaseXLCClassifier(
         OSError
             If a checkpoint cannot be written. Earlier ones are then kept, too.
         MemoryError
-            If weights, gradients and optimiser would not fit into the memory that is left.
+            If weights, gradients and optimiser state would not fit into memory.
 
         Warns
         -----
         UserWarning
-            If the user has interrupted the training.
+            If the user interrupts the training.
         """
         with fitting(self) as processes:
             going_on = self.warm_start and hasattr(self, "net_")
@@ -476,18 +475,18 @@ class BaseXLCClassifier(
         return X.astype(numpy_dtype(self.net_.module_), copy=False)
 
     def _smaller_model(self) -> str:
-        """Parameters that make training take less memory, for messages."""
+        """Name the parameters to change for a smaller model, for messages."""
         return smaller_model(self)
 
     # --- predict ----------------------------------------------------------------------------
 
     @property
     def _predictor(self) -> Predictor:
-        """Network and label code, which rank, score and encode validated samples."""
+        """Return the predictor of the fitted network."""
         return Predictor(self.net_, self._code, self._sparse_inputs, self.ranker_)
 
     def _decider(self, decision: Any = None) -> Decider:
-        """Decision in use, or another one, with the network that it reads."""
+        """Return the fitted decision, or another one, with the predictor it reads."""
         decision = self.decision_ if decision is None else decision
         return Decider(self._predictor, decision, self._typical_size, self._has_features)
 
@@ -531,7 +530,7 @@ class BaseXLCClassifier(
     def predict_topk(
         self, X: Any, k: int = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the best k labels of each sample, without ever holding the scores of all labels.
+        """Find the best k labels of each sample, without storing the scores of all labels.
 
         Parameters
         ----------
@@ -597,7 +596,7 @@ class BaseXLCClassifier(
         return self._predictor.topk_sparse(X, k)
 
     def _ranks_sets(self) -> bool:
-        """Whether whole label sets are ranked; before `fit`, whether they may be."""
+        """Return whether the head ranks whole label sets; before `fit`, whether it may."""
         return hasattr(self, "net_") and ranks_sets(self.net_.module_.head)
 
     @available_if(lambda self: self._ranks_sets())
@@ -605,8 +604,8 @@ class BaseXLCClassifier(
     def predict_topk_sets(self, X: Any, k: int = 5) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Find the best k label sets of each sample, exactly.
 
-        Defined for heads that give whole label sets a probability: ``MultiHeadClassifier`` with
-        ``head="product"``, fitted on an indicator.
+        Available with ``head="product"`` of ``MultiHeadClassifier``, fitted on an indicator: this
+        head models the probability of whole label sets.
 
         Parameters
         ----------
@@ -618,10 +617,10 @@ class BaseXLCClassifier(
         Returns
         -------
         sets : list of k CSR matrices of shape (n_samples, n_labels)
-            Indicators of the best sets of all samples, of the second best sets, and so on; their
-            columns are the labels in ``classes_``.
+            Indicator of the best set of each sample, of the second best set, and so on. Columns
+            are the labels in ``classes_``.
         scores : ndarray of shape (n_samples, k)
-            Their log probabilities; with a loss that defines none, sums over the heads.
+            Log probabilities of the sets; sums over the heads if the loss has no probabilities.
 
         Raises
         ------
@@ -640,22 +639,22 @@ class BaseXLCClassifier(
         return self._predictor.topk_sets(X, k)
 
     def _compares_sets(self) -> bool:
-        """Whether the decision measures the distance of the second best label set."""
+        """Return whether the decision has distances of label sets."""
         is_fitted = hasattr(self, "decision_") and self._code.multilabel
         decision = self.decision_ if is_fitted else self.decision
         if isinstance(decision, str):
             decision = DECISIONS.get(decision, self._usual_decision)
         return hasattr(decision, "distances")
 
-    #: Class of the decision that "auto" usually is.
+    #: Usual class of the decision "auto".
     _usual_decision: ClassVar[type[Decision]] = DECISIONS["threshold"]
 
     @available_if(lambda self: self._compares_sets())
     def predict_label_set_scores(self, X: Any) -> np.ndarray:
         """Compute the distances of the predicted and of the second best label set.
 
-        Defined for decisions that compare label sets: "divergence", "nearest", "seen", or a
-        decision of your own with a method `distances`.
+        Available for the decisions "divergence", "nearest" and "seen", and for your own decisions
+        with a method `distances`.
 
         Parameters
         ----------
@@ -665,9 +664,9 @@ class BaseXLCClassifier(
         Returns
         -------
         distances : ndarray of shape (n_samples, 2)
-            Distance of the label set that :meth:`predict` returns, and of the next one:
-            Kullback-Leibler divergences for "divergence", squared Euclidean distances for "nearest"
-            and "seen". The closer the two, the less certain the prediction.
+            Distances of the predicted and of the second best label set: Kullback-Leibler
+            divergences for "divergence", squared Euclidean distances for "nearest" and "seen". The
+            closer the two, the less certain the prediction.
 
         Raises
         ------
@@ -707,7 +706,7 @@ class BaseXLCClassifier(
         return scores
 
     def _has_probabilities(self) -> bool:
-        """Whether scores have a link to probabilities; before `fit`, whether they may have."""
+        """Return whether scores give probabilities; before `fit`, whether they may."""
         return not hasattr(self, "net_") or self.net_.module_.head.link is not None
 
     @available_if(lambda self: self._has_probabilities())
@@ -737,7 +736,7 @@ class BaseXLCClassifier(
 
     @_explained
     def transform(self, X: Any) -> np.ndarray:
-        """Compute features of samples with the encoder, for use by another estimator.
+        """Compute features of samples with the encoder.
 
         Parameters
         ----------
@@ -781,7 +780,7 @@ class BaseXLCClassifier(
         return self._score_of(self._validate_predict(X), self._truth(y), sample_weight)
 
     def _given_labels(self, rows: Rows) -> Any:
-        """Labels of prepared samples as scorers read them: classes, or a CSR indicator."""
+        """Return the labels of prepared samples: classes, or a CSR indicator."""
         Y = labels_of(self._code, rows)
         return Y if self._code.multilabel else self.classes_[Y.indices]
 
@@ -798,12 +797,11 @@ class BaseXLCClassifier(
     # --- labels -----------------------------------------------------------------------------
 
     def remove_labels(self, labels: Any) -> Any:
-        """Forget labels: they are never predicted again, and their weights are gone.
+        """Remove labels and their weights from the model.
 
-        Scores of the other labels stay as they are, to the last bit; where labels share one
-        probability (a softmax), they are normalised over the labels that stay. The next labels that
-        come (:meth:`partial_fit`) take the places of those removed. Processes that hold a model
-        together all call this method.
+        Scores of the other labels stay the same, bit for bit; a softmax is normalised over the
+        remaining labels. Labels added by :meth:`partial_fit` reuse the positions of removed labels.
+        If several processes hold parts of a model, all call this method.
 
         Parameters
         ----------
@@ -841,7 +839,7 @@ class BaseXLCClassifier(
     # --- scikit-learn -----------------------------------------------------------------------
 
     def _html_repr(self) -> str:
-        """HTML representation of scikit-learn, with the settings of a fitted classifier below."""
+        """Return scikit-learn's HTML representation, with the settings after `fit` below it."""
         return estimator_html_repr(self) + settings_table(getattr(self, "settings_", {}))
 
     _doc_link_module = LinksToDocs._doc_link_module
@@ -849,7 +847,7 @@ class BaseXLCClassifier(
     _doc_link_url_param_generator = LinksToDocs._doc_link_url_param_generator
 
     def __sklearn_clone__(self) -> Any:
-        """Clone; callbacks are copied as `fit` does, since an open file or a lock has no copy."""
+        """Clone; copy callbacks as `fit` does, since open files and locks cannot be copied."""
         if not isinstance(self.callbacks, list | tuple):
             return super().__sklearn_clone__()
         bare: BaseXLCClassifier = object.__new__(type(self))
@@ -861,7 +859,7 @@ class BaseXLCClassifier(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        accepts = accepted_forms(encoder_of(self))
+        accepts = accepted_forms(encoder_part(self.encoder))
         tags.input_tags.two_d_array = tags.input_tags.sparse = bool({"dense", "csr"} & set(accepts))
         tags.input_tags.string = "text" in accepts
         tags.input_tags.dict = "mapping" in accepts
@@ -870,7 +868,7 @@ class BaseXLCClassifier(
         return tags
 
     def _full_state(self) -> dict[str, Any]:
-        """Attributes to save, in an order that copies keep."""
+        """Return the attributes to save, in a stable order."""
         return persistence.full_state(super().__getstate__())
 
     def __getstate__(self) -> dict[str, Any]:

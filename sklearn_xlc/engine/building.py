@@ -1,8 +1,7 @@
-"""Build encoder and head, from label statistics, if they fit into memory."""
+"""Build the encoder and the head of a classifier."""
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 import warnings
@@ -20,7 +19,7 @@ from sklearn_xlc.batches.randomness import Generators, as_global
 from sklearn_xlc.distributed.parts import share_out
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.distributed.shards import sharding
-from sklearn_xlc.encoders import MLP, Encoder, EncoderPart, MLPEncoder, accepted_forms, vectorizes
+from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
 from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import frequency, label_counts
@@ -33,7 +32,7 @@ from sklearn_xlc.engine.memory import (
 )
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
-from sklearn_xlc.heads import Head, HeadPart, HeadTask, Loss
+from sklearn_xlc.heads import Head, HeadTask, Loss
 from sklearn_xlc.heads.whole import WHOLE, whole
 from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.training import EncoderHead, WeightAveraging
@@ -43,7 +42,7 @@ from sklearn_xlc.training.foreign import is_ours
 
 
 class Builder:
-    """Builds encoder and head of a classifier, if they fit into memory.
+    """Build encoder and head of a classifier, if they fit into memory.
 
     Parameters
     ----------
@@ -70,13 +69,13 @@ class Builder:
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
     ) -> EncoderHead:
-        """Build the module, which starts at the label frequencies of the samples trained on.
+        """Build the module, with label frequencies as its first scores.
 
         Parameters
         ----------
         train : Rows or None
-            Samples trained on. None: later samples may differ from them, and the head starts
-            without frequencies.
+            Training samples. None: the head starts without frequencies, since later samples may
+            differ from the first ones.
         rng : RandomState
             Random state of the label order.
         generators : tuple of torch.Generator
@@ -88,12 +87,12 @@ class Builder:
         """
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
-        with as_global(generators):  # one thread at a time, as briefly as can be
+        with as_global(generators):  # one thread at a time, so keep it short
             encoder = self._build_encoder(rows)
             inputs = inputs_for(encoder, rows, classifier._sparse_inputs)
             width = output_width(encoder, inputs)
         if train is not None and isinstance(encoder, MLPEncoder) and rows.X.dtype != object:
-            # Training leaves their first weights as they are, and prediction would read these.
+            # Training never changes the weights of empty columns, but prediction would read them.
             zero_rows(encoder.input.weight, ~train.occurring_columns())
         order = classifier._order_labels(classifier.head_, self.data, rng)
         classifier._code = code = code.reordered(order)
@@ -119,15 +118,14 @@ class Builder:
         return module
 
     def _build_encoder(self, rows: Rows) -> nn.Module:
-        classifier = self.classifier
-        if isinstance(classifier.encoder_, MLP):
-            classifier._sparse_inputs = reads_sparse(MLPEncoder, rows)
-            sparse = classifier._sparse_inputs
-            build = functools.partial(classifier.encoder_.build, rows.X.shape[1], sparse)
+        """Build the encoder; whether it reads CSR rows, only the zeros of X decide."""
+        part, has_columns = self.settings["encoder"], len(rows.X.shape) > 1
+        sparse = reads_sparse(part, rows)
+        build = functools.partial(part.build, rows.X.shape[1] if has_columns else None, sparse)
+        if part.is_planned:
             self._check_memory(without_weights(build), None)
-            return build()
-        encoder = build_encoder(classifier.encoder_, rows.X)
-        classifier._sparse_inputs = reads_sparse(encoder, rows)
+        encoder = build()
+        self.classifier._sparse_inputs = reads_sparse(encoder, rows)
         return encoder
 
     def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
@@ -137,9 +135,9 @@ class Builder:
         classifier._shard_of = sharding(self.processes)
         build = functools.partial(classifier._build_head, width, code)
         # Code of the user is called once, and not to make tensors without values.
-        is_planned = is_ours(type(classifier)._build_head) and not _is_of_user(
-            self.classifier.head_
-        )
+        part = classifier.head_
+        is_known = part is None or (part.is_planned and is_ours(type(part)))
+        is_planned = is_known and is_ours(type(classifier)._build_head)
         try:
             planned = without_weights(build) if is_planned else None
             self._check_memory(encoder, planned)
@@ -151,10 +149,10 @@ class Builder:
         return head
 
     def _check_memory(self, encoder: nn.Module | None, head: Any) -> None:
-        """Raise MemoryError for a model that does not fit, before its weights are allocated.
+        """Raise MemoryError if the model would not fit into memory.
 
-        `encoder` and `head` are as :func:`without_weights` makes them, or have their weights
-        already; None: unknown.
+        `encoder` and `head` are made by :func:`without_weights`, or have their weights already;
+        None: unknown.
         """
         if encoder is None:
             return
@@ -182,7 +180,7 @@ class Builder:
 
 
 def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
-    """Return what the head of a classifier is built for."""
+    """Return the task of a classifier's head: sizes, loss and precision."""
     half = classifier._precision == "bfloat16"
     return HeadTask(
         n_features,
@@ -198,7 +196,7 @@ def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
 
 def smaller_model(classifier: Any) -> str:
     """Return parameters that make training take less memory, for messages."""
-    is_given = not isinstance(classifier.encoder, str | EncoderPart)
+    is_given = not encoder_part(classifier.encoder).is_planned
     names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
     helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
     rule = getattr(named_part(classifier.optimizer, OPTIMIZERS), "rule", "adam")
@@ -212,12 +210,8 @@ def smaller_model(classifier: Any) -> str:
     return ", or ".join([*helps, "a smaller batch_size"])
 
 
-def _is_of_user(head: Any) -> bool:
-    return head is not None and not is_ours(type(head))
-
-
 def n_weights(module: EncoderHead) -> int:
-    """Count the parameters that are trained, those that other processes hold included."""
+    """Count the trainable parameters of all processes."""
     shards, total = module.head.sharded_parameters(), 0
     for parameter in module.parameters():
         if parameter.requires_grad:
@@ -229,53 +223,13 @@ def n_weights(module: EncoderHead) -> int:
 
 @torch.no_grad()
 def zero_rows(weight: torch.Tensor, rows: np.ndarray) -> None:
-    """Set rows of a weight to zero, given by a mask."""
+    """Set the masked rows of a weight to zero."""
     if rows.any():
         weight[torch.from_numpy(rows).to(weight.device)] = 0
 
 
-def build_encoder(encoder: Any, X: Any) -> nn.Module:
-    """Build the encoder of a part, copy a module, or call a function with the columns of X.
-
-    Raises
-    ------
-    TypeError
-        If the function does not return a module.
-    """
-    if isinstance(encoder, EncoderPart):
-        return encoder.build(X.shape[1] if len(X.shape) > 1 else None, sparse=False)
-    if isinstance(encoder, nn.Module):
-        return copy.deepcopy(encoder)
-    made = encoder(*X.shape[1:])  # strings and mappings have no columns
-    if not isinstance(made, nn.Module):
-        raise TypeError(
-            "encoder must be a torch.nn.Module or a function of n_features that returns one, but "
-            f"it returned {type(made).__name__}"
-        )
-    return made
-
-
-def build_head(head: Any, task: HeadTask) -> Head:
-    """Build the head of a part, or call the user's function.
-
-    Raises
-    ------
-    TypeError
-        If the function does not return a head.
-    """
-    if isinstance(head, HeadPart):
-        return head.build(task)
-    made = head(*task.size)
-    if not isinstance(made, Head):
-        raise TypeError(
-            "head must be a function of (n_features, n_labels, multilabel) that returns a "
-            f"sklearn_xlc.heads.Head, but it returned {type(made).__name__}"
-        )
-    return made
-
-
 def reads_sparse(encoder: Any, rows: Rows) -> bool:
-    """Whether an encoder, or the encoders of a class, read X as CSR: only the zeros of X decide."""
+    """Return whether an encoder, or a class of encoders, reads X as CSR, by its share of zeros."""
     accepts = accepted_forms(encoder)
     if "csr" not in accepts or rows.X.dtype == object:
         return False
@@ -283,17 +237,17 @@ def reads_sparse(encoder: Any, rows: Rows) -> bool:
 
 
 def inputs_for(encoder: nn.Module, rows: Rows, sparse: bool) -> Rows:
-    """Samples without labels, in the form from which batches for an encoder are cut."""
+    """Return samples without labels, prepared for the batches of an encoder."""
     collate = getattr(encoder, "collate", None)
     if getattr(collate, "__func__", None) is Encoder.collate:
-        collate = None  # that of batches: they need not be cut one by one
+        collate = None  # batches have their own: samples need not be cut one by one
     if vectorizes(encoder) and rows.sparse and rows.collate is None:  # by `vectorized`
         collate, sparse = None, True
     return replace(rows, Y=None, sample_weight=None, sparse=sparse, collate=collate)
 
 
 def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
-    """Samples as the rows of an encoder that is a vectorizer too, made once and not in every epoch.
+    """Vectorize samples once, if the encoder can, rather than in every epoch.
 
     In the `first` fit the encoder may learn from the samples.
     """
@@ -305,7 +259,7 @@ def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:
-    """Number of features, as the encoder declares it or as computed for two samples.
+    """Return the declared number of features, or measure it on two samples.
 
     Raises
     ------

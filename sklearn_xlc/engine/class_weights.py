@@ -1,4 +1,4 @@
-"""Weights of classes and labels in the loss: the parameter `class_weight`."""
+"""Weights of classes and labels in the loss, from the parameter `class_weight`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sklearn_xlc.heads.losses import inverse_propensities
 
 
 def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:
-    """Weight of each label, by its id.
+    """Compute the weight of each label id.
 
     Parameters
     ----------
     class_weight : dict, "balanced" or "propensity"
-        Weights by the names of labels, or what they are computed from.
+        Weights by the names of labels, or the rule to compute them.
     code : LabelCode
         Names of the labels.
     rows : Rows
@@ -39,7 +39,7 @@ def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a weight is not a number from zero on.
+        If a weight is negative or not a number.
     """
     if isinstance(class_weight, Mapping):
         return _by_name(class_weight, code)
@@ -53,7 +53,7 @@ def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:
 
 
 def check_weights_of_part(class_weight: Any) -> None:
-    """Raise ValueError if weights are computed from all labels: `partial_fit` sees a part."""
+    """Raise ValueError if weights need all labels: `partial_fit` sees only a part of the data."""
     if isinstance(class_weight, str):
         raise ValueError(
             f"class_weight={class_weight!r} is computed from all labels, of which partial_fit sees "
@@ -87,7 +87,7 @@ def _by_name(class_weight: Mapping[Any, Any], code: LabelCode) -> np.ndarray:
 
 
 def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> Rows:
-    """Samples whose weights are multiplied by those of their classes, where y is class labels."""
+    """Multiply sample weights by class weights, if y is class labels."""
     if class_weight is None or code.multilabel:
         return rows
     of_samples = rows.Y.astype(np.float64) @ class_weights(class_weight, code, rows)
@@ -96,12 +96,12 @@ def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> Rows:
 
 
 def weigh_labels(class_weight: Any, head: Head, rows: Rows, code: LabelCode) -> None:
-    """Give the loss of a head the weights of labels, where samples have label sets.
+    """Set the label weights of the loss of a head, if samples have label sets.
 
     Raises
     ------
     ValueError
-        If the outputs of the head are not labels, or its loss is not known.
+        If the outputs of the head are not labels, or its loss is unknown.
     """
     loss = getattr(head, "criterion", None)
     if not (code.multilabel and isinstance(loss, Loss)):

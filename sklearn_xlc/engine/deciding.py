@@ -1,4 +1,4 @@
-"""Join a network and a decision: check it, fit it, and pass it scores or features."""
+"""Check and fit a decision, and pass it the scores or features of a network."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from sklearn_xlc.engine.resolve import LEAST_HELD, Facts, choose_decision
 from sklearn_xlc.heads import Head
 from sklearn_xlc.ranking import N_RANKS, Calibration, Ranker
 
-#: Inputs of a decision for a batch, and its keyword arguments.
+#: Inputs and keyword arguments of a decision for a batch.
 Inputs = tuple[np.ndarray, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Decider:
-    """Hands a decision what it reads of a network, and decides on label sets.
+    """Predict label sets with a decision on the scores or features of a network.
 
     Parameters
     ----------
@@ -89,19 +89,19 @@ class Decider:
             yield inputs
 
     def _n_candidates(self) -> int:
-        """Number of labels of a sample that a decision is given, at first."""
+        """Return the first number of candidate labels for each sample."""
         n_labels = self.predictor.n_labels
         return min(n_labels, self.decision.n_candidates(n_labels) or 2 * self.typical_size)
 
     def _n_sets(self) -> int:
-        """Number of best label sets of a sample that a decision is given."""
+        """Return the number of candidate label sets for each sample."""
         n_labels = self.predictor.n_labels
         return min(2**n_labels, self.decision.n_candidates(n_labels) or 1)
 
     # --- predict ----------------------------------------------------------------------------
 
     def bytes_per_row(self, reads: str, k: int | None = None) -> int:
-        """Estimate what the decision about a sample takes, in bytes."""
+        """Estimate the bytes needed to decide on one sample."""
         head = self._head
         if reads == "ranked":
             return head.bytes_per_row(k or self._n_candidates())
@@ -114,7 +114,7 @@ class Decider:
         return head.bytes_per_row() + 3 * 8 * width
 
     def _inputs(self, features: Any, reads: str, k: int | None = None) -> Inputs:
-        """Inputs of the decision for a batch, and its keyword arguments; `k` best labels."""
+        """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
         head, code = self._head, self.predictor.code
         if reads == "features":
             return layer_inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
@@ -131,9 +131,9 @@ class Decider:
     def _inputs_of_parts(
         self, features: Any, reads: str, rows: np.ndarray | None = None, k: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
-        """Rows of a batch, and the inputs with which a fitted decision can decide on these rows.
+        """Yield rows of a batch with the inputs and keyword arguments of a fitted decision.
 
-        Only rows of which the decision needs more than `k` labels are ranked again.
+        Rows are ranked again if the decision needs more than `k` of their labels.
         """
         decision, head, n_labels = self.decision, self._head, self.predictor.n_labels
         rows = np.arange(len(features)) if rows is None else rows
@@ -159,7 +159,7 @@ class Decider:
             yield from self._inputs_of_parts(chosen, reads, rows[at[part]], k)
 
     def _decode(self, features: Any) -> sp.csr_matrix:
-        """Label sets of a batch: an indicator whose columns are label ids."""
+        """Return the label sets of a batch, an indicator with one column a label id."""
         decision, rows, parts = self.decision, [], []
         with self.predictor.net.predicting(features):
             for part, inputs, beside in self._inputs_of_parts(features, decision.reads):
@@ -168,7 +168,7 @@ class Decider:
         return parts[0] if len(parts) == 1 else sp.vstack(parts, "csr")[_inverse(rows)]
 
     def _checked_sets(self, sets: Any, n_rows: int) -> sp.csr_matrix:
-        """Label sets that a decision returned, as canonical CSR."""
+        """Check the label sets of a decision; return them as canonical CSR."""
         sets, expected = sp.csr_matrix(sets), (n_rows, self.predictor.n_labels)
         if sets.shape != expected:
             raise ValueError(
@@ -201,7 +201,7 @@ class Decider:
             sets = self._decode(features)
             sizes[rows] = np.diff(sets.indptr)
             ids.append(sets.indices)
-            # How many labels are predicted is known only now: ids, joined, with their ones.
+            # Only now the number of predicted labels is known: joined ids, and ones for them.
             needed = int(sizes.sum()) * (2 * sets.indices.itemsize + predictor.code.dtype.itemsize)
             if needed > asked:
                 what = f"an indicator of {int(sizes.sum()):,} labels of {rows.stop:,} samples"
@@ -238,12 +238,12 @@ def fit_decision(
     first: bool,
     part: Any = None,
 ) -> None:
-    """Fit ranker and decision of a classifier, or continue the decision in later calls.
+    """Fit ranker and decision of a classifier, or update the decision in later calls.
 
     Parameters
     ----------
     classifier : BaseXLCClassifier
-        Classifier with a trained network; its `ranker_` and `decision_` are set.
+        Classifier with a trained network; the function sets its `ranker_` and `decision_`.
     decision : Decision or "auto"
         Unfitted decision.
     ranker : Ranker, "auto" or None
@@ -251,11 +251,11 @@ def fit_decision(
     facts : Facts
         Facts of the data.
     train, held : Rows
-        Samples trained on, and samples held out. None: there are none.
+        Training and held-out samples; None if there are none.
     first : bool
         Whether this is a new fit, rather than a later call of `partial_fit`.
     part : BaseXLCClassifier, default=None
-        Classifier that has not seen many of the samples, whose ranker and decision are taken.
+        Second classifier, trained on a part of the samples, with the ranker and decision to use.
     """
     code, head = classifier._code, classifier.net_.module_.head
     Y, is_auto = labels_of(code, train), isinstance(decision, str)
@@ -299,7 +299,7 @@ def fit_decision(
 
 
 def _resolved(decision: Decision) -> dict[str, Any]:
-    """Parameters of a fitted decision that are "auto" or None, with their values."""
+    """Return the fitted values of the parameters "auto" and None of a decision."""
     params = decision.get_params(deep=False).items()
     open_ = [name for name, value in params if value is None or _is_auto(value)]
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
@@ -367,7 +367,7 @@ def check_decision(
 
 
 def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
-    """Return the indicator of the samples' labels, whose columns are label ids."""
+    """Return the indicator of the samples' labels, with one column a label id."""
     Y = code.from_positions(samples.Y)
     if Y.dtype.kind == "f":  # soft labels, or counts
         Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
@@ -378,7 +378,7 @@ def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
 
 
 def _subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
-    """Evenly spaced samples, or those with labels: as many as fit into `working_memory`."""
+    """Return evenly spaced samples, only labelled ones if asked, within `working_memory`."""
     n_rows = max(1, memory_limit() // (16 * width))
     if n_rows >= len(samples):
         return samples
@@ -390,10 +390,10 @@ def _subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
 
 
 class HeadLayer:
-    """The linear classifier of a head on arrays, in the order of the labels.
+    """Linear classifier of a head on arrays, in the order of the labels.
 
-    Replaces :class:`~sklearn_xlc.decisions.LinearLayer` for heads that compute with weights they
-    never store.
+    It replaces :class:`~sklearn_xlc.decisions.LinearLayer` for heads without a stored weight
+    matrix.
     """
 
     def __init__(self, head: Any, code: LabelCode) -> None:
@@ -426,7 +426,7 @@ class HeadLayer:
 
 
 def _inverse(rows: list[np.ndarray]) -> np.ndarray:
-    """Order that puts parts of a batch back, from the rows of each part."""
+    """Return the order to restore a batch from parts with these rows."""
     return np.argsort(np.concatenate(rows))
 
 
@@ -446,12 +446,12 @@ def layer_inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
 
 
 def width_of_inputs(head: Head) -> int:
-    """Return the number of features that the last layer reads."""
+    """Return the number of inputs of the last layer."""
     like = next(head.parameters(), torch.zeros((), device="cpu"))
     with torch.no_grad():
         return layer_inputs(head, like.new_zeros(1, head.n_features)).shape[1]
 
 
 def score_link(head: Head) -> str | None:
-    """Return the link from scores to probabilities; a softmax's are log-probabilities."""
+    """Return the link from scores to probabilities; "exp" for a softmax."""
     return "exp" if head.link == "softmax" else head.link

@@ -23,17 +23,16 @@ _KIND = "model"
 def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") -> None:
     """Save an estimator to a file, without pickle.
 
-    By default the weights of networks are rounded to 6 bits: the file takes a fifth of the exact
-    one, and precision stays the same within noise, but scores change by about 0.4%. The
-    loaded model predicts, to the last bit, as ``compress(estimator, storage)`` does; with
-    ``storage="float32"`` it predicts as `estimator` does.
+    By default the weights of networks are rounded to 6 bits: the file has a fifth of the exact
+    size. Precision stays the same within noise, but scores change by about 0.4%. The loaded model
+    predicts as ``compress(estimator, storage)``, bit for bit; with ``storage="float32"`` it
+    predicts as `estimator`.
 
-    The file is a safetensors container, whose arrays other tools can read, with a description of
-    the estimator in JSON. It holds the parameters once, versions of the packages, and a digest.
-    It is written under a temporary name and renamed, so that there is the old file or the new one,
-    never a part: a process that has loaded or is loading the old one keeps it. Where several
-    processes hold the weights of a model (:mod:`sklearn_xlc.distributed`), all call this function,
-    and the first writes the file that one process would write.
+    The file is a safetensors container with a description of the estimator in JSON, the versions of
+    the packages and a digest; other tools can read its arrays. It is written under a temporary name
+    and renamed, so a failed save leaves the old file, and processes keep an old file they have
+    loaded. If several processes hold parts of a model (:mod:`sklearn_xlc.distributed`), all call
+    this function, and the first one writes the file.
 
     Parameters
     ----------
@@ -41,7 +40,7 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") ->
         Fitted or unfitted estimator of this package or of scikit-learn: a classifier, a
         :class:`~sklearn.pipeline.Pipeline`, a search. Classes and functions of your own (an
         encoder, a head, a loss, a decision, a tokenizer) must be defined at the top level of a
-        module, and are stored by name: `load` asks whether you trust them.
+        module. They are stored by name: pass them to `load` as `trusted`.
     path : str or path-like
         File to write. An existing one is replaced.
     storage : {"int6", "float32", "float16", "int8", "int4"}, default="int6"
@@ -51,22 +50,22 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") ->
         - "float32": exact, whatever the precision of the model: a float64 model stays float64.
         - "float16": half precision.
         - "int8": integers of 8 bits, with a scale for each 256 numbers of a row; a quarter of the
-          exact file, whose scores change by about a thousandth.
+          exact size, and scores change by about a thousandth.
         - "int4": integers of 4 bits, with a scale for each 64 numbers of a row; an eighth of the
-          exact file, for about a tenth of a point of precision.
+          exact size, for about a tenth of a point of precision.
 
         Only weight matrices of at least 4096 numbers are rounded; biases, norms, labels and
-        everything outside of networks are exact in any storage. Rows of zeros, such as those of
-        columns of X without an entry in training, take no room in rounded matrices. Weights that
-        are rounded to fewer bits already stay as they are.
+        everything outside of networks stay exact. Rows of zeros take no space in rounded matrices
+        (columns of X without an entry in training have such rows). Weights already rounded to fewer
+        bits stay as they are.
 
     Raises
     ------
     ValueError
         If there is no such storage, or a weight is not finite or too large for it.
     TypeError
-        If the estimator holds something that cannot be described, such as a lambda or a tree of
-        scikit-learn; the message says where. Save such an estimator by joblib.
+        If the estimator holds something without a description, such as a lambda or a tree of
+        scikit-learn; the message says where. Use joblib for such an estimator.
     OSError
         If the file cannot be written; an existing one is left as it was.
 
@@ -101,22 +100,21 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") ->
 
 
 def compress(estimator: Any, storage: str = "int6") -> Any:
-    """Copy a fitted estimator with weights of fewer bits.
+    """Copy a fitted estimator, with its weights rounded to fewer bits.
 
-    The copy predicts with rounded weights, and joblib, pickle and :func:`save` store these as
-    integers and scales: a plain ``joblib.dump`` of it is as small as a file of :func:`save`, and
-    what is loaded predicts as the copy does, to the last bit. In memory it takes the room of
-    `estimator`. It can be trained on by `partial_fit` and `warm_start`, after which its weights
-    are stored exactly again; :func:`~sklearn.base.clone` makes an ordinary unfitted estimator of
-    it.
+    The copy predicts with rounded weights. joblib, pickle and :func:`save` store them as integers
+    and scales: a ``joblib.dump`` of the copy is as small as a file of :func:`save`, and the loaded
+    estimator predicts as the copy, bit for bit. In memory the copy is as large as `estimator`.
+    After further training by `partial_fit` or `warm_start` its weights are stored exactly again.
+    :func:`~sklearn.base.clone` makes an ordinary unfitted estimator of it.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted classifier of this package, or an estimator that holds one: a
-        :class:`~sklearn.pipeline.Pipeline`, a search. It is left as it is.
+        Fitted classifier of this package, or a :class:`~sklearn.pipeline.Pipeline` or search with
+        one. It is not changed.
     storage : {"int6", "float32", "float16", "int8", "int4"}, default="int6"
-        What weights are rounded to, as in :func:`save`; "float32" copies them.
+        Storage of the weights, as in :func:`save`; "float32" does not round.
 
     Returns
     -------
@@ -164,8 +162,9 @@ def _check_estimator(function: str, estimator: Any) -> None:
 def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool = False) -> Any:
     """Load an estimator saved by :func:`save`, on any machine, with or without a GPU.
 
-    The digest is checked, and nothing of the file is executed: it names classes, which are imported
-    if they belong to this package, are estimators of scikit-learn or plain layers of torch.
+    The digest is checked, and no code of the file is executed. The file names classes; `load`
+    imports classes of this package, estimators of scikit-learn, plain layers of torch, and the
+    classes in `trusted`.
 
     Parameters
     ----------
@@ -175,24 +174,23 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool =
         Classes and functions of your own that the estimator may use, or their full names, such as
         ``["package.module.MyEncoder"]``.
     mmap : bool, default=False
-        Whether to map the file into memory, read-only, so that processes that load it share one
-        copy of its arrays. Weights are shared if they were saved with ``storage="float32"``: those
-        of fewer bits are expanded in each process. `partial_fit` copies the weights first. Scores
-        may differ from those without a map in the last digit, since sums of products depend on
-        where in memory the factors lie. The file may be replaced, as :func:`save` does, but must
-        not be written into: whoever truncates it ends the processes that have mapped it.
+        Whether to map the file into memory, read-only: processes then share one copy of its arrays.
+        Only weights saved with ``storage="float32"`` are shared; rounded weights are expanded in
+        each process. `partial_fit` copies the weights first. Scores may differ in the last digit,
+        since sums of products depend on memory alignment. The file may be replaced, as :func:`save`
+        does, but must not be overwritten in place: truncating it kills the processes mapping it.
 
     Returns
     -------
     estimator : estimator
-        Estimator that predicts as the saved one, to the last bit on the same machine, with weights
-        rounded as :func:`save` was told.
+        Estimator with the predictions of the saved one, bit for bit on the same machine, up to the
+        rounding of `storage`.
 
     Raises
     ------
     ValueError
-        If the file is damaged, no file of :func:`save`, of the format of a later version, or names
-        classes or functions that are not trusted.
+        If the file is damaged, was not written by :func:`save`, has the format of a later version,
+        or names untrusted classes or functions.
     OSError
         If the file cannot be opened.
     TypeError
@@ -215,7 +213,7 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool =
     ...     path = os.path.join(folder, "model.xlc")
     ...     sklearn_xlc.save(sklearn_xlc.MultiHeadClassifier("cascade"), path)
     ...     sklearn_xlc.load(path)
-    MultiHeadClassifier(algorithm='cascade')
+    MultiHeadClassifier(head='cascade')
     """
     if not isinstance(mmap, bool):
         raise TypeError(f"mmap must be a bool, got {mmap!r}")

@@ -1,4 +1,4 @@
-"""Label code: from the user's labels to integer ids and back."""
+"""Map the user's labels to integer ids and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
 from sklearn_xlc._tags import NamedSets, in_form, named_sets
 from sklearn_xlc.engine.soft_labels import SoftLabels
 
-#: Class labels that are looked at for tags that nobody has split.
+#: Largest number of class labels searched for unsplit tags.
 _LOOKED_AT = 10_000
 
 
@@ -33,19 +33,19 @@ class LabelCode:
     multilabel : bool
         Whether a sample may have any number of labels, or exactly one.
     sparse_output : bool
-        Whether predicted label sets are gathered as a sparse indicator, as where `fit` saw one.
+        Whether predictions are a sparse indicator, as y was in `fit`.
     dtype : dtype
         Type of the indicator.
     positions : ndarray of shape (n_labels,), default=None
         Position of each label in the head. None: label i has position i.
     labels_per_sample : float, default=1.0
-        Mean number of labels of a training sample, as the code was made.
+        Mean number of labels of a training sample in the first fit.
     form : str, default=""
-        Form of the label sets that `fit` saw, if their labels had names (see `_tags`).
+        Form of the label sets in `fit`, if their labels had names (see `_tags`).
     n_positions : int, default=None
-        Number of positions of the head, some of which may hold no label. None: one for each label.
+        Number of positions of the head, empty ones included. None: one for each label.
     n_first : int, default=None
-        Number of labels for which the head was built, where labels came later or were removed.
+        Number of labels in the first fit, if labels were added or removed since.
     """
 
     classes: np.ndarray
@@ -59,8 +59,8 @@ class LabelCode:
     n_first: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # With many labels every array counts: the estimator saves the classes as its own. Files of
-        # classifiers whose labels never changed are those of versions without such changes.
+        # With many labels every array counts: the estimator saves the classes itself. Classifiers
+        # whose labels never changed are saved as by versions without such changes.
         changed = {"n_positions": self.n_positions, "n_first": self.n_first}
         left_out = {"classes", "_ids", *(name for name in changed if changed[name] is None)}
         return {k: v for k, v in vars(self).items() if k not in left_out}
@@ -77,13 +77,13 @@ class LabelCode:
 
     @cached_property
     def _ids(self) -> np.ndarray:
-        """Label at each position; -1 where there is none."""
+        """Label id at each position; -1 where there is none."""
         ids = np.full(self.n_positions or self.n_labels, -1)
         ids[self.label_order] = np.arange(self.n_labels)
         return ids
 
     def reordered(self, positions: np.ndarray | None) -> LabelCode:
-        """Copy with other positions of the labels in the head."""
+        """Copy the code with other positions of the labels in the head."""
         return replace(self, positions=positions)
 
     def to_positions(self, Y: sp.csr_matrix) -> sp.csr_matrix:
@@ -99,7 +99,7 @@ class LabelCode:
         return columns if self.positions is None else columns[:, self.positions]
 
     def by_position(self, values: Any, empty: float = 0.0) -> Any:
-        """Reorder a value for each label by positions in the head; `empty` where no label is."""
+        """Reorder a value for each label by positions in the head; fill in `empty` elsewhere."""
         if self.positions is None:
             return values
         moved = values[self._ids]
@@ -107,14 +107,14 @@ class LabelCode:
         return moved
 
     def to_ids(self, positions: np.ndarray) -> np.ndarray:
-        """Label ids at positions in the head."""
+        """Return the label ids at positions in the head."""
         return positions if self.positions is None else self._ids[positions]
 
     def with_labels(self, names: Sequence[Any]) -> tuple[LabelCode, np.ndarray]:
-        """Code with further labels, and their positions: those that hold none, then new ones.
+        """Return a code with further labels, and their positions: empty ones first, then new ones.
 
-        The labels that are known keep their positions. Class labels stay sorted; columns of an
-        indicator keep their place, and new ones follow.
+        Known labels keep their positions. Class labels stay sorted; new columns of an indicator
+        follow the known ones.
         """
         added = np.asarray(names, dtype=object if self.classes.dtype == object else None)
         classes, n_known = np.concatenate([self.classes, added]), len(self._ids)
@@ -128,7 +128,7 @@ class LabelCode:
         return self._changed(classes, positions, n_positions), new
 
     def without_labels(self, ids: np.ndarray) -> LabelCode:
-        """Code without some labels, whose positions then hold none."""
+        """Return a code without some labels; their positions become empty."""
         kept = np.delete(np.arange(self.n_labels), ids)
         return self._changed(self.classes[kept], self.label_order[kept], len(self._ids))
 
@@ -143,9 +143,9 @@ class LabelCode:
         )
 
     def unknown_of(self, classes: Any) -> list[Any]:
-        """Labels that `classes` of a later `partial_fit` adds to those known, in their order.
+        """Return the new labels in `classes` of a later `partial_fit`, in their order.
 
-        Further columns of an indicator have the numbers that follow those known, and else the next.
+        New columns of an indicator are numbered as in `classes`, or consecutively.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class LabelCode:
         return list(range(first, first + len(further)))
 
     def ids_of(self, labels: Any) -> np.ndarray:
-        """Ids of labels that the user names, ascending.
+        """Return the ids of the given labels, ascending.
 
         Raises
         ------
@@ -206,12 +206,12 @@ class LabelCode:
         return np.unique(np.array([ids[name] for name in names.tolist()], dtype=np.int64))
 
     def read(self, y: Any) -> Any:
-        """Validate a later y: label sets as an indicator of these labels, or class labels."""
+        """Validate a later y, and return it as :meth:`encode` does."""
         sets = named_sets(y, self.classes) if self.multilabel else None
         return self.encode(check_y(y if sets is None else sets.indicator))
 
     def encode(self, y: Any) -> sp.csr_matrix:
-        """CSR indicator of shape (n_samples, n_labels) of y as returned by :func:`check_y`."""
+        """Encode y, checked by :func:`check_y`, as CSR of shape (n_samples, n_labels)."""
         if self.multilabel:
             if y.ndim != 2 or y.shape[1] != self.n_labels:
                 raise ValueError(
@@ -242,29 +242,29 @@ class LabelCode:
         return ids
 
     def label_sets(self, indptr: np.ndarray, ids: np.ndarray) -> sp.csr_matrix:
-        """Sparse indicator of the labels with these ids."""
+        """Return the sparse indicator of label ids."""
         ones = np.ones(len(ids), dtype=self.dtype)
         Y = sp.csr_matrix((ones, ids, indptr), shape=(len(indptr) - 1, self.n_labels))
         Y.sort_indices()
         return Y
 
     def indicator(self, indptr: np.ndarray, ids: np.ndarray) -> Any:
-        """Predicted indicator, sparse or dense."""
+        """Return the predicted indicator, sparse or dense."""
         Y = self.label_sets(indptr, ids)
         return Y if self.sparse_output else Y.toarray()
 
     def give(self, sets: Any, X: Any) -> Any:
-        """Predicted indicator in the form of the y that `fit` saw; X may have an index."""
+        """Return predicted label sets in the form of y in `fit`, with the index of X if any."""
         return in_form(sets, self.classes, self.form, self.dtype, X) if self.form else sets
 
 
 def _kind(name: Any) -> str:
-    """Kind of a label: text, a number, or something else."""
+    """Return the kind of a label: "text", "number" or "other"."""
     return "text" if isinstance(name, str) else "number" if isinstance(name, Real) else "other"
 
 
 def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.csr_matrix:
-    """Copy of a matrix whose column j becomes column ``moved_to[j]`` of `n_columns`."""
+    """Copy a matrix, and move column j to column ``moved_to[j]`` of `n_columns`."""
     # Indices are sorted in place, and their data with them.
     indices = moved_to.astype(Y.indices.dtype)[Y.indices]
     moved = sp.csr_matrix((Y.data.copy(), indices, Y.indptr), shape=(Y.shape[0], n_columns))
@@ -273,7 +273,7 @@ def _move_columns(Y: sp.csr_matrix, moved_to: np.ndarray, n_columns: int) -> sp.
 
 
 def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> LabelCode:
-    """Build the code of y; `checked` is y, or its indicator, as :func:`check_y` returned it."""
+    """Build the code of y; `checked` is the result of :func:`check_y` for y or its indicator."""
     if sp.issparse(checked):
         named = isinstance(y, NamedSets)
         counts = np.diff(checked.indptr)
@@ -297,7 +297,7 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
 
 
 def _warn_of_joined_tags(classes: np.ndarray) -> None:
-    """Warn of class labels that look like lists of tags in one string each."""
+    """Warn of class labels in the form of joined tags."""
     if not isinstance(classes[0], str):
         return
     names = classes[:_LOOKED_AT].tolist()

@@ -1,4 +1,4 @@
-"""Labels that come later, and labels that are removed."""
+"""Add labels to a fitted classifier, and remove labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from sklearn_xlc._checks import unchanged_on_error
-from sklearn_xlc._part import cloned
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
 from sklearn_xlc.distributed.agreement import check_labels, processes_of
@@ -19,7 +18,7 @@ from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.heads import DigitPart, Head, Loss, SamplingHead
+from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead, XLCNet
 from sklearn_xlc.training.encoding import short_digest
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -27,10 +26,10 @@ from sklearn_xlc.training.resizing import with_room, without_labels
 
 
 def take_in(classifier: Any, classes: Any) -> np.ndarray:
-    """Give labels that `classes` adds an id and a position; return these positions.
+    """Add the new labels in `classes`; return their positions in the head.
 
-    A head has positions, each of which holds a label or none. A label keeps its position; one that
-    is removed leaves its position empty, for the next label that comes.
+    Each position of a head holds one label or none. A label keeps its position. A removed label
+    leaves an empty position for the next new label.
     """
     code = classifier._code
     names = [] if classes is None else code.unknown_of(classes)
@@ -43,9 +42,9 @@ def take_in(classifier: Any, classes: Any) -> np.ndarray:
 
 
 def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
-    """Take over a code; of each of its labels `origin` is the id before, or -1."""
+    """Set a new code; `origin` has the old id of each label, or -1."""
     classifier._code, classifier.classes_ = code, code.classes
-    if code.multilabel:  # with class labels, the best one is the answer
+    if code.multilabel:  # class labels need no decision
         classifier.decision_ = classifier.decision_.for_labels(origin)
 
 
@@ -56,10 +55,10 @@ def going_on(
     generators: Generators,
     processes: Alone,
 ) -> tuple[EncoderHead, RowOptimizer | None]:
-    """Return module and optimiser that are trained further, with labels added at positions.
+    """Return the module and optimiser to train further, with labels added at positions.
 
-    Where processes train together, each holds its part from now on. Without new labels the module
-    is trained in place, unless its weights belong to a file.
+    If several processes train together, each holds its part from now on. Without new labels the
+    module is trained in place, unless its weights belong to a file.
     """
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
     if not len(added) and getattr(classifier, "_weights_borrowed", False):
@@ -77,10 +76,10 @@ def _grown(
     generators: Generators,
     processes: Alone,
 ) -> tuple[EncoderHead, RowOptimizer]:
-    """Copies of module and optimiser with new labels, which start at their frequency in `rows`.
+    """Copy module and optimiser with new labels, whose scores start at the frequency in `rows`.
 
-    Copies, so that a call that fails leaves the labels and all weights as they were. They are
-    whole, also where processes hold the module in parts.
+    If the call fails, the copies leave labels and weights as they were. The copies are whole, even
+    if several processes hold parts of the module.
     """
     net, code = classifier.net_, classifier._code
     check_labels(processes, "classes", lambda: short_digest([code.classes, positions]))
@@ -102,21 +101,13 @@ def _grown(
     parameters = net.module_.encoder.parameters(), head.parameters()
     n_parameters = sum(p.numel() for of in parameters for p in of if p.requires_grad)
     classifier.n_parameters_ = n_parameters
-    _set_lengths(classifier, head)
+    if classifier.head_ is not None:
+        classifier.head_ = classifier.head_.grown(head)
     return module, optimizer
 
 
-def _set_lengths(classifier: Any, head: Any) -> None:
-    """Set the lengths of a head that has grown."""
-    part = classifier.head_
-    if isinstance(part, DigitPart):
-        is_sampling = isinstance(head, SamplingHead)
-        lengths = (head.n_heads, head.length) if is_sampling else head.code.lengths
-        classifier.head_ = cloned(part).set_params(lengths=tuple(lengths), n_heads=len(lengths))
-
-
 def _check_room(classifier: Any, head: Head, n_positions: int) -> None:
-    """Raise MemoryError before a larger layer, with two moments, is made that does not fit."""
+    """Raise MemoryError if a larger layer, with two moments, would not fit into memory."""
     device = classifier.net_.device
     tensors = head.room_for(n_positions) if n_positions > head.n_labels else []
     row_bytes = (len(rows) * tensor[:1].numel() * tensor.element_size() for tensor, rows in tensors)
@@ -126,7 +117,7 @@ def _check_room(classifier: Any, head: Head, n_positions: int) -> None:
 
 
 def _start_losses(code: LabelCode, head: Head, rows: Rows, positions: torch.Tensor) -> None:
-    """Fit what losses hold of new labels to their counts in `rows`."""
+    """Fit the buffers of losses for new labels to their counts in `rows`."""
     losses = [part for part in head.modules() if isinstance(part, Loss) and part.per_label]
     if not losses:
         return
@@ -140,7 +131,7 @@ def _start_losses(code: LabelCode, head: Head, rows: Rows, positions: torch.Tens
 
 
 def remove(classifier: Any, labels: Any) -> None:
-    """Remove labels from a fitted classifier, which is as it was if a label cannot be removed."""
+    """Remove labels from a fitted classifier; on an error it stays as it was."""
     ids = classifier._code.ids_of(labels)
     if not len(ids):
         return

@@ -1,4 +1,4 @@
-"""Memory: what training needs and what is left, so that too large a model is refused in time."""
+"""Estimate needed and available memory, and raise before a model is too large."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn_xlc.training.optimizer import RULES
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-#: Bytes below which asking the system what is left costs more than it can tell.
+#: Smaller sizes in bytes are not checked: asking the system would take longer.
 SMALL = 2**26
 
 
@@ -29,7 +29,7 @@ SMALL = 2**26
 
 
 def available_memory(device: Any = "cpu") -> float:
-    """Bytes that this process can still allocate on a device; infinite if nothing limits them."""
+    """Return the bytes available to this process on a device; infinite without a limit."""
     device = torch.device(device)
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -38,7 +38,7 @@ def available_memory(device: Any = "cpu") -> float:
 
 
 def _physical_memory(root: Path = Path("/")) -> float:
-    """Memory that the machine can still give: free, held by caches, or in swap space."""
+    """Return the available memory of the machine: free, in caches, or in swap space."""
     with contextlib.suppress(OSError, KeyError):
         lines = (root / "proc/meminfo").read_text().splitlines()
         kib = {line.split()[0]: int(line.split()[1]) for line in lines}
@@ -49,7 +49,7 @@ def _physical_memory(root: Path = Path("/")) -> float:
 
 
 def _address_space(root: Path = Path("/")) -> float:
-    """Addresses left below the process's own limit (``ulimit -v``)."""
+    """Return the bytes left below the address limit of the process (``ulimit -v``)."""
     if sys.platform == "win32":
         return math.inf
     import resource  # on Unix only
@@ -64,7 +64,7 @@ def _address_space(root: Path = Path("/")) -> float:
 
 
 def _control_groups(root: Path = Path("/")) -> float:
-    """Memory left in the control groups of the process (a container, a batch system's job)."""
+    """Return the bytes left in the control groups of the process (container, batch job)."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -79,7 +79,7 @@ def _control_groups(root: Path = Path("/")) -> float:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
         else:
             continue
-        # A parent's limit holds too; inside a container only the mount itself may be visible.
+        # Limits of parents hold too; inside a container only the mount itself may be visible.
         group = mount / path.lstrip("/")
         for folder in (group, *group.parents):
             left = min(left, _left_in_group(folder, *names))
@@ -89,7 +89,7 @@ def _control_groups(root: Path = Path("/")) -> float:
 
 
 def _left_in_group(folder: Path, limit: str, usage: str, prefix: str) -> float:
-    """Memory left in one control group; its cache of files can be taken back, whichever its age."""
+    """Return the bytes left in one control group, its file cache included."""
     try:
         most, used = (folder / limit).read_text().strip(), int((folder / usage).read_text())
         if most == "max":
@@ -105,9 +105,9 @@ def _left_in_group(folder: Path, limit: str, usage: str, prefix: str) -> float:
 
 
 class _NoDraws(TorchFunctionMode):
-    """Leave tensors without values as they are where they would be filled with random numbers.
+    """Skip random initialisation of tensors without values.
 
-    There is nothing to fill, but torch would load its compiler for it, which takes seconds.
+    There is nothing to fill, but torch would load its compiler for seconds.
     """
 
     def __torch_function__(
@@ -124,12 +124,12 @@ class _NoDraws(TorchFunctionMode):
 
 
 def without_weights(build: Callable[[], nn.Module]) -> nn.Module | None:
-    """Build a module whose weights take no memory; None if it cannot be built so.
+    """Build a module on the meta device, without memory for weights; None if that fails.
 
-    Random numbers are drawn again by the true build, which also gives its warnings and errors.
+    The true build draws the random numbers again, and gives its warnings and errors.
     """
     quiet, kept = warnings.catch_warnings(), torch.random.fork_rng(devices=[])
-    # Gradient mode as before, even where an error interrupts `no_grad` while it is put back.
+    # Restore the gradient mode even if an error interrupts the exit of `no_grad`.
     with quiet, kept, torch.enable_grad(), torch.device("meta"), _NoDraws():
         warnings.simplefilter("ignore")
         try:
@@ -146,12 +146,12 @@ def training_bytes(
     copies: int = 0,
     momentum: float = 0.0,
 ) -> tuple[int, int]:
-    """Bytes of weights that are still to be allocated, and of all else that belongs to weights.
+    """Compute the bytes of weights still to allocate, and of gradients and optimiser state.
 
     Parameters
     ----------
     encoder, head : Module
-        Modules; weights on the meta device are to be allocated. None: no head yet.
+        Modules; weights on the meta device are not yet allocated. None: no head yet.
     itemsize : int
         Bytes of a number of the model.
     rule : str
@@ -164,7 +164,7 @@ def training_bytes(
     Returns
     -------
     weights, beside : int
-        Second: gradients that a step holds for whole parameters, state of the optimiser, copies.
+        `beside` counts gradients of whole parameters, state of the optimiser, and copies.
     """
     dense_rule, input_rule = RULES[rule]
     weights = beside = 0
@@ -193,7 +193,7 @@ def training_bytes(
 
 
 def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> None:
-    """Raise MemoryError if more is needed than there is.
+    """Raise MemoryError if more bytes are needed than available.
 
     Raises
     ------
@@ -217,14 +217,14 @@ def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> No
 
 
 def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Method], Method]:
-    """Decorate a method: if torch or NumPy finds no memory, MemoryError names a remedy.
+    """Decorate a method: a MemoryError of torch or NumPy then names a remedy.
 
     Parameters
     ----------
     what : str
-        What there is no memory for, in the message.
+        Name of the failed step in the message.
     remedy : callable
-        Function of the estimator that returns what to use instead.
+        Function of the estimator, returns the remedy.
     """
 
     def decorate(method: Method) -> Method:

@@ -1,4 +1,4 @@
-"""Save a module as NumPy arrays and an empty skeleton, so that parameters are stored once."""
+"""Save a module as NumPy arrays and an empty skeleton; each parameter is stored once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn_xlc.training.devices import shared_tensor
 
 
 def full_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a classifier to save: on the CPU, without optimiser state."""
+    """Return the attributes to save of a classifier: on the CPU, without optimiser state."""
     state = dict(sorted(state.items()))
     if "net_" in state:
         state["_saved_module"] = save_module(state.pop("net_").module_)
@@ -29,13 +29,13 @@ def full_state(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def sealed_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a full state as it is pickled, with checksums."""
+    """Add checksums to a full state, for pickling."""
     seal = functools.partial(_seal_of, state) if "_saved_module" in state else None
     return split_state(state, seal)
 
 
 def loaded_state(estimator: Any, state: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return the attributes of a saved classifier, and its module; None: it is not fitted.
+    """Return the attributes of a saved classifier, and its module; None if not fitted.
 
     Raises
     ------
@@ -61,11 +61,11 @@ def loaded_state(estimator: Any, state: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def _seal_of(state: dict[str, Any]) -> dict[str, Any]:
-    """Versions, checksum of each weight, digest of all else that can be described.
+    """Compute versions, a checksum of each weight, and a digest of the other attributes.
 
-    Weights have CRC-32, which takes a third of the time of SHA-256: a file that runs code when it
-    is loaded needs a check against accidents only. It finds every error within 32 bits, and
-    others but for one in four thousand million.
+    Weights have CRC-32, in a third of the time of SHA-256: a pickle runs code when it is loaded, so
+    the check is against accidents only. CRC-32 finds every error within 32 bits, and misses one in
+    four thousand million of the others.
     """
     weights = state["_saved_module"]["weights"]
     return {
@@ -76,17 +76,17 @@ def _seal_of(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_seal(seal: dict[str, Any], state: dict[str, Any]) -> None:
-    """Raise ValueError if a state differs from the one that was sealed."""
+    """Raise ValueError if a state does not match its seal."""
     saved = state.get("_saved_module", {})
     weights = saved.get("weights", {})
     damaged = [
         name
         for name in {**weights, **seal["weights"]}
-        # A mapped file is not read as a whole.
+        # Reading all of a mapped file would defeat the map.
         if not isinstance(weights.get(name), np.memmap)
         and (name not in weights or _checksum(weights[name]) != seal["weights"].get(name))
     ]
-    # Another version may describe an equal state otherwise.
+    # Versions may describe equal states differently.
     if not damaged and seal["versions"] == versions() and seal["rest"] != _digest_of_rest(state):
         damaged = ["the parameters or labels"]
     if damaged:
@@ -98,7 +98,7 @@ def _check_seal(seal: dict[str, Any], state: dict[str, Any]) -> None:
 
 
 def _checksum(weight: Any) -> int:
-    """CRC-32 of the type, the shape and the bytes of an array, or of all parts of a packed one."""
+    """Return the CRC-32 of an array's type, shape and bytes, or of all parts of a packed array."""
     if isinstance(weight, np.ndarray | Streamed):
         sum_ = zlib.crc32(repr((weight.dtype.str, weight.shape)).encode())
         for block in weight.blocks() if isinstance(weight, Streamed) else [weight]:
@@ -120,10 +120,10 @@ def _digest_of_rest(state: dict[str, Any]) -> str:
 
 
 def save_module(module: nn.Module) -> dict[str, Any]:
-    """Return the state of a module, which pickles at the size of its parameters.
+    """Return the state of a module, with each parameter once.
 
-    joblib stores the arrays outside the pickle stream, so they can be memory mapped; they are on
-    the CPU whatever device the module was trained on. Weights that are rounded are packed.
+    joblib stores the arrays outside the pickle stream, so they can be memory mapped. All arrays are
+    on the CPU. Rounded weights are packed.
     """
     arrays = gathered(module, _tensors(module))
     # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
@@ -152,7 +152,7 @@ def save_module(module: nn.Module) -> dict[str, Any]:
 
 
 def load_module(saved: dict[str, Any]) -> Any:
-    """Restore a module saved by :func:`save_module`, in evaluation mode, on the CPU."""
+    """Restore a module from :func:`save_module`, in evaluation mode, on the CPU."""
     if saved["version"] not in (1, 2, 3):  # 2: some weights are packed, 3: some as "int6"
         raise ValueError(
             f"the saved model has format {saved['version']}; this version of sklearn_xlc reads 1 "
@@ -161,7 +161,7 @@ def load_module(saved: dict[str, Any]) -> Any:
     skeleton = whole_skeleton(saved["skeleton"])
     _check_shapes(skeleton, saved["weights"])
     tensors = {name: shared_tensor(unpacked(value)) for name, value in saved["weights"].items()}
-    # The reverse of `save_module`; shared tensors, and those outside a state_dict, are found too.
+    # Finds shared tensors, and tensors outside a state_dict, too.
     memo: dict[int, Any] = {}
     for name, empty in _tensors(skeleton).items():
         is_parameter = isinstance(empty, nn.Parameter)
@@ -172,7 +172,7 @@ def load_module(saved: dict[str, Any]) -> Any:
 
 
 def _check_shapes(skeleton: nn.Module, weights: dict[str, Any]) -> None:
-    """Raise ValueError unless there is an array of the right shape for each tensor."""
+    """Raise ValueError unless each tensor has an array of its shape."""
     expected = {name: tuple(tensor.shape) for name, tensor in _tensors(skeleton).items()}
     given = {name: shape_of(value) for name, value in weights.items()}
     if given != expected:
@@ -184,11 +184,11 @@ def _check_shapes(skeleton: nn.Module, weights: dict[str, Any]) -> None:
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, each once."""
+    """Return parameters and buffers by name, each once."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def is_borrowed(saved: dict[str, Any]) -> bool:
-    """Whether weights are memory-mapped or read-only, so that training needs a copy."""
+    """Return whether weights are memory-mapped or read-only: training then needs a copy."""
     arrays = [value for value in saved["weights"].values() if isinstance(value, np.ndarray)]
     return any(isinstance(value, np.memmap) or not value.flags.writeable for value in arrays)

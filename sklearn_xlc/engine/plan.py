@@ -1,4 +1,4 @@
-"""Plan of a fit: its settings, the facts of the data, its random state and held-out samples."""
+"""Plan of a fit: settings, facts of the data, random state and held-out samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sklearn_xlc.distributed.agreement import check_agreement, check_holders
 from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
-from sklearn_xlc.encoders import MLP, MLPEncoder, vectorizes
+from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import (
     reads_sparse,
 )
@@ -51,13 +51,13 @@ from sklearn_xlc.training.devices import (
 )
 from sklearn_xlc.training.encoding import digest_of_some, identity
 
-#: Parameters with which a fit may go on from checkpoints of other values: the weights that it ends
-#: in do not depend on them. (Of the random state its numbers count, of warm_start the weights.)
+#: Parameters that may differ between a fit and its checkpoints: the final weights do not depend on
+#: them. (The numbers drawn from random_state count, and the first weights with warm_start.)
 _OF_NO_EFFECT = {"checkpoint", "device", "random_state", "verbose", "warm_start"}
 
 
 class Plan:
-    """What a fit of a classifier to validated data will do.
+    """Plan of a fit of a classifier to validated data.
 
     Parameters
     ----------
@@ -66,16 +66,16 @@ class Plan:
     data : TrainingData
         Validated samples.
     going_on : bool
-        Whether the classifier is fitted, and its network is trained further.
+        Whether the fitted network is trained further.
     processes : Alone or Processes, default=None
         Processes that fit the classifier together. None: one.
 
     Attributes
     ----------
     settings : Settings
-        Parameters, with what the rules have put in place of "auto".
+        Parameters, with values in place of "auto".
     encoder, head : object
-        Encoder and head as parts, or as functions or modules of the user; no head: None.
+        Encoder and head as parts, or the user's functions or modules; None: no head.
     facts : Facts
         Facts of the data.
     held_out : HeldOut
@@ -97,7 +97,7 @@ class Plan:
         self.classifier, self.data, self.going_on = classifier, data, going_on
         self.processes = processes or ALONE
         self.settings = Settings(parameters_of(classifier), classifier._parts)
-        self.encoder = _encoder_of(self.settings["encoder"])
+        self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
         self._check_rates()
         self.head = self._head_part()
@@ -108,7 +108,7 @@ class Plan:
     # --- settings ---------------------------------------------------------------------------
 
     def _check_rates(self) -> None:
-        """Raise ValueError if a rate is given in the classifier and in its optimiser."""
+        """Raise ValueError if both classifier and optimiser set a rate."""
         optimizer = self.settings["optimizer"]
         if isinstance(optimizer, str):
             return
@@ -121,17 +121,15 @@ class Plan:
                 )
 
     def _head_part(self) -> HeadPart | None:
-        """Head as a part, with what follows from the labels; None: the classifier builds it."""
+        """Return the head as a part, resolved for the labels; None: the classifier builds it."""
         if self.going_on:
             return self.classifier.head_
         code = self.data.code
         part = self.classifier._head_part_for(self.settings, code)
-        if isinstance(part, HeadPart):
-            part = part.for_labels(code.n_labels, code.multilabel)
-        return part
+        return None if part is None else part.for_labels(code.n_labels, code.multilabel)
 
     def _name_loss(self) -> None:
-        """Put the loss in the place of "auto", where the head is known."""
+        """Resolve the loss "auto", if the head is known."""
         multilabel = self.data.code.multilabel
         kind = self.classifier._head_class(self.head, multilabel)
         if kind is not None and isinstance(self.settings["loss"], str):
@@ -139,11 +137,8 @@ class Plan:
             self.settings.update({"loss": kind.resolve_loss(loss, multilabel)})
 
     def _facts(self) -> Facts:
-        rows, code, encoder = self.data.rows, self.data.code, self.encoder
-        if isinstance(encoder, MLP):
-            sparse = reads_sparse(MLPEncoder, rows)
-        else:
-            sparse = vectorizes(encoder)
+        rows, code = self.data.rows, self.data.code
+        sparse = self.encoder.reads_sparse(reads_sparse(MLPEncoder, rows))
         kind = self.classifier._head_class(self.head, code.multilabel)
         loss = self.classifier._loss_for(code.multilabel)
         has_numbers = rows.X.dtype != object
@@ -181,7 +176,7 @@ class Plan:
     # --- before training --------------------------------------------------------------------
 
     def agreed_random_state(self) -> np.random.RandomState:
-        """Return the random state of the first process, if all fit the same to the same data."""
+        """Return the random state of the first process, after a check that all fit the same."""
         classifier, processes = self.classifier, self.processes
         if self.going_on:
             check_holders(classifier.net_.module_.head, processes)
@@ -214,8 +209,8 @@ class Plan:
     def begin(self) -> np.random.RandomState:
         """Return the random state of the fit, and open its checkpoints.
 
-        A fit that was killed must find its own checkpoints when it is started again, and no fit
-        those of another: a digest of all that determines the result is part of their name.
+        The name of a checkpoint has a digest of everything the result depends on. A fit therefore
+        finds its own checkpoints after a kill, and never those of another fit.
         """
         classifier, data = self.classifier, self.data
         rng = self.agreed_random_state()
@@ -244,7 +239,7 @@ class Plan:
         return rng
 
     def split(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        """Hold samples out from training, where early stopping, decision or ranker ask for it."""
+        """Hold out samples for early stopping, decision or ranker."""
         rows, settings = self.data.rows, self.settings
         self.held_out = plan = self._hold_out()
         settings.update({"validation_fraction": plan.validation_fraction})
@@ -275,7 +270,7 @@ class Plan:
     # --- settings of the network --------------------------------------------------------------
 
     def resolve_parts(self, train: Rows) -> None:
-        """Resolve encoder, head and optimiser for the samples trained on."""
+        """Resolve encoder, head and optimiser for the training samples."""
         self.count_train(train)
         name = self.classifier._head_parameter
         self.settings.update({"encoder": self.encoder} | ({name: self.head} if name else {}))
@@ -283,12 +278,12 @@ class Plan:
         self.resolve_training(train)
 
     def count_train(self, train: Rows) -> None:
-        """Add what is known of the samples trained on to the facts."""
+        """Add facts of the training samples."""
         bag_size = 0.0 if train.bags is None else train.X.shape[0] / len(train)
         self.facts = replace(self.facts, n_train=len(train), bag_size=bag_size)
 
     def resolve_training(self, rows: Rows) -> None:
-        """Resolve steps, optimiser and rates for the samples trained on."""
+        """Resolve steps, optimiser and rates for the training samples."""
         has_numbers = rows.X.dtype != object
         length = max(1.0, rows.n_stored() / rows.n_instances) if has_numbers else 1.0
         facts = replace(self.facts, n_train=len(rows), train_length=length)
@@ -304,7 +299,7 @@ class Plan:
             part.set_params(weight_decay=params["weight_decay"])
 
     def fitted_on_part(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Any:
-        """Return a classifier like this one that has not seen a part of the samples."""
+        """Fit a second classifier with these parameters to a part of the samples."""
         classifier = self.classifier
         part: Any = clone(classifier)
         part._is_part = True
@@ -328,9 +323,9 @@ class Plan:
             return part.fit(X, y, sample_weight)
 
     def _by_rule(self) -> dict[str, Any]:
-        """Parameters that count as "auto", since they have the values of the rules.
+        """Return the parameters with the values of the rules, to resolve them again.
 
-        A second network follows the rules for its number of samples, where the first one does.
+        The second network has fewer samples, and so other values of "auto".
         """
         params = parameters_of(self.classifier)
         auto = {"batch_size": "auto", "optimizer": "auto", "learning_rate": "auto"}
@@ -354,11 +349,7 @@ class Plan:
         return found
 
 
-def _encoder_of(encoder: Any) -> Any:
-    return MLP() if isinstance(encoder, str) else encoder
-
-
 def _comparable(value: Any) -> Any:
-    """Value of a parameter, or the name of its class, where equal objects may look different."""
+    """Return a plain value, or the class name of an object, for comparison among processes."""
     is_plain = value is None or isinstance(value, bool | int | float | str | tuple)
     return value if is_plain else type(value).__name__

@@ -1,4 +1,4 @@
-"""Predictions of a fitted network, batch by batch: features, rankings, scores of all labels."""
+"""Compute features, best labels and scores of a fitted network, batch by batch."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from sklearn_xlc.training.heap import memory_reused
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
-#: Features in a larger batch of a search for the best labels: each batch has costs of its own.
+#: Features in a larger batch of a search for the best labels: fewer batches cost less.
 _FEATURES = 2**21
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A network and a label code, which rank, score and encode validated samples.
+    """Rank, score and encode validated samples with a fitted network.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Predictor:
     def features(
         self, X: Any, n_rows: int = PREDICT_BATCH, asked: str = ""
     ) -> Iterator[tuple[slice, Any]]:
-        """Features of validated samples, in batches of at most `n_rows`; the head finds `asked`."""
+        """Yield slices and features of batches of at most `n_rows`; `asked` names the output."""
         memory_reused()
         start = 0
         if asked:
@@ -85,7 +85,7 @@ class Predictor:
             start = stop
 
     def batches(self, X: Any, n_rows: int) -> Iterable[Batch]:
-        """Batches of at most `n_rows` validated samples."""
+        """Return batches of at most `n_rows` validated samples."""
         net = self.net
         rows = X if isinstance(X, Rows) else Rows(X)
         if rows.X.dtype != object:
@@ -99,14 +99,14 @@ class Predictor:
         return BatchIterator(rows, batch_size, None, device)
 
     def most_at_once(self) -> int:
-        """Samples in a batch of a search, where it is known what the encoder holds of each."""
+        """Return the batch size of a search for the best labels."""
         encoder = self.net.module_.encoder
         if type(encoder) is not MLPEncoder:
             return PREDICT_BATCH
         return max(PREDICT_BATCH, min(4 * PREDICT_BATCH, _FEATURES // len(encoder.input.bias)))
 
     def rows_at_once(self, row_bytes: int, most: int | None = None) -> int:
-        """Samples in a batch whose temporaries fit into `working_memory`, but at least one."""
+        """Return the batch size within `working_memory`, at least one."""
         return max(1, min(most or PREDICT_BATCH, memory_limit() // max(1, row_bytes)))
 
     def rows_beside(
@@ -117,9 +117,9 @@ class Predictor:
         row_bytes: int = 0,
         at_most: int | None = None,
     ) -> int:
-        """Samples in a batch whose temporaries, beside a dense output, fit into the limits.
+        """Return the batch size within the memory limits, beside a dense output.
 
-        Raises MemoryError if the output itself, or its smallest batch, does not.
+        Raise MemoryError if the output, or its smallest batch, does not fit.
         """
         size = math.prod(shape) * np.dtype(dtype).itemsize
         most = max(1, min(shape[0], self.rows_at_once(row_bytes, at_most)))
@@ -142,9 +142,10 @@ class Predictor:
         by_label: bool = False,
         proba: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Label ids and scores of validated samples, both (n_samples, k), best or lowest id first.
+        """Return label ids and scores of validated samples, both of shape (n_samples, k).
 
-        `n_rows` is the number of samples in a batch, `proba` asks for probabilities.
+        Best labels come first, or lowest ids with `by_label`. `n_rows` is the batch size; with
+        `proba` scores are probabilities.
         """
         dtype, head = self.dtype, self.head
         n_rows = n_rows or self.rows_at_once(head.bytes_per_row(k), self.most_at_once())
@@ -167,7 +168,7 @@ class Predictor:
     def checked_topk(
         self, X: Any, k: int, names: Any, by_label: bool = False, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Label ids and scores, if they fit into the limits together with `names` of labels."""
+        """Return label ids and scores; raise MemoryError if they and `names` would not fit."""
         scores = self.dtype
         dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
         head = self.head
@@ -188,12 +189,12 @@ class Predictor:
         """Return scores and ids of the k best labels of a batch."""
         head = self.head
         scores, positions = head.topk(features, k)
-        if head.link == "softmax":  # as log-probabilities, which other samples' compare with
+        if head.link == "softmax":  # log-probabilities are comparable across samples
             scores = scores - head.scores(features).logsumexp(1)[:, None]
         return scores.cpu().numpy(), self.code.to_ids(positions.cpu().numpy())
 
     def best_sets(self, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
-        """Return scores of the k best label sets of a batch, and the sets, k rows for a sample."""
+        """Return scores of the k best label sets of a batch, and the sets, k rows a sample."""
         head: Any = self.head
         scores, sets = head.topk_sets(features, k)
         ids = self.code.to_ids(sets.ids.cpu().numpy())
@@ -212,7 +213,7 @@ class Predictor:
         return [sp.vstack([found[rank::k] for found in sets], "csr") for rank in range(k)], scores
 
     def calibrated(self, scores: Any) -> Any:
-        """Return scores from which the head's link makes probabilities; an array or a tensor."""
+        """Return calibrated scores, as an array or a tensor."""
         return scores if self.ranker is None else self.ranker(scores)
 
     def probabilities(self, scores: Any) -> Any:
@@ -226,7 +227,7 @@ class Predictor:
             return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self.features(X)])
 
     def dense_features(self, X: Any, n_rows: int, width: int, of_batch: Any) -> np.ndarray:
-        """Features of `n_rows` samples; `of_batch` takes them from what a batch gives."""
+        """Return dense features of `n_rows` samples; `of_batch` maps the features of a batch."""
         given = (X.X if isinstance(X, Rows) else X).dtype
         dtype = given if given in TORCH_DTYPES else self.dtype
         shape = (n_rows, width)
@@ -267,6 +268,6 @@ def _described(X: Any, asked: str) -> dict[str, Any]:
 
 
 def _is_shared(encoder: Any, rows: Rows) -> bool:
-    """Whether a batch may share the caller's memory: cutting one sample takes a copy, and time."""
+    """Return whether a batch may share the caller's memory, which saves a copy."""
     is_read_only = type(encoder) is MLPEncoder
     return is_read_only and rows.sparse and rows.members is None and rows.X.data.flags.writeable

@@ -1,7 +1,7 @@
-"""Transformers as a document and arrays: they are made again from their configuration.
+"""Save transformers as a configuration and arrays.
 
-A module of the library transformers holds functions and objects that have no plain form, but
-its class makes it from a configuration, which is JSON.
+A module of the library transformers holds functions and objects without a plain form, but its
+class builds it from a configuration in JSON.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from sklearn_xlc.engine.tree_walk import Reader, Writer
 
 
 def is_transformer(kind: type) -> bool:
-    """Whether modules of a class are made from a configuration, as those of transformers are."""
+    """Return whether a class builds modules from a configuration, as transformers do."""
     return hasattr(getattr(kind, "config_class", None), "from_dict")
 
 
 def describe(writer: Writer, value: Any, where: str) -> dict[str, Any]:
-    """Class, configuration and tensors of a transformer."""
+    """Describe a transformer by class, configuration and tensors."""
     tensors = {
         key: writer.node(tensor, f"{where}.{key}")
         for named in (value.named_parameters, value.named_buffers)
@@ -38,7 +38,7 @@ def describe(writer: Writer, value: Any, where: str) -> dict[str, Any]:
 def rebuild(reader: Reader, node: dict[str, Any]) -> nn.Module:
     """Make a transformer from its description.
 
-    Its class must be trusted: what a configuration makes it do is not known here.
+    Its class must be trusted, since a configuration may make it do anything.
 
     Raises
     ------

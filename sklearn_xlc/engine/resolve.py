@@ -1,8 +1,8 @@
-"""Every rule behind "auto": from parameters and facts of the data to settings.
+"""Rules of "auto": from parameters and facts of the data to settings.
 
 The functions are pure: equal parameters and facts give equal settings on every machine. They return
-parameters by the names under which `set_params` takes them, so that a fit with these settings gives
-the same model. docs/performance.md has the runs behind the numbers.
+parameters by name, as `set_params` takes them. A fit with these settings gives the same model.
+docs/performance.md has the runs behind the numbers.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.codes import head_lengths
 
-#: Up to this many samples all data is one batch, and training needs no dropout.
+#: Up to this number of samples, all samples are one batch, and training needs no dropout.
 SMALL_DATA = 1000
-#: Samples from which batches are twice as large.
+#: From this number of samples on, batches are twice as large.
 LARGE_DATA = 50_000
 #: Width of the default network, and of the widest.
 WIDTH, WIDEST = 512, 1024
-#: Non-zeros of X from which wider networks rank better, twice as wide ones with four times as many.
+#: Non-zeros of X from which wider networks rank better; the width grows with their square root.
 MANY_ENTRIES = 2_500_000
 #: Non-zeros of a long sample.
 LONG = 70
-#: Labels that a step draws as negatives, where there are more than eight times as many.
+#: Negative labels drawn in a step, if there are more than eight times as many labels.
 N_NEGATIVES = 1000
-#: Approximate number of samples in a step of bags, and the least number of bags.
+#: Approximate number of samples in a step of bags, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
-#: Peak learning rates of heads, for batches of 256: of class labels, and of label sets. On sparse
-#: X rates, epochs, width and dropout were searched for with these heads, on five data sets.
+#: Peak learning rates of heads, for class labels and for label sets, with batches of 256. Rates,
+#: epochs, width and dropout were tuned with these heads on five data sets of sparse X.
 HEAD_RATES = {
     "flat": (2e-3, 4e-3),
     "cascade": (2e-3, 2e-3),
@@ -44,21 +44,21 @@ HEAD_RATES = {
     "miml": (2e-3, 4e-3),
 }
 
-#: Samples that are held out for "auto": a share, and at most so many. More would cost what ranks
-#: best, and change the calibration error little (docs/measurements.md).
+#: Samples held out for "auto": a share, and a largest number. More would cost precision, and change
+#: the calibration error little (docs/measurements.md).
 HELD_SHARE, MOST_HELD = 0.05, 1000
-#: Held-out samples from which on a decision and a ranker are fitted for "auto".
+#: Least number of held-out samples to fit a decision and a ranker for "auto".
 LEAST_HELD = 100
-#: Samples below which that share says too little, and costs too much, where a fit takes seconds: a
-#: second network is trained on a part of the samples, for decision and ranker alone.
+#: Below this number of samples the share is too small for decision and ranker, and costs precision;
+#: a second network is then trained on a part of the samples, within seconds.
 FEW_SAMPLES = 30_000
-#: That part: this share of the samples, or up to so many samples if they are no more than the other
-#: share. Networks of fewer samples err otherwise than those of all.
+#: Size of the part: a share of the samples, but at least a number of samples, up to a larger share.
+#: Networks of much fewer samples make other errors than the network of all samples.
 SHARE_OF_PART, LEAST_OF_PART, MOST_OF_PART = 0.4, 5000, 0.6
-#: Samples outside of the part that are scored: more say little more.
+#: Largest number of scored samples outside of the part: more add little.
 MOST_SCORED = 2500
 
-#: Parameters without effect by nature, and when: they raise nothing.
+#: Parameters with no effect by nature, and when; they raise nothing.
 INERT = {
     "decision": "class labels: the best class is the answer",
     "ranker": "class labels",
@@ -71,7 +71,7 @@ INERT = {
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of the data and of the classifier that rules read.
+    """Facts of the data and of the classifier, read by the rules.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Facts:
     multilabel : bool
         Whether a sample may hold any number of labels.
     head : str
-        Kind of the head, a key of `HEAD_RATES`; others have no rules of their own.
+        Kind of the head, a key of `HEAD_RATES`; other kinds have no rules of their own.
     sparse : bool
         Whether the encoder reads CSR rows.
     n_instances : int
@@ -100,17 +100,17 @@ class Facts:
     bag_size : float
         Mean number of samples in a bag; 0: there are no bags.
     n_train : int
-        Number of samples trained on.
+        Number of training samples.
     train_length : float
-        Mean number of non-zeros of a sample trained on, as the encoder reads it.
+        Mean number of non-zeros of a training sample, as read by the encoder.
     fast_bfloat16 : bool
-        Whether the device multiplies matrices of bfloat16 several times faster.
+        Whether the device multiplies bfloat16 matrices several times faster.
     double : bool
         Whether the model has the type float64.
     last_width : int
-        Width of the last hidden layer, where it is given; 0: it is not.
+        Width of the last hidden layer if it is given, otherwise 0.
     needed_width : int
-        Number of features that the head needs to reach all of its label sets; 0: any number.
+        Number of features needed to reach all label sets of the head; 0: any number.
     """
 
     n_samples: int
@@ -134,11 +134,11 @@ class Facts:
 
     @property
     def is_searched(self) -> bool:
-        """Whether rules were searched for with such an input and such a head."""
+        """Whether rules were tuned for this kind of X and head."""
         return self.sparse and self.head in HEAD_RATES
 
     def is_large(self, n_samples: int) -> bool:
-        """Whether so many samples, or bags, are more than one batch."""
+        """Return whether `n_samples` samples, or bags, are more than one batch."""
         return n_samples * (self.bag_size or 1) > SMALL_DATA
 
 
@@ -146,7 +146,7 @@ class Facts:
 
 
 def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """Resolve what is built: head, encoder, precision.
+    """Resolve head, encoder and precision.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     Returns
     -------
     dict of str to object
-        Values of the parameters that are "auto".
+        Values of the "auto" parameters.
     """
     rules = {
         "head__n_negatives": _n_negatives,
@@ -171,7 +171,7 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def choose_head(facts: Facts) -> str:
-    """Choose "flat", unless it takes many more multiply-adds than "cascade"."""
+    """Choose "flat", or "cascade" if it takes far fewer multiply-adds."""
     width = facts.last_width or WIDTH
     task = Task(facts.n_labels, facts.labels_per_sample, width)
     flat = flat_cost(task, _n_negatives(facts))
@@ -189,13 +189,13 @@ def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
     if facts.is_searched:
         factor = np.clip((facts.n_nonzeros / MANY_ENTRIES) ** 0.5, 1, WIDEST / WIDTH)
         width = 64 * int(WIDTH / 64 * factor)
-    # Narrower features may not reach every set; wider ones than elsewhere are not made unasked.
+    # Narrower features may not reach every label set; the usual bound on the width holds here, too.
     return (max(width, min(facts.needed_width, WIDEST)),)
 
 
 def _dropout(facts: Facts) -> float:
     if facts.is_searched and facts.is_large(facts.n_samples):
-        # The more samples there are to learn from, the less a network overfits single ones.
+        # The more samples, the less a network overfits single ones.
         return float(np.clip(0.5 - 0.3 * np.log10(facts.n_instances / 1e4), 0.2, 0.5))
     if facts.n_instances <= SMALL_DATA:
         return 0.0
@@ -209,7 +209,7 @@ def _negative_slope(facts: Facts) -> float:
         return 0.0
     if not (facts.is_searched and facts.is_large(facts.n_samples)):
         return 0.0
-    # The sum of many words tells much by itself; of few, which ones come together.
+    # A sum of many words is informative by itself; with few words, combinations are.
     length = max(1.0, facts.n_nonzeros / facts.n_instances)
     return float(np.clip(0.8 * np.log10(length / LONG), 0, 0.5))
 
@@ -237,7 +237,7 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     Returns
     -------
     dict of str to object
-        Values of the parameters that are "auto", and the learning rates of encoder and head.
+        Values of the "auto" parameters, and the learning rates of encoder and head.
     """
     found: dict[str, Any] = {}
     n_train = facts.n_train
@@ -279,7 +279,7 @@ def _max_epochs(facts: Facts, batch_size: int) -> int:
         return 200
     if not facts.is_searched:
         return max(10, -(-300 // n_batches(n_train, batch_size)))
-    # One bag of ten samples tells more than one sample, and less than ten.
+    # A bag of ten samples is worth more than one sample, and less than ten.
     n_known = round(n_train * facts.bag_size**0.5) if facts.bag_size else n_train
     return max(3, round(4 * (50_000 / n_known) ** 0.4))
 
@@ -287,10 +287,10 @@ def _max_epochs(facts: Facts, batch_size: int) -> int:
 def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float]:
     n_steps = max_epochs * n_batches(facts.n_train, batch_size)
     head_rate = HEAD_RATES[facts.head][facts.multilabel]
-    if facts.bag_size:  # labels are of bags, but so many samples as elsewhere make a step
+    if facts.bag_size:  # a step has fewer labels than a step of samples
         head_rate *= facts.bag_size**0.5
-    # The encoder travels about as far in few steps as in many. The sum of n words moves n times as
-    # far as one, and is sqrt(n) times as large.
+    # The encoder moves about as far in few steps as in many. A sum of n words moves n times as far
+    # as one word, and is sqrt(n) times as large.
     rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / facts.train_length) ** 0.5
     return float(rate), head_rate * (batch_size / 256) ** 0.5
 
@@ -304,11 +304,12 @@ class HeldOut(NamedTuple):
     Attributes
     ----------
     n_held : int
-        Number of samples that the network is not trained on.
+        Number of samples held out.
     refit : bool
-        Whether a second network, trained on a part of the samples, gives ranker and decision.
+        Whether ranker and decision are fitted with a second network, trained on a part of the
+        samples.
     validation_fraction : float or "refit"
-        Value of the parameter that asks for the same.
+        Value of the parameter with the same result.
     """
 
     n_held: int
@@ -319,7 +320,7 @@ class HeldOut(NamedTuple):
 def hold_out(
     params: Mapping[str, Any], facts: Facts, decision: Any, *, is_part: bool = False
 ) -> HeldOut:
-    """Resolve which samples are held out from training.
+    """Resolve the number of held-out samples.
 
     Parameters
     ----------
@@ -330,7 +331,7 @@ def hold_out(
     decision : Decision or "auto"
         The decision.
     is_part : bool, default=False
-        Whether the network is the second one, trained on a part of the samples.
+        Whether this is the second network, trained on a part of the samples.
 
     Returns
     -------
@@ -363,7 +364,7 @@ def hold_out(
     if not is_auto:
         n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
         return HeldOut(n_held, False, fraction)
-    if facts.soft:  # soft labels, or counts, say less of what is right
+    if facts.soft:  # soft labels, or counts, are poor targets for a decision
         return HeldOut(0, False, fraction)
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
     is_quick = is_plain and facts.is_searched and n_samples > SMALL_DATA
@@ -392,7 +393,7 @@ def choose_decision(
     ranks_sets : bool
         Whether the head ranks whole label sets.
     is_enough : bool
-        Whether there are held-out samples to tune a threshold on.
+        Whether there are enough held-out samples to tune a threshold.
 
     Returns
     -------
@@ -419,8 +420,8 @@ def _is_auto(params: Mapping[str, Any], name: str) -> bool:
 
 
 # --- counted costs ----------------------------------------------------------------------------
-# All numbers are multiply-adds for one sample. They are counted, not timed: the choice is the same
-# on every machine.
+# Costs are multiply-adds for one sample, counted rather than timed: the choice is the same on every
+# machine.
 
 #: Multiply-adds of prediction in the time of one of training and its two in the backward pass:
 #: about one where products of training have half precision (on other processors three).
@@ -437,7 +438,7 @@ BATCH = 256
 
 
 class Task(NamedTuple):
-    """Size of an output layer: labels, mean number of a sample's labels, and features."""
+    """Size of an output layer: labels, mean labels per sample, and features."""
 
     n_labels: int
     labels_per_sample: float
@@ -451,14 +452,14 @@ class Cost(NamedTuple):
     prediction: float
 
     def total(self) -> float:
-        """Cost of training on a sample once and of predicting one."""
+        """Return the cost to train on a sample once and to predict one."""
         return self.training + self.prediction
 
 
 def flat_cost(task: Task, n_negatives: int | None, rank: int | None = None) -> Cost:
-    """Cost of one output per label, where a step trains all labels or some negatives.
+    """Count the cost of a flat head, trained on all labels or on some negatives.
 
-    With a `rank` a layer of that width lies between features and labels.
+    A layer of width `rank`, if given, lies between features and labels.
     """
     trained = float(task.n_labels)
     if n_negatives is not None:
@@ -471,14 +472,14 @@ def flat_cost(task: Task, n_negatives: int | None, rank: int | None = None) -> C
 def cascade_cost(
     task: Task, lengths: Sequence[int], embedding_dim: int, beam_width: int, multilabel: bool
 ) -> Cost:
-    """Cost of a cascade: all nodes of the first level, then the children of kept parents."""
+    """Count the cost of a cascade: all first nodes, then the children of kept parents."""
     n_nodes = lengths[0]
     dense = n_nodes * task.width + (len(lengths) - 1) * task.width * embedding_dim
     updated, trained, predicted = 0.0, 0.0, 0.0
     for length in lengths[1:]:
         children = length * embedding_dim
         kept = min(n_nodes, beam_width)
-        # A multi-class step follows the true labels alone.
+        # A multi-class step visits the true labels only.
         met = min(n_nodes, kept + task.labels_per_sample) if multilabel else 1
         trained += SMALL_PRODUCTS * met * children
         predicted += SMALL_PRODUCTS * kept * children

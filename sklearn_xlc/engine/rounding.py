@@ -1,8 +1,8 @@
-"""Weights rounded to a few bits, as integers with a scale for each block of a row.
+"""Round weights to a few bits: integers with a scale for each block of a row.
 
-A block is rounded to the multiples of its scale, and the largest of them is the largest number of
-the block. Scales have so few digits that multiples are exact: what was rounded once is not changed
-by rounding it again, so integers and scales are found again from the rounded numbers alone.
+A block is rounded to multiples of its scale; the largest number of the block is kept. Scales have
+few digits, so multiples are exact. Rounding twice therefore equals rounding once, and integers and
+scales can be recovered from the rounded numbers alone.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 
 from sklearn_xlc._csr import row_blocks
 
-#: Numbers that are rounded at a time.
+#: Numbers rounded at a time.
 _CHUNK = 2**18
-#: Blocks whose largest number is smaller become zero: their scales would have too few digits.
+#: Blocks with a smaller largest number become zero: their scales would have too few digits.
 _TINY = np.float32(2.0**-100)
 
 
 class Grid(NamedTuple):
-    """Integers of some bits, with a scale for each block."""
+    """Format of rounded numbers: bits of an integer, and size of a block."""
 
     bits: int
     block: int
-    #: Type of the stored scales: float32, of which 16 digits (bits) are used, or its upper half.
+    #: Type of the stored scales: float32 with 16 significant bits, or its upper half.
     scales: np.dtype
 
     @property
@@ -35,7 +35,7 @@ class Grid(NamedTuple):
 
     @property
     def group(self) -> tuple[int, int]:
-        """Numbers that fill whole bytes together, and how many bytes."""
+        """Least count of numbers in whole bytes, and the count of bytes."""
         bits = math.lcm(self.bits, 8)
         return bits // self.bits, bits // 8
 
@@ -44,8 +44,8 @@ class Grid(NamedTuple):
         return "int8" if self.bits == 8 else "uint8"
 
 
-#: Storages from the coarsest to the finest. The block of "int4" is short, so that a bias within a
-#: row (as in tables of a cascade) leaves the other numbers of the row their digits.
+#: Storages from the coarsest to the finest. "int4" has short blocks: a large bias within a row (as
+#: in tables of a cascade) then costs only its own block digits.
 GRIDS: dict[str, Grid | None] = {
     "int4": Grid(4, 64, np.dtype(np.uint16)),
     "int6": Grid(6, 128, np.dtype(np.uint16)),
@@ -57,7 +57,7 @@ STORAGES = ("float32", *reversed(GRIDS))
 
 
 def check_storage(storage: str) -> None:
-    """Raise ValueError unless `storage` is one that weights can be rounded to, or "float32"."""
+    """Raise ValueError if `storage` is not the name of a storage."""
     if storage not in STORAGES:
         raise ValueError(f"storage must be one of {', '.join(STORAGES)}, got {storage!r}")
 
@@ -68,7 +68,7 @@ Shape = tuple[int, ...]
 def layout(
     n_rows: int, length: int, storage: str
 ) -> tuple[tuple[Shape, np.dtype], tuple[Shape, np.dtype]]:
-    """Shapes and types of the numbers and of the scales of rows."""
+    """Return shapes and types of the stored numbers and of the scales."""
     grid = GRIDS[storage]
     if grid is None:
         return ((n_rows, length), np.dtype(np.float16)), ((n_rows, 0), np.dtype(np.float32))
@@ -79,24 +79,24 @@ def layout(
 
 
 def chunks(n_rows: int, length: int) -> list[slice]:
-    """Rows that are rounded at a time."""
+    """Return slices of rows to round one after the other."""
     return row_blocks(n_rows, length, _CHUNK)
 
 
 def scales_of(rows: np.ndarray, storage: str) -> np.ndarray:
-    """Scale of each block, of shape (n_rows, n_blocks); without blocks ("float16") none.
+    """Compute the scale of each block; "float16" has no blocks.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, length)
         Finite numbers, in float32 or float64.
     storage : {"float16", "int8", "int6", "int4"}
-        What to round to.
+        Storage to round to.
 
     Returns
     -------
     scales : ndarray of shape (n_rows, n_blocks)
-        In the type that is stored.
+        In the stored type.
 
     Examples
     --------
@@ -114,17 +114,17 @@ def scales_of(rows: np.ndarray, storage: str) -> np.ndarray:
     if grid is None:
         return np.zeros((len(rows), 0), np.float32)
     starts = np.arange(0, rows.shape[1], grid.block)
-    # The largest number as float32, rounded to nearest: its integer is the largest all the same.
+    # Rounding the largest number to float32 does not change its integer.
     peak = np.maximum.reduceat(np.abs(rows), starts, axis=1).astype(np.float32)
     unused = np.uint32(2**16 - 1 if grid.scales.itemsize == 2 else 2**8 - 1)
-    bits = (peak / np.float32(grid.levels)).view(np.uint32) + unused  # up, so that none exceeds
+    bits = (peak / np.float32(grid.levels)).view(np.uint32) + unused  # round up: none exceeds
     bits &= ~unused
     bits[peak < _TINY] = 0
     return (bits >> 16).astype(np.uint16) if grid.scales.itemsize == 2 else bits.view(np.float32)
 
 
 def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray:
-    """Stored numbers of rows: float16, int8, or bytes in which shorter integers lie end to end.
+    """Compute the stored numbers of rows: float16, int8, or packed bytes of shorter integers.
 
     Parameters
     ----------
@@ -133,12 +133,12 @@ def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray
     scales : ndarray of shape (n_rows, n_blocks)
         Result of :func:`scales_of`.
     storage : {"float16", "int8", "int6", "int4"}
-        What to round to.
+        Storage to round to.
 
     Returns
     -------
     numbers : ndarray of shape (n_rows, length) or (n_rows, n_bytes)
-        As :func:`layout` says.
+        Shape and type as in :func:`layout`.
     """
     grid = GRIDS[storage]
     if grid is None:
@@ -152,14 +152,14 @@ def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray
 def values_of(
     numbers: np.ndarray, scales: np.ndarray, storage: str, length: int, dtype: np.dtype
 ) -> np.ndarray:
-    """Rounded rows, of shape (n_rows, length): the reverse of :func:`numbers_of`.
+    """Compute rounded rows; the inverse of :func:`numbers_of`.
 
     Parameters
     ----------
     numbers, scales : ndarray
         Results of :func:`numbers_of` and :func:`scales_of`.
     storage : {"float16", "int8", "int6", "int4"}
-        What the rows are rounded to.
+        Storage of the rows.
     length : int
         Number of columns.
     dtype : dtype
@@ -177,13 +177,13 @@ def values_of(
 
 
 def _packed(integers: np.ndarray, grid: Grid) -> np.ndarray:
-    """Bytes of rows of integers, the first in the lowest bits; of eight bits, the integers."""
+    """Pack rows of integers into bytes, first integer in the lowest bits; keep int8 as it is."""
     if grid.bits == 8:
         return integers
     together, n_bytes = grid.group
     n_rows, length = integers.shape
     n_words = -(-length // together)
-    # Unsigned bytes, of which so many are one word that their bits fill bytes.
+    # Unsigned bytes; the bits of a group of them fill whole bytes.
     unsigned = np.full((n_rows, n_words * together), grid.levels + 1, np.uint8)
     unsigned[:, :length] += integers.view(np.uint8)
     words = unsigned.view(f"<u{together}")
@@ -195,7 +195,7 @@ def _packed(integers: np.ndarray, grid: Grid) -> np.ndarray:
 
 
 def _integers(packed: np.ndarray, length: int, grid: Grid) -> np.ndarray:
-    """Integers of rows of bytes: the reverse of :func:`_packed`."""
+    """Unpack rows of bytes into integers; the inverse of :func:`_packed`."""
     if grid.bits == 8:
         return packed
     together, n_bytes = grid.group
@@ -210,25 +210,25 @@ def _integers(packed: np.ndarray, length: int, grid: Grid) -> np.ndarray:
 
 
 def _masks(grid: Grid) -> list[int]:
-    """Where in a word the bits of each number lie that is packed with others."""
+    """Return the bit mask of each packed number in a word."""
     return [(2**grid.bits - 1) << place * grid.bits for place in range(grid.group[0])]
 
 
 def _spread(scales: np.ndarray, length: int, grid: Grid, dtype: np.dtype) -> np.ndarray:
-    """Scale of each number, of shape (n_rows, length)."""
+    """Return the scale of each number, of shape (n_rows, length)."""
     if grid.scales.itemsize == 2:
         scales = (scales.astype(np.uint32) << 16).view(np.float32)
     return np.repeat(scales.astype(dtype), grid.block, axis=1)[:, :length]
 
 
 def rounded(rows: np.ndarray, storage: str) -> np.ndarray:
-    """Rows rounded to what a storage holds, in their own type."""
+    """Round rows to a storage, in their own type."""
     scales = scales_of(rows, storage)
     return values_of(numbers_of(rows, scales, storage), scales, storage, rows.shape[1], rows.dtype)
 
 
 def is_rounded(rows: np.ndarray, storage: str) -> bool:
-    """Whether a storage holds the rows to the last bit; rows that are not finite it does not."""
+    """Return whether a storage holds the rows exactly; false for rows with infinity or NaN."""
     bits = np.dtype(f"u{rows.dtype.itemsize}")
     with np.errstate(all="ignore"):  # beyond float16
         return bool(

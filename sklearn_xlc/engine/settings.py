@@ -1,4 +1,4 @@
-"""Parameters of one fit: parts as objects, and what the rules have put in place of "auto"."""
+"""Resolved parameters of one fit: parts as objects, and values in place of "auto"."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from sklearn_xlc._part import Names, Part, cloned, name_of_part, named_part, plain
 from sklearn_xlc.heads import Loss
 
-#: Parameters that settings leave out: what a fit does not depend on, what the optimiser's part
-#: holds, and objects.
+#: Parameters left out of settings: parameters without influence on a fit, rates (the optimiser's
+#: part has them), and objects.
 _LEFT_OUT = {
     "callbacks",
     "checkpoint",
@@ -24,12 +24,12 @@ _LEFT_OUT = {
 
 
 class Settings:
-    """Parameters of one fit.
+    """Resolved parameters of one fit.
 
     Parameters
     ----------
     params : mapping of str to object
-        Parameters of a classifier, without nested ones. Its parts are copied.
+        Parameters of a classifier, without nested ones. Parts are copied.
     tables : mapping of str to dict
         Names of the parts of each parameter.
     """
@@ -54,12 +54,12 @@ class Settings:
         return {**self._values, **nested}
 
     def update(self, found: Mapping[str, Any]) -> None:
-        """Set parameters, nested ones included; names become parts.
+        """Set parameters, nested ones included; replace names by parts.
 
         Parameters
         ----------
         found : mapping of str to object
-            As for `set_params`. A nested parameter that the part lacks is left out.
+            As for `set_params`. Nested parameters unknown to the part are ignored.
         """
         for name, value in found.items():
             if "__" not in name:
@@ -73,7 +73,7 @@ class Settings:
     def plain(self) -> dict[str, Any]:
         """Return the settings as numbers, strings, tuples and None, for `set_params`.
 
-        Parameters with other values are left out, such as modules and functions of the user.
+        Other values, such as the user's modules and functions, are left out.
         """
         out: dict[str, Any] = {}
         for name, value in self._values.items():
@@ -85,7 +85,7 @@ class Settings:
                     out[name] = known
                 nested = _params_of(value)
                 out |= _plain_of({f"{name}__{key}": each for key, each in nested.items()})
-            elif value != "auto":  # of which only a head of the user knows the meaning
+            elif value != "auto":  # left to the user's head
                 out |= _plain_of({name: value})
         return out
 

@@ -1,4 +1,4 @@
-"""Train a network as planned: build the module, run the net of skorch, keep what it learnt."""
+"""Train a network by a plan: build the module, run the skorch net, set fitted attributes."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 @contextlib.contextmanager
 def fitting(classifier: Any) -> Iterator[Alone]:
-    """Context of a fit: as it was if anything fails, torch's modes; its processes."""
+    """Context of a fit: restore the classifier on errors, set torch's modes, name the processes."""
     processes = processes_for(get_config()["distributed"])
     with unchanged_on_error(classifier), usual_modes(training=True):
         yield processes
 
 
 class Trainer:
-    """Trains the network of a classifier as planned.
+    """Train the network of a classifier by a plan.
 
-    It sets the attributes of the classifier that describe the network: parts and history.
+    A trainer sets the fitted attributes of the network: parts, net and history.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Trainer:
         self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
 
     def fit(self, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-        """Split, build and train; return the samples trained on, and those held out."""
+        """Split, build and train; return the training and the held-out samples."""
         train, held = self.plan.split(rng)
         generators = new_generators(rng.randint(2**31 - 1))
         going_on = self.plan.going_on
@@ -97,7 +97,7 @@ class Trainer:
         return train, held
 
     def partial_fit(self, added: np.ndarray, rng: np.random.RandomState) -> Rows:
-        """Train for one pass over the samples; return them. New labels have positions `added`."""
+        """Train for one pass over the samples and return them; `added`: positions of new labels."""
         classifier, rows, first = self.classifier, self.data.rows, not self.plan.going_on
         generators = new_generators(rng.randint(2**31 - 1))
         optimizer: RowOptimizer | None = None
@@ -123,7 +123,7 @@ class Trainer:
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
     ) -> EncoderHead:
-        """Build encoder and head, and set the attributes that describe them."""
+        """Build encoder and head, and set their fitted attributes."""
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
         classifier.classes_, classifier._code = code.classes, code
@@ -131,7 +131,7 @@ class Trainer:
         classifier.n_iter_ = classifier.t_ = 0
         classifier._typical_size = self.plan.facts.most_labels
         self.plan.resolve_parts(known)
-        classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder
+        classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
         builder = Builder(classifier, self.data, self.settings, self.plan.processes)
         module = builder.build(train, rng, generators)
         classifier._start_module(module, known, rng)
@@ -141,7 +141,7 @@ class Trainer:
     # --- training ---------------------------------------------------------------------------
 
     def prepared(self, rows: Rows, module: EncoderHead, first: bool = False) -> Rows:
-        """Samples in the form from which batches are cut, with positions in place of labels."""
+        """Prepare samples for batches, with positions in place of labels."""
         classifier = self.classifier
         inputs = inputs_for(module.encoder, rows, classifier._sparse_inputs)
         inputs = vectorized(module.encoder, inputs, first)
@@ -158,7 +158,7 @@ class Trainer:
         rng: np.random.RandomState,
         generators: Generators = (),
     ) -> XLCNet:
-        """Return the net that trains a module on prepared samples."""
+        """Return a net to train a module on prepared samples."""
         self.plan.resolve_training(rows)
         settings, n_samples = self.settings, len(rows)
         processes, optimizer = self.plan.processes, settings["optimizer"]
@@ -196,7 +196,7 @@ class Trainer:
     def _callbacks(
         self, module: EncoderHead, validation: Rows | None, n_steps: int, max_epochs: int
     ) -> tuple[list[Any], bool]:
-        """Callbacks of the user and ours, and whether the net prints."""
+        """Return the user's callbacks and ours, and whether the net prints."""
         settings = self.settings
         given = copied(settings["callbacks"])
         averages = [each for each in given if isinstance(callback_of(each), WeightAveraging)]
@@ -204,8 +204,8 @@ class Trainer:
         callbacks = [each for each in given if each not in averages and each not in stops]
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
-        verbose = bool(settings["verbose"]) or _has(callbacks, PrintLog)  # which needs it
-        verbose = verbose and self.plan.processes.is_first  # which speaks for all
+        verbose = bool(settings["verbose"]) or _has(callbacks, PrintLog)  # PrintLog needs it
+        verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
             callbacks.extend(_shown(callbacks, module.head, n_steps))
         if not self.one_pass:
@@ -217,7 +217,7 @@ class Trainer:
         return callbacks, verbose
 
     def _scored_by(self, net: XLCNet) -> Any:
-        """Copy of the classifier that predicts with a net in training, for scores of callbacks."""
+        """Return a copy of the classifier to score a net in training, for callbacks."""
         classifier = self.classifier
         view = object.__new__(type(classifier))
         view.__dict__ = {**vars(classifier), "net_": net, "ranker_": None}
@@ -226,7 +226,7 @@ class Trainer:
         return view
 
     def copied(self, train: Rows) -> EncoderHead:
-        """Copy of the fitted module: an interrupt leaves the fitted one as it was."""
+        """Copy the fitted module; an interrupt then leaves the original as it was."""
         classifier = self.classifier
         module = copied_module(classifier.net_.module_, self.plan.processes)
         weigh_labels(classifier.class_weight, module.head, train, self.data.code)
@@ -235,7 +235,7 @@ class Trainer:
         return module
 
     def finish(self, net: XLCNet) -> None:
-        """Keep a trained net, and what it recorded."""
+        """Set the fitted attributes of a trained net."""
         classifier = self.classifier
         if not self.one_pass:
             check_weights(net.module_)
@@ -248,7 +248,7 @@ class Trainer:
         classifier._weights_borrowed = False
         classifier.n_iter_ += len(rows)
         classifier.t_ += sum(row["train_batch_count"] for row in rows)
-        for group in net.optimizer_.param_groups:  # schedules of the user leave the last rate
+        for group in net.optimizer_.param_groups:  # the user's schedules leave the last rate
             group["lr"] = group["peak_lr"]
         if not (self.one_pass or classifier.warm_start):
             net.optimizer_.state.clear()
@@ -266,7 +266,7 @@ class Trainer:
 
 
 def restored_net(module: EncoderHead, device: Any) -> XLCNet:
-    """Return a net for predictions of a loaded module; training brings its own rules."""
+    """Return a net for predictions of a loaded module; training makes another one."""
     return XLCNet(
         module,
         rng=np.random.default_rng(0),
@@ -278,13 +278,13 @@ def restored_net(module: EncoderHead, device: Any) -> XLCNet:
 
 
 def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
-    """Whether there is a callback of this class: an instance or the class, perhaps with a name."""
+    """Return whether a callback is of this class: an instance or the class, named or not."""
     found = map(callback_of, callbacks)
     return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
 
 
 def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
-    """Callbacks for `verbose`, unless the user's do the same."""
+    """Return the callbacks for `verbose`, unless the user has the same."""
     shown: list[Callback] = []
     if shows_bars() and not _has(callbacks, ProgressBar):
         shown.append(EpochBar(n_steps, postfix_keys=["train_loss"]))
@@ -295,7 +295,7 @@ def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
 
 
 def _warn_of_scores(callbacks: list[Any]) -> None:
-    """Warn of scores of held-out samples where there are none, which skorch leaves out silently."""
+    """Warn of EpochScoring without held-out samples: skorch would skip it silently."""
     for callback in map(callback_of, callbacks):
         if isinstance(callback, EpochScoring) and not callback.on_train:
             warnings.warn(
@@ -307,7 +307,7 @@ def _warn_of_scores(callbacks: list[Any]) -> None:
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """Losses and scores in a row of a history: what is equal for equal fits, unlike times."""
+    """Return losses and scores of a row of a history, without times: equal for equal fits."""
     return {
         name: int(value) if isinstance(value, Integral) else float(value)
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""Validation of X: rows of numbers, strings or a mapping of arrays, as the encoder reads them."""
+"""Validate X (rows of numbers, strings or a mapping of arrays), y and sample weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._tags import aligned, named_sets, plain_sets
 from sklearn_xlc.batches import Bags, Columns, Rows
-from sklearn_xlc.encoders import ENCODERS, FORMS, MLPEncoder, accepted_forms
+from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import SMALL_DATA
@@ -42,7 +42,7 @@ class TrainingData:
     Parameters
     ----------
     rows : Rows
-        Samples of positive weight, whose labels are ids.
+        Samples of positive weight, with label ids.
     code : LabelCode
         Names of the labels.
     """
@@ -52,31 +52,31 @@ class TrainingData:
 
 
 def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
-    """Samples in the form that the encoder reads.
+    """Validate X, and return samples in the form read by the encoder.
 
     Parameters
     ----------
     estimator : BaseXLCClassifier
-        Names the encoder that reads X (`reset`), or the form of X that it was fitted on.
+        Classifier with the encoder, or with the form of X in `fit`.
     X : {array-like, sparse matrix, dataframe}, sequence of str, or mapping of arrays
         Samples.
     reset : bool
-        Whether to set the form, columns and names of X on the estimator, rather than check them
-        and that the numbers suit the type of the fitted model.
+        Whether to set form, columns and names of X on the estimator. False: check them, and check
+        the numbers against the type of the fitted model.
 
     Returns
     -------
     {ndarray, CSR matrix} of shape (n_samples, n_features), ndarray of str, or Columns
-        Numbers of a first fit in the type of the model to be: float32, or the type of X where
-        ``precision="auto"`` and X has at most `SMALL_DATA` samples.
+        In a first fit, numbers in the type of the new model: float32, or the type of X with
+        ``precision="auto"`` and at most `SMALL_DATA` samples.
 
     Raises
     ------
     ValueError
-        If the encoder does not read this form of X, or X is not valid.
+        If X is not valid, or the encoder does not read its form.
     """
     if reset:
-        accepts = accepted_forms(encoder_of(estimator))
+        accepts = accepted_forms(encoder_part(estimator.encoder))
         form = _form_of(X, accepts)
         if form not in {"rows" if name in ("dense", "csr") else name for name in accepts}:
             read = " or ".join(FORMS[name] for name in accepts)
@@ -98,7 +98,7 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
             is_double = estimator.precision == "float64"
             fitted = np.dtype(np.float64 if is_double else np.float32)
         if not reset and _is_plain(estimator, X):
-            # What scikit-learn would return, in a tenth of the time of one prediction.
+            # Same result as scikit-learn's checks, which take longer for one sample.
             checked = canonical(check_sparse(X, "X") if sp.issparse(X) else X)
             if can_be_squared(checked, fitted):
                 return checked
@@ -117,7 +117,7 @@ def _some_samples(samples: Any) -> Any:
 
 
 def _is_plain(estimator: Any, X: Any) -> bool:
-    """Whether scikit-learn's checks would return X as it is, if its numbers are finite."""
+    """Return whether scikit-learn's checks would return X itself, if its numbers are finite."""
     return (
         type(X) in (np.ndarray, sp.csr_matrix, sp.csr_array)
         and X.dtype in DTYPES
@@ -128,21 +128,13 @@ def _is_plain(estimator: Any, X: Any) -> bool:
     )
 
 
-def encoder_of(estimator: Any) -> Any:
-    """Return the encoder of a classifier, a name replaced by its class."""
-    encoder = estimator.encoder
-    if not isinstance(encoder, str):
-        return encoder
-    return MLPEncoder if encoder == "auto" else ENCODERS[encoder].module
-
-
 def model_dtype(X: Any) -> np.dtype:
-    """Type of a model's parameters: that of validated X if it holds numbers, otherwise float32."""
+    """Return the type of the weights: the type of validated X, or float32 without numbers."""
     return X.dtype if X.dtype in TORCH_DTYPES else np.dtype(np.float32)
 
 
 def _is_small(X: Any) -> bool:
-    """Whether X has at most `SMALL_DATA` samples, or is no matrix at all, which is refused."""
+    """Return whether X has at most `SMALL_DATA` samples, or has no length."""
     try:
         return _num_samples(X) <= SMALL_DATA
     except TypeError:
@@ -162,7 +154,7 @@ def check_features(features: Tensor | Bags, start: int) -> None:
     Raises
     ------
     ValueError
-        If the encoder has returned NaN or infinity.
+        If the encoder returned NaN or infinity.
     """
     values = features.features if isinstance(features, Bags) else features
     if math.isfinite(float(values.sum())):  # one pass; the sum of finite numbers may overflow
@@ -180,14 +172,14 @@ def check_features(features: Tensor | Bags, start: int) -> None:
 
 
 def check_numbers(X: Any, what: str) -> None:
-    """Raise ValueError if validated samples are not rows of numbers, which `what` needs."""
+    """Raise ValueError if validated samples are not rows of numbers; `what` needs them."""
     if X.dtype == object:
         raise ValueError(f"{what} is defined only where X holds rows of numbers")
 
 
 def _form_of(X: Any, accepts: Collection[str]) -> str:
-    """Form of X: "rows", "text" or "mapping". A data frame is a mapping if `accepts` has it."""
-    if sp.issparse(X):  # one of them is a dict
+    """Return "rows", "text" or "mapping"; a data frame is a mapping if `accepts` has it."""
+    if sp.issparse(X):  # dok_matrix is a dict
         return "rows"
     if isinstance(X, str):
         raise ValueError(f"X is one string: {X!r}; give a sequence with one string a sample")
@@ -205,12 +197,12 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
 
 
 def check_texts(X: Any) -> np.ndarray:
-    """Array of the strings in a list, Series or array.
+    """Return the strings of a list, Series or array as an array.
 
     Raises
     ------
     ValueError
-        If X is one string, or holds anything else than strings.
+        If X is one string, or holds other things than strings.
     """
     form = _form_of(X, ("text",))
     if form != "text":
@@ -231,7 +223,7 @@ def _check_text(X: Any) -> np.ndarray:
 
 
 def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
-    """Arrays by name: all arrays in the first fit, later the arrays of the same names."""
+    """Check arrays by name: all in the first fit, later the arrays of the same names."""
     names = list(X.columns if hasattr(X, "columns") else X) if reset else estimator._widths
     missing = [name for name in names if name not in X]
     if missing:
@@ -256,14 +248,14 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 
 
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
-    """Return label sets with the names of their labels, where labels have names; otherwise y."""
+    """Return label sets with named labels, if labels have names; otherwise y."""
     known = code.classes if code is not None and code.multilabel else classes
     sets = named_sets(y, known, counts=counts)
     return y if sets is None else sets
 
 
 def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tuple[Rows, LabelCode]:
-    """Return samples with the ids of their labels, and the label code.
+    """Validate y and weights; return samples with label ids, and the label code.
 
     Parameters
     ----------
@@ -279,7 +271,7 @@ def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tup
     Raises
     ------
     ValueError
-        If y or `sample_weight` is not valid, or has another length than X.
+        If y or `sample_weight` is not valid, or differs from X in length.
     """
     if isinstance(y, SoftLabels):
         checked = y.probabilities
@@ -297,12 +289,12 @@ def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tup
 
 
 def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) -> TrainingData:
-    """Select the samples of positive weight; one of them must have a label if the code is new.
+    """Select the samples of positive weight.
 
     Raises
     ------
     ValueError
-        If weights are too large, or no sample has a label.
+        If weights are too large, or the code is new and no sample has a label.
     """
     rows = weigh_samples(class_weight, rows, code)
     weight = rows.sample_weight
@@ -323,7 +315,7 @@ def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) 
 
 
 def true_labels_of(y: Any, code: LabelCode) -> Any:
-    """Return true labels: class labels, or an indicator of the labels, then of others."""
+    """Return true labels: class labels, or an indicator with columns of unseen labels last."""
     sets = named_sets(y) if code.multilabel else None
     if sets is not None and sets.is_frame:
         return code.read(y)

@@ -1,4 +1,4 @@
-"""AggregatedLabelClassifier: train any classifier on labels known for groups only."""
+"""AggregatedLabelClassifier: train any classifier on labels of groups."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
 
 def _estimator_has(name: str) -> Any:
-    """Whether the wrapped estimator offers a method."""
+    """Make a method available only if the wrapped estimator has it."""
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))
 
 
@@ -56,38 +56,36 @@ class AggregatedLabelClassifier(
     r"""Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.
-    First an assigner decides which samples of a group carry which labels of the group [1]_. Then
-    the classifier is trained on the samples with their assigned labels. It predicts the labels of
-    samples.
+    First an assigner gives the labels of each group to some of its samples [1]_. Then the
+    classifier is trained on the samples. It predicts labels of samples.
 
     Parameters
     ----------
     estimator : estimator
         Classifier of samples: any multi-label classifier; for a 1-D y, any multi-class classifier.
     assigner : estimator, default=None
-        Estimator with the methods ``fit(X, y, groups)`` and ``assign(X, y, groups)``; the latter
+        Estimator with the methods ``fit(X, y, groups)`` and ``assign(X, y, groups)``; `assign`
         returns a sparse indicator of the labels of the samples. None: an
         :class:`~sklearn_xlc.EAGLETransformer`.
     n_rounds : int or "auto", default="auto"
-        Number of training rounds. Before each round after the first, classifiers weigh again which
-        samples of a group carry its labels. They score only groups that they were not trained on
-        (`n_folds`), so that they do not confirm their own training labels. A round takes the time
-        of as many fits as there are folds, less one.
+        Number of training rounds. From the second round on, classifiers trained on the other folds
+        assign the labels of a group anew (`n_folds`). A round takes the time of ``n_folds - 1``
+        fits.
 
-        - A flat :class:`MultiHeadClassifier` with the loss "auto" or "bce" is trained on the
-          *probability* that a sample carries a label, given the labels of its group (see Notes).
+        - A flat :class:`MultiHeadClassifier` with the loss "auto" or "bce" is trained on
+          *probabilities* of labels, given the labels of the group (see Notes).
         - For any other classifier, and with counts of labels (``multiplicity="top"`` of the
           assigner), each label goes to the samples with the highest scores, as many as the assigner
           gave it to.
-        - "auto": with probabilities up to four rounds, as long as the likelihood of the labels of
+        - "auto": with probabilities up to four rounds, while the likelihood of the labels of
           held-out groups grows; it may stay with the assigned labels. One round for any other
-          classifier, if groups have one sample or are fewer than `n_folds`, and if the number of
-          samples times that of labels exceeds 2**31.
+          classifier, for groups of one sample, for fewer groups than `n_folds`, and for more than
+          2**31 samples times labels.
     n_folds : int, default=2
         Number of folds of the groups, if there is more than one round.
     n_jobs : int, default=None
-        Number of classifiers of a round trained in parallel through joblib, and of jobs of the
-        default assigner. With as many threads in each job the result does not depend on it.
+        Number of joblib jobs for the classifiers of a round and the default assigner. The result
+        does not depend on it, if each job has the same number of threads.
 
     Attributes
     ----------
@@ -98,9 +96,9 @@ class AggregatedLabelClassifier(
     assigned_ : csr_matrix of shape (n_samples, n_labels)
         Labels of the training samples in the last round; samples have labels of their groups only.
     posterior_ : csr_matrix of shape (n_samples, n_labels) or None
-        Probability that a training sample carries a label of its groups, on which `estimator_` was
-        trained; `assigned_` then holds the most probable labels, as many as the probabilities sum
-        to. None: `estimator_` was trained on `assigned_`.
+        Probabilities of labels of the training samples, the targets of `estimator_`. `assigned_`
+        then holds the most probable labels, as many as the sum of the probabilities. None:
+        `estimator_` was trained on `assigned_`.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -116,20 +114,20 @@ class AggregatedLabelClassifier(
 
     Notes
     -----
-    Samples that get no label stay in the training data, as samples without labels. With a 1-D y the
-    classifier needs one class per sample: samples without a class are left out, and a sample of
-    several groups that gets several classes is repeated once per class.
+    Samples without an assigned label stay in the training data. With a 1-D y the classifier needs
+    one class per sample: samples without a class are left out, and samples with several classes
+    (from several groups) are repeated once per class.
 
     To search over parameters of the assigner (``assigner__n_iter``), pass an `assigner`.
 
-    With :math:`q_i` the probability that sample i carries a label, by a classifier that has not
-    seen its group, the probability given that the group has the label is
+    Let :math:`q_i` be the probability of a label for sample i, by a classifier trained on other
+    groups. Given that the group has the label, the probability is
     :math:`p_i = q_i / (1 - \prod_j (1 - q_j))` over the samples j of the group, a noisy-or.
-    Classifiers know little about a label of few samples; its p is averaged with the assigned
-    labels, by the number n of training samples that carry the label: ``(n p + 20 a) / (n + 20)``.
+    Classifiers know little about rare labels. With n training samples of the label, p is therefore
+    averaged with the assigned label a: ``(n p + 20 a) / (n + 20)``.
 
-    A saved classifier holds `estimator_`, with which it predicts. `assigner_`, `assigned_` and
-    `posterior_` belong to the training samples and are not saved.
+    A saved classifier holds `estimator_` only. `assigner_`, `assigned_` and `posterior_` belong to
+    the training samples and are not saved.
 
     `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
     ``set_fit_request(groups=True)`` pipelines and searches pass it on; without metadata routing a
@@ -140,8 +138,8 @@ class AggregatedLabelClassifier(
     - The method of [1]_ is ``assigner=EAGLETransformer(contrast=None)`` with one round. The default
       assigner, rounds after the first, and training on probabilities are additions.
 
-    What rounds are worth on the 60 most frequent labels of WordNet's closure, of which a sample has
-    three, in random groups: P@1/P@3/P@5 of a default :class:`MultiHeadClassifier`, one seed.
+    The table gives P@1/P@3/P@5 of a default :class:`MultiHeadClassifier` on the 60 most frequent
+    labels of WordNet's closure (three labels a sample), in random groups, for one seed.
 
     =========================  ==================  ==================
     trained on                 groups of 4         groups of 10
@@ -215,7 +213,7 @@ class AggregatedLabelClassifier(
             Ids of the samples' groups, or a 0/1 membership matrix. None: every sample is a group.
         **fit_params : dict
             Parameters of the classifier's `fit`; a parameter with one value per sample is cut to
-            the samples that the classifier is trained on.
+            the training samples.
 
         Returns
         -------
@@ -262,7 +260,7 @@ class AggregatedLabelClassifier(
     def _rounds(
         self, samples: Samples, y: Any, groups: Any, assigner: Any, assigned: sp.csr_matrix
     ) -> tuple[sp.csr_matrix, sp.csr_matrix | None]:
-        """Labels of the samples after all rounds, and their probabilities if it is trained on them.
+        """Return the labels of the samples after all rounds, and their probabilities or None.
 
         Each round after the first trains classifiers on the last round's labels or probabilities.
         """
@@ -324,7 +322,7 @@ class AggregatedLabelClassifier(
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            Class of each sample, or its labels, in the form that `fit` saw.
+            Class of each sample, or its labels, in the form of y in `fit`.
         """
         found = self._delegate("predict", X)
         if not self._form:
@@ -452,7 +450,7 @@ class AggregatedLabelClassifier(
     # --- scikit-learn protocols ---------------------------------------------------------------
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Metadata requests of this classifier and of the wrapped classifier.
+        """Return the metadata requests of this classifier and of the wrapped one.
 
         Returns
         -------
@@ -478,7 +476,7 @@ class AggregatedLabelClassifier(
 
 
 def _connected(membership: sp.csr_array) -> np.ndarray:
-    """Number of the connected groups that each sample belongs to; -1: it has no group."""
+    """Return the index of each sample's component of connected groups; -1 without a group."""
     graph = sp.block_array([[None, membership], [membership.T, None]], format="csr")
     connected = connected_components(graph, directed=False)[1][: membership.shape[0]]
     return np.where(np.diff(membership.indptr) > 0, connected, -1)

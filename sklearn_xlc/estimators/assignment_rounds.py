@@ -1,4 +1,4 @@
-"""Rounds of training: assign the labels of groups by classifiers that have not seen the group."""
+"""Assign the labels of groups anew, by classifiers trained on other groups."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.metrics import all_scores
 
-#: Number of scores held at once.
+#: Number of scores in memory at once.
 BLOCK = 2**24
-#: Weight of the assigner beside the classifiers of a round, in samples that carry the label.
+#: Weight of the assigner beside the classifiers of a round, as a number of samples.
 STRENGTH = 20
-#: Lesser probabilities of a label are not trained on.
+#: Smaller probabilities of a label are set to zero.
 SMALLEST = 1e-3
 #: Training and test samples of a fold.
 Fold = tuple[IntArray, IntArray]
 
 
 class Samples:
-    """Training samples: fit classifiers on some samples, and score others."""
+    """Training samples, to fit classifiers on some of them and score others."""
 
     def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
         self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
@@ -64,13 +64,13 @@ class Samples:
             )
 
     def indicator(self, y: Any) -> sp.csr_array:
-        """Labels of y as a matrix of numbers."""
+        """Return the labels of y as a matrix of numbers."""
         if self.one_label:
             return one_per_row(np.searchsorted(self.classes, y), len(self.classes))
         return canonical(sp.csr_array(y))
 
     def fit(self, estimator: Any, assigned: sp.csr_matrix, index: Any = None) -> Any:
-        """Fit a classifier on samples and their labels, in the form of y, or on probabilities."""
+        """Fit a classifier on labels in the form of y, or on probabilities."""
         labels: Any
         if assigned.dtype.kind == "f":
             labels = SoftLabels(_without_small(assigned), self.like)
@@ -89,9 +89,9 @@ class Samples:
     def blocks(
         self, scores: sp.csr_matrix, test: IntArray
     ) -> Iterator[tuple[IntArray, Any, IntArray, IntArray]]:
-        """Cut test samples into blocks: the samples, their X, and where their entries are stored.
+        """Cut test samples into blocks: samples, their X, and their stored entries.
 
-        Stored entries are given by the row in the block and by the position in ``scores.data``.
+        Each entry has a row in the block and a position in ``scores.data``.
         """
         for part in row_blocks(len(test), scores.shape[1], BLOCK):
             samples = test[part]
@@ -108,7 +108,7 @@ class Samples:
         assigned: sp.csr_matrix,
         seen: sp.csr_matrix,
     ) -> tuple[npt.NDArray[Any], ...]:
-        """Entries of the test samples in `like`, and their scores; unseen labels as assigned."""
+        """Score the entries of the test samples in `like`; unseen labels score as assigned."""
         n_labels = like.shape[1]
         columns = self._columns(estimator, n_labels)
         known = np.zeros(n_labels, dtype=bool)
@@ -123,14 +123,14 @@ class Samples:
         return _joined(parts)
 
     def _columns(self, estimator: Any, n_labels: int) -> IntArray:
-        """Label of each column of scores of a classifier."""
+        """Return the label of each column of scores of a classifier."""
         if not self.one_label:
             return np.arange(n_labels)
         return np.searchsorted(self.classes, estimator.classes_)
 
 
 def reads_soft_labels(estimator: Any, assigned: sp.csr_matrix) -> bool:
-    """Whether a classifier can be fitted on probabilities of labels, rather than on these."""
+    """Return whether a classifier can be fitted on probabilities of these labels."""
     reads = getattr(estimator, "_reads_soft_labels", None)
     return reads is not None and bool(reads(assigned))
 
@@ -144,7 +144,7 @@ def assign_anew(
     use_counts: bool,
     n_jobs: int | None = None,
 ) -> sp.csr_matrix:
-    """Assign each label to the samples that score highest, as many as carried it before."""
+    """Assign each label to the samples with the highest scores, as many as had it before."""
     scores = _candidates(data)
     shared = (samples, _for_scores(estimator), assigned, scores)
     for entries, values in run_tasks(_scores_of_fold, shared, folds, n_jobs, prefer=None):
@@ -161,7 +161,7 @@ def _scores_of_fold(
     train: IntArray,
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Entries of the test samples in `like`, and scores by a classifier fitted on the others."""
+    """Score the entries of the test samples in `like`, by a classifier fitted on the others."""
     seen = assigned[train]
     return samples.score_pairs(samples.fit(estimator, seen, train), like, test, assigned, seen)
 
@@ -176,17 +176,16 @@ def cross_fitted_posterior(
     keep_best: bool,
     n_jobs: int | None = None,
 ) -> sp.csr_matrix | None:
-    """Probability that each sample carries each label of its groups, after `n_fits` rounds.
+    """Compute the probability of each label of a sample's groups, after `n_fits` rounds.
 
-    In each round, classifiers trained on the probabilities of the last round, at first on the
-    assigned labels, give the probabilities of labels in the groups of the other folds. A noisy-or
-    of the group turns them into posteriors. Of a label of few training samples classifiers know
-    less than the assigner: its posterior is averaged with the assigned labels, these with the
-    weight of 20 samples.
+    In each round, classifiers are trained on the probabilities of the last round, at first on the
+    assigned labels. They give probabilities of labels in the groups of the other folds. A noisy-or
+    of the group turns these into posteriors. The posterior is averaged with the assigned labels,
+    with the weight of 20 samples, since classifiers know little about rare labels.
 
-    With `keep_best` the rounds stop where classifiers explain the labels of held-out groups no
-    better than those of the round before (:func:`group_log_likelihood`); what these were trained on
-    is then returned, None for the assigned labels.
+    With `keep_best` the rounds stop as soon as the likelihood of the labels of held-out groups does
+    not grow (:func:`group_log_likelihood`). The function then returns the training targets of the
+    round before, None for the assigned labels.
     """
     prior = _at_entries(assigned, _candidates(data))
     posterior, before, best = None, None, -np.inf
@@ -211,10 +210,10 @@ def _held_out(
     folds: Sequence[Fold],
     n_jobs: int | None,
 ) -> tuple[sp.csr_matrix, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Probabilities by classifiers that have not seen the group, with the entries of `like`.
+    """Compute the probabilities of the entries of `like`, by classifiers of other folds.
 
-    Also the weight of each, from the number of training samples with the label; and the sum of
-    log(1 - q) over all labels of each sample. Samples without a group are in no fold's test part.
+    Return also the weight of each, from the number of training samples with the label, and the sum
+    of log(1 - q) over all labels of each sample. Samples without a group are in no test part.
     """
     found, weight, log_none = like.copy(), np.zeros(like.nnz), np.zeros(like.shape[0])
     shared = (samples, _for_scores(estimator), targets, like)
@@ -236,7 +235,7 @@ def _probabilities_of_fold(
     train: IntArray,
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Entries of the test samples in `like` and their probabilities; rows and their log(1 - q)."""
+    """Return entries of the test samples and their probabilities, rows and sums of log(1 - q)."""
     fitted, parts = samples.fit(estimator, targets[train], train), []
     for rows, X, row, entries in samples.blocks(like, test):
         q = np.asarray(fitted.predict_proba(X))
@@ -246,7 +245,7 @@ def _probabilities_of_fold(
 
 
 def _for_scores(estimator: Any) -> Any:
-    """Classifier whose scores alone are read: "auto" then holds out none of the samples."""
+    """Return a classifier for scores only: without held-out samples for "auto"."""
     if not isinstance(estimator, BaseXLCClassifier):
         return estimator
     params = {"decision": "topk", "calibration": None}
@@ -257,17 +256,17 @@ def _for_scores(estimator: Any) -> Any:
 
 
 def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[Any], ...]:
-    """Arrays of all blocks."""
+    """Concatenate the arrays of all blocks."""
     return tuple(map(np.concatenate, zip(*parts)))
 
 
 def _candidates(data: Aggregation) -> sp.csr_matrix:
-    """CSR with an entry for each label of each sample's groups."""
+    """Return CSR with an entry for each label of each sample's groups."""
     return canonical(sp.csr_matrix(data.groups.membership() @ data.labels))
 
 
 def _at_entries(assigned: sp.csr_matrix, like: sp.csr_matrix) -> sp.csr_matrix:
-    """Assigned labels as numbers, zeros among them, at the entries of another matrix."""
+    """Return the assigned labels, zeros included, at the entries of another matrix."""
     assigned = canonical(sp.csr_matrix(assigned, dtype=np.float64))
     positions = find_entries(assigned, row_numbers(like.indptr), like.indices)
     data = np.append(assigned.data, 0.0)[positions]
@@ -275,7 +274,7 @@ def _at_entries(assigned: sp.csr_matrix, like: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def _without_small(probabilities: sp.csr_matrix) -> sp.csr_matrix:
-    """Copy without the probabilities that are hardly above zero, in single precision."""
+    """Copy probabilities in single precision, without very small ones."""
     kept = sp.csr_matrix(probabilities, dtype=np.float32, copy=True)
     kept.data[kept.data < SMALLEST] = 0
     kept.eliminate_zeros()

@@ -1,4 +1,4 @@
-"""DFTSigmoidClassifier: it can predict every set of up to k labels, and proves it."""
+"""DFTSigmoidClassifier: every set of up to k labels can be predicted, with a proof."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Names, name_of_part, named_part, refuse_unusable
+from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -31,29 +31,27 @@ OUTPUTS = {"dft": Fourier, "bottleneck": Bottleneck}
 
 
 class DFTSigmoidClassifier(BaseXLCClassifier):
-    """Classifier that can predict every combination of up to k labels.
+    """Classifier able to predict every combination of up to k labels.
 
     A plain output layer with n labels and few features can predict only a small part of the
-    :math:`2^n` label sets (the sigmoid bottleneck). Even label sets of the training data may be out
-    of reach: no input gives them. Here the output layer has fixed columns, the lowest Fourier
-    frequencies over the labels, and a few learnt *slack* columns. For every set of up to k labels
-    there are then features that give it [1]_, with fewer parameters than in a bottleneck of equal
-    quality.
+    :math:`2^n` label sets (the sigmoid bottleneck): no input gives the others, even if they occur
+    in the training data. Here the output layer has fixed columns, the lowest Fourier frequencies
+    over the labels, and a few learnt *slack* columns. Every set of up to k labels is then predicted
+    for some features [1]_, with fewer parameters than in a bottleneck of equal quality.
 
     Parameters
     ----------
     max_active : int or "auto", default="auto"
-        Number k of labels that the guarantee covers. "auto": the largest number of labels of a
-        training sample (in :meth:`partial_fit`, of the first call), but no more than
-        ``2 k + 1 <= n_labels`` allows: a layer with as many columns as labels represents every
-        label set, and with one column less every set but the two that alternate.
+        Largest size k of a guaranteed label set. "auto": the largest number of labels of a training
+        sample (in :meth:`partial_fit`, of the first call), at most ``(n_labels - 1) // 2``. A layer
+        with as many columns as labels represents every label set; with one column less, all but
+        the two alternating ones.
     n_slack : int, default=50
-        Number of learnt columns of the output layer. With ``output="dft"`` they are added to the
-        ``2 * max_active_ + 1`` fixed columns. With ``output="bottleneck"`` there are no other
-        columns: `n_slack` is then the width of the bottleneck, and must be at least 1.
+        Number of learnt columns of the output layer, beside the ``2 * max_active_ + 1`` fixed ones.
+        With ``output="bottleneck"`` there are no fixed columns, and `n_slack` is at least 1.
     output : {"dft", "bottleneck"}, Fourier or Bottleneck, default="dft"
-        Output layer. "dft": :class:`~sklearn_xlc.heads.Fourier`. "bottleneck" is the plain low-rank
-        layer that [1]_ compares with, of width `n_slack`, without biases and without a guarantee.
+        Output layer. "dft": :class:`~sklearn_xlc.heads.Fourier`. "bottleneck":
+        :class:`~sklearn_xlc.heads.Bottleneck`, the baseline of [1]_, without a guarantee.
     {parameters}
 
     Attributes
@@ -73,23 +71,23 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     -----
     For class labels (1-D y) the same layer is trained with a softmax, and ``k = 1``.
 
-    The guarantee holds at any threshold, since one of the Fourier columns is constant; a decision
-    with `min_labels`, as "auto" may be, leaves the empty set out. It covers
-    the output layer: each set of up to k labels is predicted in an open region of the layer's
-    inputs. These inputs are a linear map of the encoder's features. Whether features can reach each
-    region is another question: they need about as many dimensions as the layer has columns, ``2 k +
-    1 + n_slack``, and `fit` warns of an encoder with fewer outputs. ``verify(Y, X,
-    whole_network=True)`` answers it for label sets of your choice.
+    The guarantee covers the output layer: each set of up to k labels is predicted in an open region
+    of the layer's inputs. It holds at any threshold, since one Fourier column is constant. A
+    decision with `min_labels`, as "auto" may be, excludes the empty set.
+
+    The inputs are a linear map of the encoder's features. To reach each region, features need about
+    as many dimensions as the layer has columns, ``2 k + 1 + n_slack``; `fit` warns of an encoder
+    with fewer outputs. ``verify(Y, X, whole_network=True)`` checks the whole network.
 
     **Differences from the paper**
 
-    - The first logits are those of the label frequencies; ``Fourier(init="random")`` is the start
-      of [1]_.
-      The Fourier coefficients have a constant factor, so that steps are as large as those of
-      other weights: the layer computes the same functions.
+    - Training starts at the logits of the label frequencies; [1]_ starts at
+      ``Fourier(init="random")``.
+    - The Fourier coefficients have a constant factor, so that their steps are as large as the steps
+      of other weights. The layer computes the same functions.
     - The guarantee is kept at any threshold, and `verify` checks the threshold in use.
-    - In [1]_ a label set is not argmaxable if a solver says so at a precision of 1e-8. Here each
-      answer is proven, or "unknown".
+    - In [1]_ a solver decides at a precision of 1e-8 whether a label set is argmaxable. Here each
+      answer is proven or "unknown".
 
     References
     ----------
@@ -167,7 +165,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         self._warn_beyond(self.max_active, Y)
 
     def _warn_beyond(self, max_active: int | None, Y: sp.csr_matrix) -> None:
-        """Warn of samples that the guarantee does not cover; a full-rank layer covers all."""
+        """Warn of samples with more labels than guaranteed, unless the layer has full rank."""
         if max_active is None or 2 * max_active + 1 >= Y.shape[1]:
             return
         beyond = int(np.sum(np.diff(Y.indptr) > max_active))
@@ -184,24 +182,18 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         return settings["output"]
 
-    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
-        return head.head
-
-    def _head_kind(self, head: Any) -> str:
-        return name_of_part(head, OUTPUTS) or "custom"
-
     def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
         if self._is_bottleneck:
             return facts
         return replace(facts, needed_width=self._needed_width(code, facts.most_labels))
 
     def _n_active(self, code: LabelCode, most_labels: int) -> int:
-        """Number of labels that the guarantee covers."""
+        """Return the largest size of a guaranteed label set."""
         k = most_labels if self.max_active == "auto" else self.max_active
         return min(int(k), (code.n_labels - 1) // 2)
 
     def _needed_width(self, code: LabelCode, most_labels: int) -> int:
-        """Number of features from which the layer gives every set that it can give."""
+        """Return the number of features needed to reach every label set of the layer."""
         return min(2 * self._n_active(code, most_labels) + 1 + self.n_slack, code.n_labels)
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
@@ -241,31 +233,27 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
     ) -> ArgmaxabilityReport:
         """Check which label sets the output layer, or the network, can predict.
 
-        The check is made at the threshold in use.
-
-        If the decision is not a threshold, or if labels share one probability (softmax), the check
-        takes labels with a positive score as predicted.
+        The check uses the threshold in use. If the decision is not a threshold, or the labels share
+        a softmax, labels with a positive score count as predicted.
 
         Parameters
         ----------
         Y : {array-like, sparse matrix, dataframe} of shape (n_sets, n_labels), or sequence
             Label sets: an indicator, or tags.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features), default=None
-            Samples to try first: a label set that the classifier predicts for one of them is
-            argmaxable.
+            Samples to try first: a label set predicted for one of them is argmaxable.
         whole_network : bool, default=False
-            Whether to ask which label sets the encoder's features can reach, instead of any inputs
-            of the output layer. Features of the default encoder are never negative (ReLU); of an
-            `encoder` of your own, those count as such that are not negative for any sample of X.
-            "Not argmaxable" then holds for the network: no input gives the set. "Argmaxable" comes
-            with features, and unless the reason is "point", for which a sample of X gives the set,
-            the encoder may be unable to compute them: its range is part of the cone of non-negative
-            features. Weights are multiplied out in double precision.
+            Whether to check the features of the encoder, in place of any inputs of the output
+            layer. Features of the default encoder are never negative (ReLU); features of your own
+            `encoder` count as non-negative if they are for all samples of X. "Not argmaxable" then
+            holds for the network: no input gives the set. "Argmaxable" comes with features. If its
+            reason is "point", a sample of X gives the set; otherwise the encoder may be unable to
+            compute the features. Weights are multiplied out in double precision.
         time_limit : float, default=10.0
-            Seconds for each label set; a set not decided by then is reported as unknown.
+            Seconds for each label set; an undecided set is reported as unknown.
         search_radius : bool, default=False
-            Search for the largest radius of every set, which takes longer. False: report the radius
-            of the first witness found.
+            Whether to search for the largest radius of every set, which takes longer. False: report
+            the radius of the first witness found.
         n_jobs : int, default=None
             Number of label sets checked in parallel.
         verbose : int, default=0
@@ -324,7 +312,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         return verify_argmaxable(self, Y, points=points, **options)
 
     def _verify_network(self, Y: Any, X: Any, cut: Any, **options: Any) -> ArgmaxabilityReport:
-        """Label sets that some features of the encoder give."""
+        """Check label sets against the possible features of the encoder."""
         coef, intercept = self._feature_weights()
         features = None if X is None else self._encoded(X)
         nonnegative = np.full(coef.shape[1], isinstance(self.net_.module_.encoder, MLPEncoder))
@@ -348,7 +336,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         return report
 
     def _feature_weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and biases of the labels on the encoder's features."""
+        """Return weights and biases of the labels on the encoder's features."""
         head = copy.deepcopy(self.net_.module_.head).double().cpu()
         with torch.no_grad():
             bias = head.inputs(torch.zeros(1, head.n_features, dtype=torch.float64))
@@ -357,7 +345,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         return coef @ weight.numpy().T, (coef @ bias.numpy().T).ravel()
 
     def _encoded(self, X: Any) -> np.ndarray:
-        """Features of validated samples."""
+        """Return the features of validated samples."""
         with self.net_.predicting():
             return np.concatenate(
                 [f.cpu().double().numpy() for _, f in self._predictor.features(X)]

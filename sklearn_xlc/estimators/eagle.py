@@ -1,4 +1,4 @@
-"""EAGLETransformer: learn label embeddings and assign labels to samples, from labels of groups."""
+"""EAGLETransformer: learn label embeddings from labels of groups, assign labels to samples."""
 
 from __future__ import annotations
 
@@ -42,74 +42,72 @@ class EAGLETransformer(
 
     Labels are often known for groups of samples only: a page has tags, its paragraphs have none.
     The transformer learns an embedding of each label, a direction close to at least one sample in
-    each group with the label [1]_. Then :meth:`assign` gives each label of a group to the sample
-    closest to its embedding, and any classifier can be trained on the samples.
+    each group with the label [1]_. :meth:`assign` then gives each label of a group to the sample
+    closest to its embedding. Any classifier can be trained on the result.
 
-    ``contrast=None`` is the method of the paper. On the sparse text of the tables below it assigns
-    most labels wrongly in random groups of 10: the sum of the samples of a label's groups points
-    along the mean of all samples, and one sample close to the mean takes most labels. The default
-    therefore discounts the mean and the main directions of all samples, weights the samples of a
-    group softly, and shares frequent labels among several samples.
+    ``contrast=None`` is the method of the paper. On sparse text it assigns most labels wrongly in
+    random groups of 10 (see Notes): the sum of the samples of a label's groups points along the
+    mean of all samples, and one sample close to the mean takes most labels. The default therefore
+    discounts the mean and the main directions of all samples, weights the samples of a group
+    softly, and shares frequent labels among several samples.
 
     Parameters
     ----------
     contrast : {"background"} or None, default="background"
-        "background": samples are centred, and directions in which all samples vary count less
-        (`n_components`, `shrinkage`). None: Algorithms 1 and 2 of [1]_, on samples of norm one, or
-        as given with ``normalize=False``.
+        "background": centre the samples, and discount the main directions of all samples
+        (`n_components`, `shrinkage`). None: Algorithms 1 and 2 of [1]_.
     normalize : bool, default=True
-        Whether to scale samples to norm one, so that inner products are cosines. False, for
-        ``contrast=None`` only: sums and inner products are those of the samples as given, as
-        Algorithm 1 is written; longer samples then count for more in the sums, and win labels.
+        Whether to scale samples to norm one, so that inner products are cosines. False (with
+        ``contrast=None`` only): use samples as given, as in Algorithm 1; samples of larger norm
+        then count for more in the sums, and win labels.
     n_iter : int or "auto", default="auto"
         Number of iterations T after the first sum; 0 is EAGLE-0. "auto": 2, or 20 without contrast.
     step_size : float, "full" or "auto", default="auto"
         The step of ``e = Proj(e + step_size * g)``; "full" is ``e = g``. "auto": "full", or 0.1
         without contrast.
     temperature : float or "auto", default="auto"
-        Divisor of the similarities in a softmax over the samples of a group, which weights the
-        samples in each iteration; in units of the similarities' spread. 0: only the most similar
-        sample counts, or all of them on ties. "auto": 1/4, or 0 without contrast.
+        Temperature of a softmax over the samples of a group, the weights of the samples in each
+        iteration; in units of the similarities' spread. 0: only the most similar sample counts, or
+        all of them on ties. "auto": 1/4, or 0 without contrast.
     sharing : "expected", float in [0, 1], "auto" or None, default="auto"
-        Samples that get a label in addition to the best sample of each group.
+        Further samples of a label, in addition to the best sample of each group.
 
-        - "expected": the most similar samples of all the label's groups, until the expected number
-          carry it (see Notes). Frequent labels and groups of similar samples need it: a group of
-          ten often holds three samples of a label, but names the label once. The iterations expect
-          the same number of samples.
+        - "expected": the most similar samples of all the label's groups, up to the expected number
+          (see Notes), also in the iterations. It helps frequent labels and groups of similar
+          samples: a group of ten often holds three samples of a label, but names the label once.
         - float: samples at least as similar as this quantile of the best samples.
         - None: the best sample only.
         - "auto": "expected", or None without contrast.
     n_components : int, default=200
-        Number of directions that the contrast discounts; 0: only the mean.
+        Number of directions discounted by the contrast; 0: only the mean.
     shrinkage : float or "auto", default="auto"
-        How much the contrast leaves of each direction, as in ridge regression: a direction with the
-        share s of the samples' squared norm keeps the part ``shrinkage / (s + shrinkage)`` of the
-        similarity. More samples need less: "auto" is ``0.2 / sqrt(n_samples)``.
+        Strength of the contrast, as in ridge regression: a direction with the share s of the
+        samples' squared norm keeps the part ``shrinkage / (s + shrinkage)`` of the similarity.
+        "auto": ``0.2 / sqrt(n_samples)``.
     multiplicity : {"ignore", "top"}, default="ignore"
         Meaning of a number c above 1 in `y` (labels merged as lists). "ignore": the label occurs in
         the group, however often. "top": the label goes to c samples of the group, and `sharing` has
         no effect; with a contrast the group also counts c times in the sums.
     top_k : int, default=None
-        Number of labels that :meth:`transform` keeps for each sample, as CSR. None: all, dense.
+        Number of labels of a sample in the CSR result of :meth:`transform`. None: all, dense.
     memory_limit : int, default=2**29
         Approximate limit in bytes of the working storage.
     n_jobs : int, default=None
         Number of blocks of labels computed in parallel through joblib, by threads unless a joblib
         context names another backend. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seed of the decomposition of the background, and of the starting samples of labels whose
-        samples sum to zero.
+        Seed of the decomposition of the background, and of the starting samples of labels with a
+        zero sum.
 
     Attributes
     ----------
     label_embeddings_ : {ndarray, CSR matrix} of shape (n_labels, n_features)
-        Embeddings of norm one; zero for a label without a non-empty sample. CSR if X was sparse and
-        there is no contrast. Computed on access.
+        Embeddings of norm one, computed on access; zero for a label without a non-empty sample. CSR
+        if X was sparse and there is no contrast.
     sharing_rates_ : ndarray of shape (n_labels,) or None
-        Estimated probability that a sample carries a label that another sample of its group
-        carries: near zero in random groups, up to one where the samples of a group are alike. None
-        unless `sharing` is "expected" and `multiplicity` is "ignore".
+        Estimated probability of a sample to carry a label carried by another sample of its group:
+        near zero in random groups, up to one in groups of similar samples. None unless `sharing` is
+        "expected" and `multiplicity` is "ignore".
     classes_ : ndarray of shape (n_labels,)
         Distinct labels of a 1-D y or of tags, otherwise the column numbers.
     n_features_in_ : int
@@ -121,21 +119,20 @@ class EAGLETransformer(
     -----
     Similarities are cosines; an empty sample has similarity 0. On ties the first sample is taken.
 
-    A label whose samples sum to zero (in Figure 1 of [1]_ every group holds x and -x) starts from
-    one sample of one of its groups, drawn with `random_state`. Labels with the same groups agree on
-    the group, but start from different samples: the first from the picked one, the second from the
-    least similar sample, the third from the next, and so on.
+    If the samples of a label sum to zero (in Figure 1 of [1]_ every group holds x and -x), the
+    label starts from one sample of one of its groups, drawn with `random_state`. Labels with the
+    same groups agree on the group, but start from different samples: the first from the drawn one,
+    the second from the least similar sample, the third from the next, and so on.
 
-    "expected" sharing takes the larger of two estimates of the number of samples that carry a
-    label. The first assumes that samples carry the label independently with probability p: a share
-    ``q = 1 - (1 - p)^g`` of the groups of g samples then has it, and solving for p gives ``p * n``
-    samples. Where the samples of a group are alike, more samples carry the label; the second
-    estimate counts them. Samples of groups *without* the label do not carry it, so a sample of
-    another group that is more similar to the label than nearly all of these carries it. The count
-    uses embeddings learnt from the other half of the groups, and gives `sharing_rates_`. Of a label
-    that every group has it can tell nothing: its rate is zero, and only the first estimate counts.
-    Such a label may belong to one sample of each group, so that samples opposed to the best ones
-    never get it.
+    "expected" sharing takes the larger of two estimates of the number of samples of a label. The
+    first one takes samples as independent, with probability p of the label: a share ``q = 1 - (1 -
+    p)^g`` of the groups of g samples then has it, and solving for p gives ``p * n`` samples. In
+    groups of similar samples more samples carry the label. The second estimate counts them:
+    samples of groups *without* the label do not carry it, so other samples carry it if they are
+    more similar to the label than nearly all of these. The count uses embeddings learnt from the
+    other half of the groups, and gives `sharing_rates_`. If every group has the label, its rate is
+    zero, and only the first estimate counts. Such a label may belong to one sample of each group,
+    so samples opposed to the best ones never get it.
 
     If each sample has one group, the contrast with all samples is the contrast with the groups
     *without* the label: the two differences are proportional.
@@ -144,7 +141,7 @@ class EAGLETransformer(
 
     - ``contrast=None`` is the method of [1]_, with T = 20 steps of 0.1, on samples of norm one;
       ``normalize=False`` takes samples as given. Everything else about the default is an addition.
-    - A label whose samples sum to zero has no direction in [1]_; here it starts from one sample.
+    - A label with a zero sum has no direction in [1]_; here it starts from one sample.
     - Of equally similar samples the first one gets the label.
 
     The table gives P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in
@@ -264,8 +261,8 @@ class EAGLETransformer(
         Raises
         ------
         ValueError
-            If an argument is not valid; the message names the row. If ``normalize=False`` meets a
-            contrast, which is that of samples of norm one.
+            If an argument is not valid; the message names the row. If ``normalize=False`` is given
+            with a contrast.
         """
         warn_without_groups(groups)
         with unchanged_on_error(self):
@@ -280,7 +277,7 @@ class EAGLETransformer(
         return self
 
     def _unusable(self) -> dict[str, str]:
-        """Why parameters have no effect, for each that has none."""
+        """Return the unusable parameters, with the reasons."""
         unread: dict[str, str] = {}
         if self.contrast is None:  # scikit-learn's checks set `n_components` of any estimator
             unread["shrinkage"] = "with contrast=None"
@@ -291,7 +288,7 @@ class EAGLETransformer(
         return unread
 
     def _samples(self, X: Any, reset: bool = False) -> Any:
-        """Validated samples, sparse if the X of `fit` holds many zeros, however it is stored."""
+        """Validate samples; they are sparse if the X of `fit` has many zeros, in any container."""
         X = check_X(self, X, DTYPES, reset)
         if reset:
             self._was_sparse, self._reads_sparse = sp.issparse(X), is_mostly_zeros(X, SPARSE_SHARE)
@@ -300,7 +297,7 @@ class EAGLETransformer(
         return X
 
     def _scaled(self, X: Any) -> Any:
-        """Samples of norm one; or all divided by the largest norm, as ties have a tolerance."""
+        """Scale samples to norm one, or all by the largest norm, as ties have a tolerance."""
         return unit_rows(X) if self.normalize else bounded_rows(X)
 
     def _learn(self, X: Any, data: Aggregation, classes: np.ndarray | None) -> None:
@@ -368,9 +365,8 @@ class EAGLETransformer(
         Returns
         -------
         {ndarray, CSR matrix} of shape (n_samples, n_labels)
-            Affinities: cosines, in [-1, 1], or inner products of samples as given, with
-            ``normalize=False``. With `top_k`, only the largest of each sample, as CSR; ties go to
-            the first labels.
+            Affinities: cosines, or with ``normalize=False`` inner products. With `top_k`, only the
+            largest ones of each sample, as CSR; ties go to the first labels.
 
         Raises
         ------
@@ -435,7 +431,7 @@ class EAGLETransformer(
         )
 
     def _resolve_auto(self, name: str) -> Any:
-        """Value of a parameter; "auto": the best measured, or without contrast the paper's."""
+        """Return the value of a parameter; for "auto" ours, or the paper's without contrast."""
         value = getattr(self, name)
         if not isinstance(value, str) or value != "auto":
             return value
@@ -446,7 +442,7 @@ class EAGLETransformer(
     def _aggregation(
         self, n_samples: int, y: Any, groups: Any, fitted: bool = False
     ) -> tuple[Aggregation, np.ndarray | None]:
-        """Groups and their labels, and the names of the labels if they have any."""
+        """Return the groups with their labels, and the names of the labels or None."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -464,19 +460,19 @@ class EAGLETransformer(
         return aggregation(groups, groups.per_group(Y, "y")), classes
 
     def _label_ranges(self, n_samples: int) -> list[tuple[int, int]]:
-        """Ranges of labels whose vectors, and `n_samples` affinities each, fit the limit."""
+        """Return ranges of labels within the memory limit, with `n_samples` affinities each."""
         n_labels, n_features = self._embeddings.sums.shape
         size = 3 * (n_features + n_samples) * self._embeddings.sums.dtype.itemsize
         step = max(1, self.memory_limit // size)
         return [(first, min(first + step, n_labels)) for first in range(0, n_labels, step)]
 
     def _affinities(self, X: Any, first: int, last: int) -> np.ndarray:
-        """Inner products of samples with some labels."""
+        """Compute inner products of samples with a range of labels."""
         vectors = self._embeddings.block(first, last).astype(X.dtype, copy=False)
         return X @ np.ascontiguousarray(vectors.T)
 
     def _top_affinities(self, X: Any, k: int) -> sp.csr_matrix:
-        """CSR of the k largest affinities of each sample."""
+        """Compute the k largest affinities of each sample, as CSR."""
         scores = np.empty((X.shape[0], 0), dtype=X.dtype)
         labels = np.empty((X.shape[0], 0), dtype=np.int64)
         for first, last in self._label_ranges(X.shape[0]):

@@ -1,4 +1,4 @@
-"""MIMLClassifier: classify bags of samples, from labels known for bags only."""
+"""MIMLClassifier: classify bags of samples, trained on labels of bags only."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _GROUPS = """
 groups : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
         (n_samples, n_bags), default=None
-    Bags of the samples, as in :meth:`fit`: the result then has a row for each bag. None: every
-    sample is a bag.
+    Bags of the samples, as in :meth:`fit`; the result has one row per bag. None: every sample is
+    a bag.
 """
 
 
@@ -61,7 +61,7 @@ class Grouped(NamedTuple):
 
 
 def _documented(method: Method) -> Method:
-    """Copy the docstring of the base class, and add `groups`, before `proba` if any."""
+    """Copy the docstring of the base class and add `groups`, before `proba` if any."""
     text = inspect.getdoc(getattr(BaseXLCClassifier, method.__name__)) or ""
     before = "\nproba :" if "\nproba :" in text else "\n\nReturns\n"
     parameters, following, rest = text.partition(before)
@@ -70,72 +70,69 @@ def _documented(method: Method) -> Method:
 
 
 class MIMLClassifier(BaseXLCClassifier):
-    r"""Classifier of bags: groups of samples (instances) that have labels together (MIML).
+    r"""Classifier of bags, groups of samples (instances) with labels in common (MIML).
 
     An image is a bag of patches, a page a bag of paragraphs, an order a bag of items; labels are
-    known for bags only. A network scores the labels of each sample, and the sample that ranks first
-    for a label decides whether the bag has it (Deep-MIML [1]_). Early in training this is often the
-    wrong sample. Label embeddings, learnt from the bags beforehand, show the network where to look
+    known for bags only. A network scores the labels of each sample, and the bag has a label if its
+    best sample for the label has it (Deep-MIML [1]_). Early in training this is often the wrong
+    sample. Label embeddings, learnt from the bags beforehand, guide the network to the right one
     (the co-attention of [2]_). A classifier trained on bags also classifies single samples, and so
-    finds the sample that a label comes from.
+    finds the source of a label in a bag.
 
     Parameters
     ----------
     attention : {"eagle", "mean"}, None or EAGLETransformer, default="eagle"
-        Label embeddings that rank the samples of a bag, in addition to the network.
+        Label embeddings to rank the samples of a bag, in addition to the network.
 
-        - "eagle": embeddings by :class:`EAGLETransformer`, close to at least one sample in each bag
-          with the label.
+        - "eagle": embeddings by :class:`EAGLETransformer`.
         - "mean": the mean sample of the label's bags less the mean sample of all bags.
-        - an :class:`EAGLETransformer`: embeddings with its parameters, `multiplicity` included; it
-          is cloned.
+        - :class:`EAGLETransformer`: embeddings by a clone of it, with its `multiplicity`.
         - None: no attention, plain Deep-MIML (tau = 0 in [2]_).
     temperature : float, default=1.0
         Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
-        where samples and embeddings have unit norm; :math:`1 / \tau` in [2]_. The larger it is, the
-        more equally samples count. The scores of the network grow as training proceeds, and then
-        outweigh an attention with a large `temperature`.
+        with samples and embeddings of unit norm; :math:`1 / \tau` in [2]_. A larger temperature
+        weighs samples more equally, and the growing scores of the network outweigh it earlier.
     mask : {"select", "multiply"}, default="select"
-        How the attention acts. "select": samples rank by score plus log M, and the bag has the
-        score of the first sample, without the mask. "multiply" is [2]_, ``max(M * relu(score))``
-        plus a bias: the mask is part of the score of the bag. The network then relies on the mask
-        and learns less itself, which shows on singleton bags, where M = 1.
+        Use of the attention. "select": samples rank by score plus log M, and the bag has the score
+        of the first sample, without M. "multiply", as in [2]_: the bag has the score
+        ``max(M * relu(score))`` plus a bias. The network then learns less itself, and is worse on
+        singleton bags, where M = 1.
     n_concepts : int, default=5
-        Linear units of each label, of which the largest is its score.
+        Number of linear units per label; the largest one is the score.
     multiplicity : {"top", "ignore"}, default="top"
-        Meaning of a number c above 1 in `y`. "top": the label holds in exactly c samples of the
-        bag, and the network learns to score c samples above zero. "ignore": the label occurs,
-        however often. A y of zeros and ones says only which labels occur, unless an earlier call of
-        `partial_fit` (or of `fit`, with `warm_start`) had counts.
+        Meaning of a number c above 1 in `y`. "top": exactly c samples of the bag have the label,
+        and the network learns to score c samples above zero. "ignore": the bag has the label. If an
+        earlier `partial_fit` (or `fit`, with `warm_start`) had counts, ones are counts, too.
     {parameters}
 
     Attributes
     ----------
     {attributes}
     label_embeddings_ : ndarray of shape (n_labels, `n_features_in_`) or None
-        Unit vectors, with which the attention compares samples; zero for labels without a bag.
+        Label embeddings of norm one; zero for labels without a bag.
 
     See Also
     --------
     AggregatedLabelClassifier : Assigns labels to samples, and trains any classifier on them.
-    EAGLETransformer : The label embeddings on their own.
+    EAGLETransformer : Learns label embeddings from groups.
 
     Notes
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
-    or of the columns of a membership matrix. Without `groups` every sample is a bag. Bags are never
-    padded: a batch holds the samples of its bags one after the other.
+    or of the columns of a membership matrix. Without `groups` every sample is a bag. Bags are not
+    padded.
 
-    Decisions "nearest" and "seen" are not available for bags, which have no features of their own.
-    `batch_size`, `max_epochs` and `validation_fraction` count bags; "auto" takes as many bags a
-    step as hold about 256 samples, but at least 4. Large bags may need more epochs.
+    The decisions "nearest" and "seen" are not available, since bags have no features of their own.
+    `batch_size`, `max_epochs` and `validation_fraction` count bags; a step with "auto" has about
+    256 samples in at least 4 bags. Large bags may need more epochs.
 
     **Differences from the paper**
 
     - Label embeddings, unless ``attention=EAGLETransformer(contrast=None)``, and cosines with them
       in place of inner products. `temperature` is 1 / tau.
-    - "select"; the bias of "multiply", without which no probability falls below one half.
-    - Counts of labels are learnt; what [2]_ makes of repeated labels is not said.
+    - "select" is an addition, and so is the bias of "multiply": without it no probability falls
+      below one half.
+    - Counts of labels are learnt; [2]_ does not treat repeated labels.
 
     References
     ----------
@@ -241,8 +238,8 @@ class MIMLClassifier(BaseXLCClassifier):
     ) -> MIMLClassifier:
         """Train for one pass over some bags, at a constant learning rate.
 
-        The embedding of a label is learnt in the call that it comes with, and then stays fixed. The
-        network is trained in place: after an interrupt it keeps the steps taken so far.
+        The embedding of a label is learnt in the first call with the label, and then stays fixed.
+        The network is trained in place: after an interrupt it keeps the steps taken so far.
 
         Parameters
         ----------
@@ -322,7 +319,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     @property
     def label_embeddings_(self) -> np.ndarray | None:
-        """Unit vectors, with which the attention compares samples."""
+        """Label embeddings of norm one, compared with samples by the attention."""
         check_is_fitted(self, "net_")
         vectors = self.net_.module_.head.label_embeddings
         return None if vectors is None else vectors.T.cpu().numpy()
@@ -413,7 +410,7 @@ class MIMLClassifier(BaseXLCClassifier):
         return super()._truth(split_counts(y)[0] if named_sets(y, counts=True) is None else y)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Compute features of single samples, for use by another estimator.
+        """Compute features of single samples with the encoder.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""MultiHeadClassifier: output cost that grows as the H-th root of the number of labels."""
+"""MultiHeadClassifier: one output per label, or H short heads for millions of labels."""
 
 from __future__ import annotations
 
@@ -14,50 +14,44 @@ from sklearn.utils.metaestimators import available_if
 from sklearn_xlc._compat import StrOptions, _check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._part import Names, name_of_part, named_part
+from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
-from sklearn_xlc.encoders import MLP
+from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import build_head, head_task
+from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import Facts, choose_head
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
-from sklearn_xlc.heads import HEADS, DigitPart, Flat, Head, HeadPart, Loss, Sampling
+from sklearn_xlc.heads import HEADS, Flat, Head, HeadPart, ProductHead, Sampling, head_part
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
     """Classifier for thousands to millions of classes or labels (Multi-Head Encoding).
 
-    A neural network whose output need not grow with the number of labels. Each label is written as
-    a tuple of a few digits (a mixed-radix number), and each *head*, a short output layer, scores
-    one digit [1]_. The cost of the output is the sum of the head lengths; with one output per label
-    it is their product.
+    A neural network with a short output. Each label is written as a tuple of digits (a mixed-radix
+    number), and each *head*, a short output layer, scores one digit [1]_. The cost of the output is
+    the sum of the head lengths, in place of their product.
 
     Parameters
     ----------
     head : {"auto", "flat", "product", "cascade", "sampling"}, HeadPart or callable, default="auto"
-        Output layer.
+        Output layer. A callable gets ``(n_features, n_labels, multilabel)`` and returns a
+        :class:`~sklearn_xlc.heads.Head` with its own loss.
 
-        - "flat": one output per label, :class:`~sklearn_xlc.heads.Flat`.
-        - "product": independent heads, whose log probabilities add up,
-          :class:`~sklearn_xlc.heads.Product`. On an indicator, label sets have probabilities.
-        - "cascade": from coarse to fine, :class:`~sklearn_xlc.heads.Cascade`.
-        - "sampling": for pretraining an encoder on class labels,
-          :class:`~sklearn_xlc.heads.Sampling`.
-        - "auto": "flat", unless it takes many more multiply-adds than "cascade": by default from
-          50 000 labels or 43 000 classes on.
-
-        A class or function is called with ``(n_features, n_labels, multilabel)`` and returns a
-        :class:`~sklearn_xlc.heads.Head`; it has a loss of its own.
+        - "flat": :class:`~sklearn_xlc.heads.Flat`, one output per label.
+        - "product": :class:`~sklearn_xlc.heads.Product`, independent heads.
+        - "cascade": :class:`~sklearn_xlc.heads.Cascade`, heads from coarse to fine.
+        - "sampling": :class:`~sklearn_xlc.heads.Sampling`, to pretrain an encoder on class labels.
+        - "auto": "flat"; "cascade" if far cheaper, by default from 50 000 labels or 43 000 classes.
     {parameters}
 
     Attributes
     ----------
     {attributes}
     head_ : HeadPart
-        Head with its resolved parameters, such as ``head_.lengths``; or the function given.
+        Head with its resolved parameters, such as ``head_.lengths``; or the given function.
     label_order_ : ndarray of shape (n_labels,)
         Position of each label in the head.
 
@@ -69,16 +63,16 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     Notes
     -----
-    :meth:`predict_proba` is defined for every named loss but "arcface" and "joint_ce", and with
-    "product" for "ce" only.
+    :meth:`predict_proba` is not available with the losses "arcface" and "joint_ce". With "product"
+    it needs the loss "ce".
 
     **Differences from the paper**
 
     - "product" on an indicator also gives marginal probabilities, the k best label sets and, with
-      `n_groups`, mixtures; [1]_ names the best set of one product.
+      `n_groups`, mixtures; [1]_ gives the best set of one product.
     - "product" with `n_groups` mixes products of softmaxes; Eq. 16 adds products of raw outputs.
-    - "cascade" is that of [1]_ with ``level_weighting="mean"`` and ``path_exponent=1``.
-    - "sampling" shares the sub-heads of a batch, which [1]_ does for speed; MHS-S of [1]_ is
+    - The cascade of [1]_ has ``level_weighting="mean"`` and ``path_exponent=1``.
+    - "sampling" shares the sub-heads of a batch, as [1]_ does for speed; MHS-S of [1]_ is
       ``shared_heads=False`` with ``n_sampled_heads=S - 1``. `correction` is an addition.
 
     References
@@ -101,9 +95,9 @@ class MultiHeadClassifier(BaseXLCClassifier):
     True
     """
 
-    _loss_doc = """ With ``head="product"`` also "joint_ce" (one softmax over the digits of all
-        heads), with "sampling" "arcface" (an angular margin). "auto": "ce" for class labels and for
-        "product", otherwise "bce"."""
+    _loss_doc = """ For
+        "product" also "joint_ce", for "sampling" "arcface". "auto": "ce" for class labels and
+        "product", else "bce"."""
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,
@@ -118,10 +112,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     # --- head -------------------------------------------------------------------------------
 
-    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
-        head, encoder = settings["head"], settings["encoder"]
-        if isinstance(head, str):
-            sizes = encoder.hidden_layer_sizes if isinstance(encoder, MLP) else "auto"
+    def _head_part_for(self, settings: Settings, code: LabelCode) -> HeadPart:
+        head, encoder = settings["head"], encoder_part(settings["encoder"])
+        if head == "auto":
+            sizes = getattr(encoder, "hidden_layer_sizes", "auto") if encoder.is_planned else "auto"
             last = np.ravel(np.asarray(sizes, dtype=object))[-1:].tolist()
             is_given = last and isinstance(last[0], Integral)
             facts = Facts(
@@ -131,34 +125,21 @@ class MultiHeadClassifier(BaseXLCClassifier):
                 labels_per_sample=code.labels_per_sample,
                 last_width=int(last[0]) if is_given else 0,
             )
-            head = HEADS[choose_head(facts)]()
-        if getattr(encoder, "n_members", 1) > 1 and not isinstance(head, Flat):
+            head = choose_head(facts)
+        part = head_part(head)
+        if getattr(encoder, "n_members", 1) > 1 and not isinstance(part, Flat):
             raise ValueError(f"n_members={encoder.n_members} needs head='flat', got head={head!r}")
-        return head
+        return part
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        head = named_part(self.head, HEADS)
-        if isinstance(head, HeadPart) and code is getattr(self, "_code", None):
-            # Training goes on with the lengths in use.
-            head.head_for(code.multilabel).resolve_loss(self.loss, code.multilabel)
-        elif isinstance(head, HeadPart):
-            head.check_task(code.n_labels, code.multilabel, self.loss)
-        elif isinstance(head, str):
-            Flat().check_task(code.n_labels, code.multilabel, self.loss)
-        elif not (isinstance(self.loss, str) and self.loss == "auto"):
-            raise ValueError(
-                f"head={self.head!r} has a loss of its own; leave loss at 'auto', got "
-                f"loss={self.loss!r}"
-            )
-
-    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
-        return head.head_for(multilabel) if isinstance(head, HeadPart) else None
-
-    def _head_kind(self, head: Any) -> str:
-        return name_of_part(head, HEADS) or "custom"
+        part = head_part(self.head)
+        if code is getattr(self, "_code", None):  # training goes on with the lengths in use
+            part.check_loss(code.multilabel, self.loss)
+        else:
+            part.check_task(code.n_labels, code.multilabel, self.loss)
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        return build_head(self.head_, head_task(self, n_features, code))
+        return self.head_.build(head_task(self, n_features, code))
 
     def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
         # A node of a cascade would be as probable as its labels, and so would they given the node.
@@ -169,8 +150,6 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _order_labels(
         self, head: Any, data: TrainingData, rng: np.random.RandomState
     ) -> np.ndarray | None:
-        if not isinstance(head, DigitPart):
-            return None
         order = head.label_order
         if isinstance(order, str) and order == "given":
             return None
@@ -202,28 +181,28 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _ranks_sets(self) -> bool:
         if hasattr(self, "net_"):
             return super()._ranks_sets()
-        head = named_part(self.head, HEADS)
-        return not isinstance(head, str | HeadPart) or ranks_sets(self._head_class(head, True))
+        kind = head_part(self.head).head_for(True)
+        return kind is None or ranks_sets(kind)
 
     def _has_probabilities(self) -> bool:
-        head, loss = named_part(self.head, HEADS), self.loss
-        if hasattr(self, "net_") or not isinstance(head, str | HeadPart):
+        if hasattr(self, "net_"):
             return super()._has_probabilities()
-        loss = named_part(loss, self._parts["loss"])
-        if not isinstance(loss, Loss):
+        part, loss = head_part(self.head), named_part(self.loss, self._parts["loss"])
+        if part.head_for(False) is None or loss == "auto":
             return True
-        is_product = isinstance(head, HEADS["product"])
-        return not loss.needs and (loss.needs_normaliser if is_product else loss.link is not None)
+        if part.head_for(False) is ProductHead:
+            return loss.needs_normaliser and not loss.needs
+        return loss.link is not None and not loss.needs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = not isinstance(named_part(self.head, HEADS), Sampling)
+        tags.classifier_tags.multi_label = not isinstance(head_part(self.head), Sampling)
         return tags
 
     # --- accuracy of heads --------------------------------------------------------------------
 
     def _has_digits(self) -> bool:
-        """Whether a prediction has one digit for each head; before `fit`, whether it may have."""
+        """Return whether predictions have a digit for each head; before `fit`, whether they may."""
         if not hasattr(self, "net_"):
             return True
         return not self._code.multilabel or ranks_sets(self.net_.module_.head)
@@ -232,10 +211,10 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def score_heads(
         self, X: Any, y: Any, sample_weight: Any = None, *, return_combined: bool = False
     ) -> Any:
-        """Compute the accuracy of each head: the share of the samples whose digit it gets right.
+        """Compute the accuracy of each head: its share of samples with a correct digit.
 
-        The digits are those of the best class, or of the most probable label set, whatever
-        `decision` predicts. Defined for one class per sample, and for "product" in multi-label.
+        Digits are taken from the best class or the most probable label set, whatever `decision`
+        predicts. Available for class labels, and for label sets with "product".
 
         Parameters
         ----------
@@ -243,12 +222,12 @@ class MultiHeadClassifier(BaseXLCClassifier):
             Samples.
         y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            True labels, in any form that :meth:`fit` takes. Classes that `fit` has not seen count
-            as wrong in every head; tags that it has not seen have no head, and count for nothing.
+            True labels, in any form that :meth:`fit` takes. Classes not seen in `fit` count as
+            wrong in every head; tags not seen in `fit` are ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
         return_combined : bool, default=False
-            Whether to return the accuracy of all heads together, too.
+            Whether to return also the accuracy of all heads together.
 
         Returns
         -------
@@ -276,14 +255,14 @@ class MultiHeadClassifier(BaseXLCClassifier):
         return (accuracy, float(all_hit / weight.sum())) if return_combined else accuracy
 
     def _digits_of_sets(self, X: Any, Y: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Digits of the most probable label sets, and of the true ones."""
+        """Return the digits of the most probable label sets and of the true ones."""
         code, digits = self._code, LabelBlocks(len(self.classes_), lengths)
         found = self.predict_topk_sets(X, k=1)[0][0]
         pair = (digits.encode(code.to_positions(sets)) for sets in (found, Y[:, : code.n_labels]))
         return next(pair), next(pair)
 
     def _digits_of_classes(self, X: Any, y: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Digits of the best classes, and of the true ones; -1 for classes not seen."""
+        """Return the digits of the best classes and of the true ones; -1 for unseen classes."""
         code = self._code
         digits = MixedRadix(code.n_positions or code.n_labels, lengths)
         self._code.encode(y[:0])  # raises if y is an indicator

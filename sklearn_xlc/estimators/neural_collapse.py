@@ -1,4 +1,4 @@
-"""ETFNeuralCollapseClassifier: label sets without thresholds, from a fixed last layer."""
+"""ETFNeuralCollapseClassifier: label sets without a threshold, from a fixed last layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Names, name_of_part, named_part
+from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.decisions import Divergence
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -29,7 +29,7 @@ OUTPUTS = {"etf": ETF, "learned": Learned}
 
 
 class ETFNeuralCollapseClassifier(BaseXLCClassifier):
-    """Classifier that predicts label sets without thresholds (multi-label neural collapse).
+    """Classifier of label sets without a threshold (multi-label neural collapse).
 
     One softmax over all labels is trained on every label of a sample (pick-all-labels loss). As
     training proceeds, the features of samples with one label collapse to the corners of a simplex,
@@ -37,22 +37,17 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     can therefore be fixed in advance, and the scores of a sample give its whole label set without a
     threshold to tune.
 
-    The default `loss` is a variant that ranked better on text: the mean over the labels of a
-    sample, which compete with each other in half of the loss. ``loss="pick_all_labels"`` is the sum
-    of [1]_.
-
     Parameters
     ----------
     output : {"etf", "learned"}, ETF or Learned, default="etf"
         Last layer: a fixed simplex equiangular tight frame, :class:`~sklearn_xlc.heads.ETF`, or a
         trained matrix, :class:`~sklearn_xlc.heads.Learned`.
     feature_dim : int, default=None
-        Number of features that the last layer reads; a linear layer computes them from the
-        encoder's outputs. With as many features as labels the fixed layer needs no matrix; with
-        fewer than the number of labels less one no simplex exists, and a frame of low coherence
-        replaces it. None: as many features as labels with the default encoder, whose rectified
-        outputs make poor features; with an `encoder` of your own, its outputs, without a linear
-        layer in between.
+        Number of inputs of the last layer; a linear layer computes them from the encoder's outputs.
+        With as many as labels the fixed layer needs no matrix. With less than the number of labels
+        less one no simplex exists, and a frame of low coherence replaces it. None: the number of
+        labels with the default encoder; with your own `encoder`, its outputs, without a linear
+        layer.
     {parameters}
 
     Attributes
@@ -72,16 +67,14 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     Notes
     -----
     :meth:`predict_proba` is the softmax over all labels, so its rows sum to one. With class labels
-    it estimates the probability of each class. In multi-label it depends on the loss what it
-    estimates, for samples that look alike and have label sets S:
+    it estimates the probability of each class. With label sets S the estimate depends on the loss:
 
-    - "pick_all_labels" (a sum): the probability that S holds the label, divided by the mean number
-      of labels. Labels rank as they do by their probabilities.
-    - ``PickAllLabels(reduction="mean")``: the mean share of the label in S, which is ``1 / |S|`` if
-      S holds the label and 0 otherwise.
-    - The default, and any `competition` below 1: no simple quantity. The ranking is much the same,
-      but frequent labels are overrated: if 5/12 of the samples have the label set {0}, 5/12 {0, 1,
-      2} and 1/6 {3}, the mean shares are .56/.14/.14/.17 and the estimates .63/.13/.13/.11.
+    - "pick_all_labels": the probability of the label being in S, divided by the mean size of S.
+    - ``PickAllLabels(reduction="mean")``: the mean share of the label in S, ``1 / |S|`` for labels
+      in S and 0 for others.
+    - The default, and any `competition` below 1: much the same ranking, but frequent labels are
+      overrated. If 5/12 of the samples have the label set {0}, 5/12 {0, 1, 2} and 1/6 {3}, the mean
+      shares are .56/.14/.14/.17 and the estimates .63/.13/.13/.11.
 
     "nearest" compares features with scaled sums of the last layer's rows. The thresholds of
     "threshold" are small, since the labels of a sample share one probability.
@@ -89,15 +82,15 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     Samples without labels add nothing to the loss except through `feature_decay`. "divergence",
     "nearest" and "topk" predict at least one label.
 
-    :meth:`partial_fit` keeps the temperature or threshold that :meth:`fit` has chosen, and the
-    label sets seen before; "nearest" fits its scales to the samples of the last call.
+    :meth:`partial_fit` keeps the temperature or threshold chosen by :meth:`fit` and the label sets
+    seen before; "nearest" fits its scales to the samples of the last call.
 
     **Differences from the paper**
 
-    - The default `loss` is a mean over labels that compete in half of it; ``"pick_all_labels"`` is
-      the sum of [1]_.
+    - The default `loss` is a mean over the labels of a sample, which compete with each other in
+      half of it; ``"pick_all_labels"`` is the sum of [1]_.
     - `feature_decay` weighs a mean over samples, lambda_H a sum. `weight_decay` is decoupled from
-      the gradient and spares biases, instead of terms with lambda_W and lambda_b in the loss.
+      the gradient and spares biases; [1]_ has terms with lambda_W and lambda_b in the loss.
     - "seen" is the one-nearest-neighbour decoder of [1]_. "nearest", among all label sets, and
       "divergence" are additions.
     - With the default encoder, features are outputs of a linear layer, not of a ReLU.
@@ -119,10 +112,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     (500, 50)
     """
 
-    _loss_doc = """ "auto": ``PickAllLabels(competition=0.5, reduction="mean")``, the mean over
-        the labels of a sample, which compete with each other in half of the loss. On text, the loss
-        of [1]_ ("pick_all_labels") costs a point of precision at 1, and a `competition` below 0.5
-        predicts set sizes less accurately."""
+    _loss_doc = """ "auto": ``PickAllLabels(competition=0.5, reduction="mean")``; the loss of
+        [1]_, "pick_all_labels", costs a point of precision at 1 on text."""
     _sizes = ("encoder__hidden_layer_sizes", "feature_dim")
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -155,12 +146,6 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
 
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         return settings["output"]
-
-    def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
-        return head.head
-
-    def _head_kind(self, head: Any) -> str:
-        return name_of_part(head, OUTPUTS) or "custom"
 
     def _build_head(self, n_features: int, code: LabelCode) -> Head:
         task, part = head_task(self, n_features, code), self.head_
@@ -205,13 +190,12 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
                 (n_samples, n_labels)
             Their labels.
         random_state : int, RandomState instance or None, default=0
-            Seed that draws the label sets to compare.
+            Seed of the drawn label sets to compare.
 
         Returns
         -------
         dict
-            Measures of :func:`sklearn_xlc.metrics.neural_collapse`, for the inputs of the last
-            layer.
+            Measures of :func:`sklearn_xlc.metrics.neural_collapse` on the inputs of the last layer.
 
         Raises
         ------

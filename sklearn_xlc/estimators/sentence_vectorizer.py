@@ -1,4 +1,4 @@
-"""SentenceVectorizer: texts as vectors of a frozen model that was trained on other texts."""
+"""SentenceVectorizer: turn texts into vectors by a frozen, pretrained model."""
 
 from __future__ import annotations
 
@@ -32,23 +32,22 @@ _WORDLLAMA = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tok
 class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Turn texts into dense vectors by a frozen model, without network access.
 
-    Vectors of words that mean similar things are similar, whether or not the words occur in the
-    training texts: with few samples, or next to word counts (a
-    :class:`~sklearn.pipeline.FeatureUnion` with
-    :class:`~sklearn.feature_extraction.text.TfidfVectorizer`), this helps; alone it tells fewer
-    details than the words themselves. A text is turned into a vector once, not in every epoch.
+    Words of similar meaning have similar vectors, even if they do not occur in the training texts.
+    The vectors help with few samples, or in a :class:`~sklearn.pipeline.FeatureUnion` with a
+    :class:`~sklearn.feature_extraction.text.TfidfVectorizer`; alone they have less detail than the
+    words. Each text is vectorized once, not in every epoch.
 
     It needs the packages of ``pip install sklearn-xlc[text]``.
 
     Parameters
     ----------
     model : str or path-like, default="wordllama"
-        "wordllama": static vectors of 32 000 parts of words in 256 dimensions, from the package of
-        this name, averaged over a text; thousands of texts a second. Otherwise a transformer: a
-        folder in the format of `save_pretrained` (such as that of a sentence transformer), or a
-        name, see :class:`~sklearn_xlc.encoders.TransformerEncoder`.
+        "wordllama": mean of static word vectors in 256 dimensions, from the package of this name;
+        thousands of texts a second. Otherwise a transformer: a folder in the format of
+        `save_pretrained` (such as a sentence transformer's), or a name, see
+        :class:`~sklearn_xlc.encoders.TransformerEncoder`.
     max_length : int, default=128
-        Largest number of tokens of a text that a transformer reads; unused by "wordllama".
+        Largest number of tokens of a text for a transformer; unused by "wordllama".
     pooling : {"mean", "cls"}, default="mean"
         Vector of a text: the mean of its tokens, or the first token; unused by "wordllama".
     device : str or torch.device, default="auto"
@@ -61,14 +60,14 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     See Also
     --------
-    sklearn_xlc.encoders.TransformerEncoder : A transformer that is fine-tuned.
+    sklearn_xlc.encoders.TransformerEncoder : Fine-tunes a transformer.
     sklearn_xlc.encoders.TextEncoder : Vectors of words, trained from scratch.
 
     Notes
     -----
-    Vectors have norm one; with "wordllama" that of a text without tokens is zero. Saved estimators
-    hold the parameters alone: the model must be where it was. Transformers run in half precision
-    where the processor or GPU multiplies such matrices several times faster.
+    Vectors have norm one; with "wordllama" a text without tokens has the vector zero. Saved
+    estimators hold the parameters only, so the model must still be there when they are loaded.
+    Transformers run in half precision on processors and GPUs with fast half-precision products.
 
     Examples
     --------
@@ -100,7 +99,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> SentenceVectorizer:
-        """Check texts and load the model; nothing is learnt.
+        """Check texts and load the model.
 
         Parameters
         ----------
@@ -172,7 +171,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 @functools.cache
 def _wordllama() -> Callable[[list[str]], np.ndarray]:
-    """Function that averages the static vectors of the package wordllama over texts."""
+    """Return a function to average static vectors of the package wordllama over texts."""
     from_str = import_text("tokenizers").Tokenizer.from_str
     found = importlib.util.find_spec("wordllama")  # imported, it would set up logging
     if found is None or found.origin is None:
@@ -199,7 +198,7 @@ def _wordllama() -> Callable[[list[str]], np.ndarray]:
 def _transformer(
     model: str, max_length: int, pooling: str, device: str
 ) -> Callable[[list[str]], np.ndarray]:
-    """Function that turns texts into features of a frozen transformer."""
+    """Return a function to compute features of texts by a frozen transformer."""
     frozen = TransformerEncoder(model, learning_rate=0.0, max_length=max_length, pooling=pooling)
     frozen.to(device).eval()
     kind, half = torch.device(device).type, multiplies_bfloat16(device)

@@ -4,8 +4,12 @@ To add one, subclass :class:`Head`, or :class:`ChunkedHead`, with which every lo
 loss, subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 """
 
+from typing import Any
+
+from sklearn_xlc._part import named_part
 from sklearn_xlc.heads._base import (
     DigitPart,
+    GivenHead,
     Head,
     HeadPart,
     HeadTask,
@@ -47,6 +51,16 @@ HEADS: dict[str, type[HeadPart]] = {
     "sampling": Sampling,
 }
 
+
+def head_part(head: Any) -> HeadPart:
+    """Return the part of a head: of its name, or around a class or function.
+
+    What holds of "flat" holds of "auto".
+    """
+    part = named_part(head, {"auto": Flat, **HEADS})
+    return part if isinstance(part, HeadPart) else GivenHead(part)
+
+
 __all__ = [
     "ArcFace",
     "AsymmetricLoss",
@@ -63,6 +77,7 @@ __all__ = [
     "FocalLoss",
     "Fourier",
     "FourierHead",
+    "GivenHead",
     "HEADS",
     "Head",
     "HeadPart",

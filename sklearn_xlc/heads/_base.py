@@ -372,9 +372,12 @@ class HeadPart(Part):
     """
 
     head: ClassVar[type[Head]]
+    label_order: Any = "given"
+    #: Whether the head can be built without weights, to say how much memory it takes.
+    is_planned: ClassVar[bool] = True
 
-    def head_for(self, multilabel: bool) -> type[Head]:
-        """Return the class of the head for class labels, or for label sets."""
+    def head_for(self, multilabel: bool) -> type[Head] | None:
+        """Return the class of the head for class labels, or for label sets; None: not known."""
         return self.head
 
     def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
@@ -395,7 +398,13 @@ class HeadPart(Part):
             Before anything is trained.
         """
         self.check()
-        self.head_for(multilabel).resolve_loss(loss, multilabel, f"head={type(self).__name__}()")
+        self.check_loss(multilabel, loss)
+
+    def check_loss(self, multilabel: bool, loss: str | Loss) -> None:
+        """Raise ValueError if the head cannot train with a loss."""
+        kind = self.head_for(multilabel)
+        if kind is not None:
+            kind.resolve_loss(loss, multilabel, f"head={type(self).__name__}()")
 
     def for_labels(self, n_labels: int, multilabel: bool) -> HeadPart:
         """Return the part with all that follows from the labels set, such as lengths."""
@@ -405,9 +414,46 @@ class HeadPart(Part):
         """Return the lengths by which labels are ordered; empty: there is no order to choose."""
         return ()
 
+    def grown(self, head: Any) -> HeadPart:
+        """Return the part of a head to which labels were added."""
+        return self
+
     def build(self, task: HeadTask) -> Head:
         """Build the head."""
         raise NotImplementedError(f"{type(self).__name__} defines no build")
+
+
+class GivenHead(HeadPart):
+    """Head given as a class or function, which has a loss of its own.
+
+    Parameters
+    ----------
+    make : callable
+        Function of ``(n_features, n_labels, multilabel)`` that returns a :class:`Head`.
+    """
+
+    is_planned = False
+
+    def __init__(self, make: Callable[[int, int, bool], Head]) -> None:
+        self.make = make
+
+    def head_for(self, multilabel: bool) -> type[Head] | None:
+        return None
+
+    def check_loss(self, multilabel: bool, loss: str | Loss) -> None:
+        if not (isinstance(loss, str) and loss == "auto"):
+            raise ValueError(
+                f"head={self.make!r} has a loss of its own; leave loss at 'auto', got loss={loss!r}"
+            )
+
+    def build(self, task: HeadTask) -> Head:
+        made = self.make(*task.size)
+        if not isinstance(made, Head):
+            raise TypeError(
+                "head must be a function of (n_features, n_labels, multilabel) that returns a "
+                f"sklearn_xlc.heads.Head, but it returned {type(made).__name__}"
+            )
+        return made
 
 
 class DigitPart(HeadPart):
@@ -459,6 +505,9 @@ class DigitPart(HeadPart):
 
     def order_lengths(self, multilabel: bool) -> tuple[int, ...]:
         return self.lengths
+
+    def grown(self, head: Any) -> HeadPart:
+        return self._with_lengths(head.code.lengths)
 
 
 def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import HeadPart, HeadTask, Update
+from sklearn_xlc.heads._base import HeadPart, HeadTask, Update, check_finite
 from sklearn_xlc.heads.chunked import ChunkedHead, Drawn
-from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss
+from sklearn_xlc.heads.losses import BinaryCrossEntropy, Labels, Loss, PointwiseLoss
 from sklearn_xlc.heads.screening import Screening
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
@@ -269,6 +269,42 @@ class FlatHead(ChunkedHead):
         update(self.weight, held, _joined(to_weights, 1).to(product_dtype))
         if self.bias is not None:
             update(self.bias, held, bias_gradient)
+
+    def loss_and_gradient(
+        self,
+        inputs: Tensor,
+        targets: Targets,
+        weights: Tensor,
+        update: Update | None,
+        drawn: Drawn | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        is_usual = type(self.criterion) is BinaryCrossEntropy and targets.values is None
+        is_one_chunk = drawn is None and self.n_labels <= self.chunk_size()
+        is_plain = is_one_chunk and self.n_members == 1 and self.free is None
+        if update is None or not (is_usual and is_plain and type(self).logits is FlatHead.logits):
+            return super().loss_and_gradient(inputs, targets, weights, update, drawn)
+        # All labels as negatives first, then the difference of the positives.
+        weight, low_inputs = self.weight.detach(), inputs
+        if self.training and self.low_precision:
+            low_inputs, weight = inputs.bfloat16(), weight.bfloat16()
+            logits = (low_inputs @ weight.T).to(inputs.dtype)
+            logits = logits if self.bias is None else logits.add_(self.bias.detach())
+        else:
+            logits = F.linear(inputs, weight, None if self.bias is None else self.bias.detach())
+        targets, of_positives = self.shard.select(targets, weights[targets.rows])
+        at: Any = targets.rows, self.shard.own(targets.ids)
+        loss = weights @ F.softplus(logits).sum(1)
+        loss -= of_positives @ logits[at]
+        check_finite(loss)
+        slopes = logits.sigmoid_().mul_(weights[:, None])
+        slopes.index_put_(at, -of_positives, accumulate=True)
+        to_bias, low = slopes.sum(0), slopes.to(weight.dtype)
+        gradient = (low @ weight).to(inputs.dtype)
+        update(self.weight, slice(None), (low.T @ low_inputs).to(inputs.dtype))
+        if self.bias is not None:
+            update(self.bias, slice(None), to_bias)
+        loss, gradient = self.shard.sum(loss, gradient)
+        return loss, gradient
 
     def _read(self, chunk: Labels) -> Tensor:
         """Weights of a chunk at the precision of products, once for both passes of a step."""

@@ -332,7 +332,8 @@ class Product(DigitPart):
 
     def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
         super().check_task(n_labels, multilabel, loss)
-        criterion = self.head_for(multilabel).resolve_loss(loss, multilabel)
+        kind = PowersetHead if multilabel else ProductHead
+        criterion = kind.resolve_loss(loss, multilabel)
         if self.n_groups > 1 and (not criterion.needs_normaliser or criterion.needs):
             raise ValueError(f"n_groups={self.n_groups} needs loss='ce', got loss={loss!r}")
 

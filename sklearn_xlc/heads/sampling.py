@@ -13,7 +13,15 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._compat import Interval
 from sklearn_xlc.batches import Targets, generator_for
-from sklearn_xlc.heads._base import DigitPart, Head, HeadTask, Update, origins, row_weights
+from sklearn_xlc.heads._base import (
+    DigitPart,
+    Head,
+    HeadPart,
+    HeadTask,
+    Update,
+    origins,
+    row_weights,
+)
 from sklearn_xlc.heads.chunked import CHUNK, slices
 from sklearn_xlc.heads.losses import ArcFace, Loss, SoftmaxCrossEntropy
 from sklearn_xlc.heads.ranking import topk_of_chunks
@@ -387,6 +395,9 @@ class Sampling(DigitPart):
                 f"lengths {lengths}"
             )
         return lengths
+
+    def grown(self, head: Any) -> HeadPart:
+        return self._with_lengths((head.n_heads, head.length))
 
     def build(self, task: HeadTask) -> SamplingHead:
         names = ("n_sampled_heads", "correction", "shared_heads")

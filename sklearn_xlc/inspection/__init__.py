@@ -1,4 +1,4 @@
-"""Inspection: what works on any fitted estimator, through pipelines and searches."""
+"""Inspection: rank, explain and export fitted estimators, through pipelines and searches."""
 
 from sklearn_xlc.inspection.explaining import Explanation, explain_topk
 from sklearn_xlc.inspection.onnx_export import to_onnx

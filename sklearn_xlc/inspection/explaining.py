@@ -1,4 +1,4 @@
-"""Explanations: which words or columns raised the score of a label, and which lowered it."""
+"""Explain scores of labels by contributions of words or columns."""
 
 from __future__ import annotations
 
@@ -40,31 +40,30 @@ def explain_topk(
     n_columns: int = 10,
     n_steps: int = 64,
 ) -> Explanation:
-    """Find the words or columns that raised or lowered the scores of the best k labels.
+    """Explain the scores of the best k labels by words or columns of X.
 
     The contribution of a column is its integrated gradient [1]_ on the straight line from an empty
-    sample, whose columns are all zero, to the sample. The contributions of all columns add up to
-    the score less that of the empty sample. Columns that are zero contribute nothing.
+    sample, with all columns zero, to the sample. The contributions of all columns add up to the
+    score less the score of the empty sample. Zero columns contribute nothing.
 
     Parameters
     ----------
     estimator : estimator
         Fitted classifier of this package with a network, or a
         :class:`~sklearn.pipeline.Pipeline`, search or :class:`~sklearn.frozen.FrozenEstimator`
-        around one. Of an ``AggregatedLabelClassifier``, its ``estimator_`` is explained.
+        around one. For an ``AggregatedLabelClassifier``, its ``estimator_`` is explained.
     X : {array-like, sparse matrix, dataframe} or sequence of str
-        Samples, as the outermost estimator takes them. For ``MIMLClassifier`` each sample is
+        Samples, as input of the outermost estimator. For ``MIMLClassifier`` each sample is
         explained as a bag of its own.
     k : int, default=5
         Number of labels, at most the number of labels there are.
     labels : array-like of shape (n_labels,), default=None
         Labels to explain, entries of ``classes_``, in place of the best k.
     n_columns : int, default=10
-        Largest number of columns to name for each label: those with the largest absolute
-        contributions.
+        Largest number of columns for each label, by absolute contribution.
     n_steps : int, default=64
-        Number of gradients on the line. They are denser where the scores change more. If no
-        network is between columns and scores, the result is exact for any number.
+        Number of gradients on the line, denser where the scores change more. Without a network
+        between columns and scores, the result is exact for any number.
 
     Returns
     -------
@@ -77,15 +76,15 @@ def explain_topk(
     Raises
     ------
     TypeError
-        If the estimator is no classifier with a network, or its encoder reads no numbers (a mapping
-        of arrays, or strings that it does not turn into rows of numbers).
+        If the estimator is no classifier with a network, or its encoder reads no rows of numbers
+        (but a mapping of arrays, or strings without a vectorizer).
     ValueError
-        If `k` is larger than the number of labels, or `labels` holds others.
+        If `k` is larger than the number of labels, or `labels` holds unknown labels.
 
     Warns
     -----
     UserWarning
-        If contributions miss more than 5% of what they should add up to; raise `n_steps`.
+        If contributions miss more than 5% of their exact sum; raise `n_steps`.
 
     See Also
     --------
@@ -93,14 +92,14 @@ def explain_topk(
 
     Notes
     -----
-    Columns are named by ``get_feature_names_out`` of the steps before the classifier, by
-    ``feature_names_in_`` of the classifier if there are none, or else x0, x1, and so on; those of
-    :class:`~sklearn_xlc.encoders.TextEncoder` by the tokens and phrases of the text.
+    Names of columns come from ``get_feature_names_out`` of the steps before the classifier, or from
+    ``feature_names_in_`` of the classifier, or else are x0, x1, and so on. For
+    :class:`~sklearn_xlc.encoders.TextEncoder` they are the tokens and phrases of the text.
 
-    The input layer of :class:`~sklearn_xlc.encoders.MLPEncoder` is linear: what columns add to its
-    outputs is known exactly, and the gradients are those of the layers behind it. This takes some
-    milliseconds a sample. Memory grows with neither the number of labels times samples nor, for
-    sparse samples, the number of columns.
+    The input layer of :class:`~sklearn_xlc.encoders.MLPEncoder` is linear, so contributions to its
+    outputs are exact; only the layers after it need gradients. A sample takes some milliseconds.
+    Memory does not grow with the number of labels times samples, nor, for sparse samples, with the
+    number of columns.
 
     References
     ----------
@@ -147,7 +146,7 @@ def explain_topk(
 
 
 def _classifier_in(estimator: Any) -> tuple[BaseXLCClassifier, list[Any]]:
-    """Classifier inside what is wrapped around it, and the transformers before it."""
+    """Return the innermost classifier, and the transformers before it."""
     found, before = unwrapped(estimator)
     while not isinstance(found, BaseXLCClassifier) and hasattr(found, "predict_topk"):
         # A frozen classifier, or a meta-estimator that predicts with another.
@@ -163,7 +162,7 @@ def _classifier_in(estimator: Any) -> tuple[BaseXLCClassifier, list[Any]]:
 
 
 def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
-    """Positions of labels in `classes_`."""
+    """Return the positions of labels in `classes_`."""
     asked = labels.tolist() if hasattr(labels, "tolist") else labels
     asked = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else [asked]
     ids = {label: number for number, label in enumerate(classes.tolist())}
@@ -183,7 +182,7 @@ def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
 def _namer(
     classifier: BaseXLCClassifier, before: list[Any], samples: Any
 ) -> Callable[[int, np.ndarray], list[str]]:
-    """Function that names columns of a sample."""
+    """Return a function to name columns of a sample."""
     encoder = classifier.net_.module_.encoder
     if classifier._form == "text" and hasattr(encoder, "tokens_of"):
         return lambda sample, columns: [
@@ -205,7 +204,7 @@ def _namer(
 
 
 def _names_after(transformer: Any, names: Any) -> Any:
-    """Names of the columns that a transformer makes; None: it does not say."""
+    """Return the names of a transformer's output columns; None if unknown."""
     for given in [(names,), ()] if names is not None else [()]:
         try:
             return transformer.get_feature_names_out(*given)
@@ -218,14 +217,14 @@ def _names_after(transformer: Any, names: Any) -> Any:
 
 
 class _Line(ABC):
-    """Straight line from an empty sample to one sample, where its encoder is not linear yet.
+    """Straight line from an empty sample to one sample, before the first nonlinear layer.
 
     Attributes
     ----------
     end : Tensor of shape (d,)
-        What of the sample moves on the line; zero for an empty sample.
+        End of the line, at the sample; the line starts at zero.
     columns : ndarray of shape (n_entries,)
-        Columns of X that may contribute.
+        Columns of X with a possible contribution.
     """
 
     end: Tensor
@@ -233,15 +232,15 @@ class _Line(ABC):
 
     @abstractmethod
     def features(self, points: Tensor) -> Tensor:
-        """Features of points on the line, (n_points, d)."""
+        """Compute the features of points on the line, of shape (n_points, d)."""
 
     def contributions(self, gradients: Tensor) -> Tensor:
-        """Contributions of the columns, (k, n_entries), from mean gradients of shape (k, d)."""
+        """Compute contributions, (k, n_entries), from mean gradients of shape (k, d)."""
         return gradients * self.end
 
 
 class _InputLayer(_Line):
-    """Line of the outputs of the input layer, which adds up what its columns say."""
+    """Line in the outputs of the input layer, a sum over columns."""
 
     def __init__(self, encoder: MLPEncoder, rows: Tensor | SparseRows) -> None:
         self.layers, self.bias = encoder.layers, encoder.input.bias.detach()
@@ -261,7 +260,7 @@ class _InputLayer(_Line):
 
 
 class _DenseInputs(_Line):
-    """Line of all columns."""
+    """Line in all columns."""
 
     def __init__(self, encoder: nn.Module, rows: Tensor) -> None:
         self.encoder, self.shape, self.end = encoder, rows.shape[1:], rows.flatten()
@@ -272,7 +271,7 @@ class _DenseInputs(_Line):
 
 
 class _SparseInputs(_Line):
-    """Line of the columns with an entry."""
+    """Line in the columns with an entry."""
 
     def __init__(self, encoder: nn.Module, rows: SparseRows) -> None:
         self.encoder, self.rows, self.end = encoder, rows, rows.data
@@ -283,14 +282,14 @@ class _SparseInputs(_Line):
 
 
 def _stacked(row: SparseRows, points: Tensor) -> SparseRows:
-    """CSR rows of the columns of one row, with the data of each point."""
+    """Return CSR rows with the columns of one row and the data of each point."""
     n_points, n_entries = points.shape
     indptr = torch.arange(n_points + 1, device=points.device) * n_entries
     return SparseRows(indptr, row.indices.repeat(n_points), points.flatten(), row.n_features)
 
 
 def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
-    """Line to the only sample of a batch.
+    """Return the line to the only sample of a batch.
 
     Raises
     ------
@@ -314,7 +313,7 @@ def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
 
 
 class _Contributions(NamedTuple):
-    """Contributions of a sample's columns to its labels, and the ends of the line."""
+    """Contributions of a sample's columns to its labels, and scores at both ends of the line."""
 
     columns: np.ndarray  # (n_entries,)
     values: np.ndarray  # (k, n_entries)
@@ -325,7 +324,7 @@ class _Contributions(NamedTuple):
 def _contributions(
     classifier: BaseXLCClassifier, batch: Any, positions: np.ndarray, n_steps: int
 ) -> _Contributions:
-    """Integrated gradients of the scores of labels, for the sample of a batch."""
+    """Compute integrated gradients of the scores of labels, for the only sample of a batch."""
     net, inputs = classifier.net_, batch.inputs
     module, rows = net.module_, inputs.instances if isinstance(inputs, Bags) else inputs
     net._set_training(False)
@@ -367,7 +366,7 @@ def _in_parts(scores: Callable[[Tensor], Tensor], points: Tensor, n_rows: int) -
 
 
 def _edges(on_grid: np.ndarray, n_steps: int) -> np.ndarray:
-    """Ends of steps between which scores change about as much; a tenth of them in equal steps."""
+    """Return the ends of steps with about equal changes of scores; a tenth are equal steps."""
     change = np.abs(np.diff(on_grid.astype(np.float64), axis=0))
     change /= np.maximum(change.sum(axis=0), np.finfo(np.float64).tiny)
     share = 0.9 * change.mean(axis=1) + 0.1 * np.diff(GRID)
@@ -379,7 +378,7 @@ def _edges(on_grid: np.ndarray, n_steps: int) -> np.ndarray:
 def _mean_gradients(
     scores: Callable[[Tensor], Tensor], points: Tensor, widths: Tensor, n_rows: int
 ) -> Tensor:
-    """Mean gradient of each label's score on the line, of shape (k, d) ([1], Eq. 3)."""
+    """Compute the mean gradient of each label's score on the line, (k, d) ([1], Eq. 3)."""
     total = torch.zeros((), device=points.device)
     for part, weights in zip(points.split(n_rows), widths.split(n_rows)):
         of_labels = scores(part.requires_grad_())
@@ -388,7 +387,7 @@ def _mean_gradients(
 
 
 def _gradient(scores: Tensor, points: Tensor) -> Tensor:
-    """Gradient of the score of each point."""
+    """Compute the gradient of the score of each point."""
     if scores.requires_grad:
         (found,) = torch.autograd.grad(scores.sum(), points, retain_graph=True, allow_unused=True)
         if found is not None:
@@ -402,7 +401,7 @@ def _gradient(scores: Tensor, points: Tensor) -> Tensor:
 def _best(
     found: _Contributions, n_columns: int, name: Callable[[int, np.ndarray], list[str]], sample: int
 ) -> tuple[np.ndarray, ...]:
-    """Names and values of the largest contributions, scores, baselines, and sums of all others."""
+    """Return names and values of the largest contributions, scores, baselines, other sums."""
     widest = np.count_nonzero(found.values, axis=1).max()
     shape = len(found.values), min(n_columns, int(widest))
     columns, values = np.full(shape, "", dtype=object), np.zeros(shape, found.values.dtype)
@@ -417,7 +416,7 @@ def _best(
 
 
 def _joined(parts: Sequence[np.ndarray], filler: Any) -> np.ndarray:
-    """Stack arrays of shape (k, any width) of samples."""
+    """Stack the arrays of samples, of shape (k, any width)."""
     width = max(part.shape[1] for part in parts)
     beside = [[(0, 0), (0, width - part.shape[1])] for part in parts]
     return np.stack([np.pad(*both, constant_values=filler) for both in zip(parts, beside)])
@@ -448,18 +447,18 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         Labels, best first.
     columns : ndarray of shape (n_samples, k, n_columns)
         Names of the columns, or words, with the largest contributions to the score of each label:
-        first those that raise it, largest first, then those that lower it. Empty where a sample
-        has fewer.
+        positive contributions first, then negative ones, largest first. Empty if a sample has
+        fewer.
     contributions : ndarray of shape (n_samples, k, n_columns)
-        By how much each column raises the score; negative: lowers it.
+        Contribution of each column to the score.
     scores : ndarray of shape (n_samples, k)
         Scores of the labels, as of ``predict_topk``.
     baselines : ndarray of shape (n_samples, k)
-        Scores of the labels for an empty sample, all of whose columns are zero.
+        Scores of the labels for an empty sample, with all columns zero.
     others : ndarray of shape (n_samples, k)
         Sum of the contributions of all other columns.
     errors : ndarray of shape (n_samples, k)
-        What the contributions miss of ``scores - baselines``, because integrals are computed in
+        Error of the sum of contributions against ``scores - baselines``, from integration in
         `n_steps` steps.
     """
 
@@ -475,7 +474,7 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         baselines: np.ndarray,
         others: np.ndarray,
     ) -> Explanation:
-        """Make the triple, with what else is known of the labels."""
+        """Make the triple and its attributes."""
         made = super().__new__(cls, (labels, columns, contributions))
         made.scores, made.baselines, made.others = scores, baselines, others
         return made
@@ -504,11 +503,11 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
 
     @property
     def errors(self) -> np.ndarray:
-        """What the contributions miss of the difference between scores and baselines."""
+        """Error of the sum of contributions against scores less baselines."""
         return self.scores - self.baselines - self.contributions.sum(axis=2) - self.others
 
     def to_frame(self) -> Any:
-        """Make a pandas frame: a row for each column of each label of each sample.
+        """Make a pandas frame with a row for each sample, label and column.
 
         Returns
         -------
@@ -586,7 +585,7 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
 
 
 def _coloured(name: str, value: float, scale: float) -> str:
-    """A word on blue where it raises a score, on orange where it lowers it; with its number."""
+    """Return HTML of a word, blue if it raises the score, orange if it lowers it."""
     colour = "0,114,178" if value > 0 else "230,120,0"
     style = (
         f"background:rgba({colour},{0.08 + 0.47 * abs(value) / scale:.2f});"

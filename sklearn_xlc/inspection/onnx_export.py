@@ -1,4 +1,4 @@
-"""Classifiers as ONNX graphs: encoder, head and the best labels, for servers without Python."""
+"""Export classifiers as ONNX graphs, for servers without Python."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def to_onnx(
 ) -> Any:
     """Export a classifier as an ONNX graph: encoder, head and the best k labels.
 
-    The graph computes what ``predict_topk(X, k)`` does, and its probabilities, up to rounding; any
-    runtime of ONNX runs it, without Python, torch or this package.
+    The graph computes ``predict_topk(X, k)`` and the probabilities, up to rounding. Any ONNX engine
+    runs it, without Python, torch or this package.
 
     Parameters
     ----------
     estimator : estimator
         Fitted classifier of this package, or a search or
-        :class:`~sklearn.frozen.FrozenEstimator` around one. Steps of a pipeline before the
-        classifier are not exported: export its last step, and give the graph what they return.
+        :class:`~sklearn.frozen.FrozenEstimator` around one. Export the last step of a pipeline, and
+        feed the graph with the output of the steps before it.
     path : str or path-like, default=None
         File to write; None: none is written.
     k : int, default=5
@@ -62,14 +62,14 @@ def to_onnx(
 
         - "dense": "X", of shape (n_samples, n_features).
         - "csr": "indptr" and "indices" (both int64) and "data" of a CSR matrix, for X with many
-          columns. Only the rows of the first layer that occur are read.
+          columns.
 
     Returns
     -------
     model : onnx.ModelProto
-        Outputs are "labels" (entries of ``classes_``, if these are integers or strings; otherwise
-        their positions in it), "scores" and, where the loss defines them, "probabilities", all of
-        shape (n_samples, k), best label first.
+        Outputs are "labels", "scores" and, if the loss defines them, "probabilities", all of shape
+        (n_samples, k), best label first. Labels are entries of ``classes_`` if these are integers
+        or strings, otherwise positions in ``classes_``.
 
     Raises
     ------
@@ -78,8 +78,8 @@ def to_onnx(
     TypeError
         If the estimator, its encoder or its head cannot be exported; the message says why.
     ValueError
-        If `k` is larger than the number of labels, `inputs` is another word, or the graph would
-        exceed the 2 GiB that ONNX allows.
+        If `k` is larger than the number of labels, `inputs` is not valid, or the graph would exceed
+        the 2 GiB of ONNX.
     NotFittedError
         If the estimator is not fitted.
     OSError
@@ -87,16 +87,16 @@ def to_onnx(
 
     See Also
     --------
-    save : Writes a file that this package loads, of a quarter of the size.
+    save : Writes a file for this package, of a quarter of the size.
 
     Notes
     -----
-    "flat" (ensembles and low rank, too), "product", "sampling" and the layers of
-    :class:`~sklearn_xlc.DFTSigmoidClassifier` and
-    :class:`~sklearn_xlc.ETFNeuralCollapseClassifier` score all labels of a batch at once, so
-    that a batch takes memory for (n_samples, n_labels) numbers. "cascade" follows its beam.
-    Encoders are the package's perceptron, or :class:`~torch.nn.Sequential` of linear layers,
-    layer normalisation and activations. Label sets, decisions, bags and text are not expressed.
+    "cascade" follows its beam. The other heads score all labels of a batch at once, and need memory
+    for (n_samples, n_labels) numbers: "flat" (ensembles and low rank, too), "product", "sampling"
+    and the heads of :class:`~sklearn_xlc.DFTSigmoidClassifier` and
+    :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. Encoders are the package's perceptron, or
+    :class:`~torch.nn.Sequential` of linear layers, layer normalisation and activations. Label sets,
+    decisions, bags and text are not supported.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def _classifier_of(estimator: Any) -> Any:
 
 
 def _graph_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
-    """Model of a fitted classifier."""
+    """Return the model of a fitted classifier."""
     module, helper = classifier.net_.module_, onnx.helper
     dtype = numpy_dtype(module)
     graph = Graph(onnx, dtype)
@@ -185,7 +185,7 @@ def _graph_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
 
 
 def _names(classifier: Any) -> np.ndarray:
-    """Names of the labels in the order of the head, or their ids."""
+    """Return the names or ids of the labels, in the order of the head."""
     classes, code = classifier.classes_, classifier._code
     is_text = classes.dtype.kind == "U" or all(isinstance(name, str) for name in classes)
     is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
@@ -196,7 +196,7 @@ def _names(classifier: Any) -> np.ndarray:
 
 
 def _calibrated(graph: Graph, calibration: Any, best: str) -> str:
-    """Calibrated log odds: a line of the scores, of slope one below its start."""
+    """Add the calibration: a line, with slope one below its start."""
     if calibration is None:
         return best
     above = graph.add("Max", best, calibration.start_)
@@ -205,7 +205,7 @@ def _calibrated(graph: Graph, calibration: Any, best: str) -> str:
 
 
 def _probabilities(graph: Graph, head: Head, best: str, everything: str | None) -> str:
-    """Probabilities of the best labels, as `Head.probabilities` has them."""
+    """Add probabilities of the best labels, as in `Head.probabilities`."""
     if head.link == "softmax":
         best = graph.add("Sub", best, graph.reduce("ReduceLogSumExp", str(everything)))
     return graph.add("Sigmoid" if head.link == "sigmoid" else "Exp", best)
@@ -215,7 +215,7 @@ def _probabilities(graph: Graph, head: Head, best: str, everything: str | None) 
 
 
 def _best(graph: Graph, head: Head, features: str, k: int) -> tuple[str, str, str | None]:
-    """Scores and positions of the k best labels, and the scores of all unless a beam finds them."""
+    """Add scores and positions of the k best labels, and all scores without a beam."""
     if type(head) is CascadeHead and head.free is not None:
         raise TypeError(
             "to_onnx cannot express a CascadeHead from which labels were removed: fit it anew"
@@ -230,7 +230,7 @@ def _best(graph: Graph, head: Head, features: str, k: int) -> tuple[str, str, st
 
 
 def _linear_scores(graph: Graph, head: FlatHead | ETFHead | FourierHead, features: str) -> str:
-    """Scores of heads that are linear in what a linear layer makes of the features."""
+    """Add scores of a linear head, with or without a projection."""
     if type(head.projection) is nn.Linear:
         features = graph.linear(features, head.projection.weight, head.projection.bias)
     if type(head) is FourierHead and head.gain != 1.0:
@@ -250,14 +250,14 @@ def _linear_scores(graph: Graph, head: FlatHead | ETFHead | FourierHead, feature
 
 
 def _left_out(graph: Graph, head: Head, logits: str) -> str:
-    """Logits, minus infinity where a head has no label."""
+    """Set logits to minus infinity at positions without a label."""
     if head.free is None:
         return logits
     return graph.add("Add", logits, np.where(head.free.cpu().numpy(), -np.inf, 0.0))
 
 
 def _product_scores(graph: Graph, head: ProductHead, features: str) -> str:
-    """Sums of the scores of a label's digits; of several groups the mixture (Eq. 16)."""
+    """Add the sums of scores of a label's digits, or the mixture of groups (Eq. 16)."""
     lengths, n_groups = head.code.lengths, head.n_groups
     outputs = graph.linear(features, head.linear.weight, head.linear.bias)
     sizes = [*lengths * n_groups, *([n_groups] if n_groups > 1 else [])]
@@ -312,7 +312,7 @@ _SCORES: dict[type[Head], Callable[..., str]] = {
 
 
 def _beam(graph: Graph, head: CascadeHead, features: str, k: int) -> tuple[str, str]:
-    """Best labels below the beam of a cascade, as `CascadeHead._leaves` finds them."""
+    """Add the best labels in the beam of a cascade, as in `CascadeHead._leaves`."""
     width = min(head._beam_for(k), head.n_nodes[0])
     logits = graph.linear(features, head.first.weight, head.first.bias)
     path, nodes = graph.topk(logits, width)
@@ -343,7 +343,7 @@ def _beam(graph: Graph, head: CascadeHead, features: str, k: int) -> tuple[str, 
 
 
 def _by_node(graph: Graph, path: str, nodes: str, width: int) -> tuple[str, str]:
-    """A beam in the order of its nodes."""
+    """Sort a beam by its nodes."""
     nodes, order = graph.add("TopK", nodes, [width], n_outputs=2, axis=1, largest=0)
     return graph.add("GatherElements", path, order, axis=1), nodes
 
@@ -351,9 +351,9 @@ def _by_node(graph: Graph, path: str, nodes: str, width: int) -> tuple[str, str]
 def _children(
     graph: Graph, head: CascadeHead, level: int, features: str, nodes: str
 ) -> tuple[str, str, str]:
-    """Log probabilities of the children of nodes, the children, and whether they exist.
+    """Add log probabilities of the children of nodes, the children, and whether they exist.
 
-    All have the shape (n_samples, n_nodes, length).
+    All three have the shape (n_samples, n_nodes, length).
     """
     length, size = head.code.lengths[level], head.embedding_dim
     table = head.tables[level - 1].view(-1, length, size + 1)
@@ -372,7 +372,7 @@ def _children(
 
 
 def _log_odds(graph: Graph, scores: str) -> str:
-    """S - log(1 - exp(s)), where 1 - exp(s) = -2 t / (1 - t) with t = tanh(s / 2)."""
+    """Compute s - log(1 - exp(s)), with 1 - exp(s) = -2 t / (1 - t) and t = tanh(s / 2)."""
     tiny = float(np.finfo(graph.dtype).tiny)
     scores = graph.add("Min", scores, -tiny)
     t = graph.add("Tanh", graph.add("Mul", scores, 0.5))

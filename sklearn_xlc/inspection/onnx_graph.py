@@ -1,4 +1,4 @@
-"""ONNX graphs under construction, and encoders as parts of them."""
+"""Build ONNX graphs, and add encoders to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACTIVATIONS = {
 
 
 class Graph:
-    """ONNX graph under construction: adds nodes, and names their outputs.
+    """ONNX graph under construction.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ class Graph:
         self.n_bytes = 0
 
     def add(self, operator: str, *given: Any, n_outputs: int = 1, **attributes: Any) -> Any:
-        """Names of the outputs of an operator on names, arrays and tensors; one name for one."""
+        """Add an operator on names, arrays and tensors; return the names of its outputs."""
         names = [item if isinstance(item, str) else self.constant(item) for item in given]
         outputs = [f"{operator}_{len(self.nodes)}_{i}" for i in range(n_outputs)]
         self.nodes.append(self.onnx.helper.make_node(operator, names, outputs, **attributes))
         return outputs[0] if n_outputs == 1 else outputs
 
     def constant(self, value: Any) -> str:
-        """Name of a constant: floats have the type of the weights, integers 64 bits."""
+        """Add a constant and return its name: floats in the type of the weights, or int64."""
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
         value = np.asarray(value)
@@ -72,28 +72,28 @@ class Graph:
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
 
     def topk(self, scores: str, k: int) -> tuple[str, str]:
-        """Best k columns, best first; among equal ones the first."""
+        """Add the best k columns, best first; ties go to the first column."""
         best, columns = self.add("TopK", scores, [k], n_outputs=2, axis=1)
         return best, columns
 
     def linear(self, rows: str, weight: Any, bias: Any = None) -> str:
-        """Rows times the transpose of a weight, plus a bias."""
+        """Add a linear layer: rows times the transpose of a weight, plus a bias."""
         products = self.add("MatMul", rows, weight.T)
         return products if bias is None else self.add("Add", products, bias)
 
     def reduce(self, operator: str, value: str, axis: int = 1) -> str:
-        """Reduction over an axis that stays, with one entry."""
+        """Add a reduction over an axis; the axis is kept, with one entry."""
         return self.add(operator, value, [axis], keepdims=1)
 
     def log_softmax(self, value: str) -> str:
-        """Log probabilities over the last axis."""
+        """Add log probabilities over the last axis."""
         return self.add("LogSoftmax", value, axis=-1)
 
     def log_sigmoid(self, value: str) -> str:
-        """min(x, 0) - log(1 + u), u = exp(-|x|).
+        """Add min(x, 0) - log(1 + u), with u = exp(-|x|).
 
-        ONNX has no log1p, and log(1 + u) has no digit of a small u. With w = 1 + u as rounded,
-        log(w) u / (w - 1) has all of them.
+        ONNX has no log1p, and log(1 + u) loses the digits of a small u. With w = 1 + u as rounded,
+        log(w) u / (w - 1) keeps them.
         """
         small = self.add("Exp", self.add("Neg", self.add("Abs", value)))
         whole = self.add("Add", small, 1.0)
@@ -107,7 +107,7 @@ class Graph:
 
 
 def encoder_features(graph: Graph, encoder: nn.Module, form: str) -> str:
-    """Features of the samples."""
+    """Add the encoder; return the name of the features."""
     if type(encoder) is MLPEncoder:
         layers, first = encoder.layers, encoder.input
     else:

@@ -1,4 +1,4 @@
-"""The best labels of samples, whatever is wrapped around a classifier."""
+"""Rank the labels of samples with any estimator, pipeline or search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn_xlc.training.heap import memory_kept
 
 
 class _Pair(tuple[Any, Any]):
-    """Labels and their scores; attributes of the two classes below."""
+    """Pair of labels and scores."""
 
     def __new__(cls, labels: Any, scores: Any) -> Self:
         """Make the pair."""
@@ -56,7 +56,7 @@ class TopLabels(_Pair):
     N_SHOWN = 10
 
     def to_frame(self) -> Any:
-        """Make a pandas frame: a row for each label of each sample.
+        """Make a pandas frame with a row for each sample and label.
 
         Returns
         -------
@@ -103,8 +103,8 @@ class TopLabels(_Pair):
 class LazyTopLabels(_Pair):
     """Best labels of a dask collection: a pair ``(labels, scores)`` of dask arrays.
 
-    Both come from the same tasks: ``compute()`` of the pair, or ``dask.compute(labels, scores)``,
-    ranks a partition once, and two calls of ``compute()`` would rank it twice.
+    Both arrays come from the same tasks. ``compute()`` of the pair, or ``dask.compute(labels,
+    scores)``, ranks each partition once; computing the arrays one by one ranks it twice.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class LazyTopLabels(_Pair):
     """
 
     def compute(self, **options: Any) -> TopLabels:
-        """Rank all partitions, and gather the result.
+        """Rank all partitions and gather the result.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class LazyTopLabels(_Pair):
         return TopLabels(*dask.compute(*self, **options))
 
     def persist(self, **options: Any) -> LazyTopLabels:
-        """Rank all partitions, and leave the result where it was computed.
+        """Rank all partitions and keep the result on the workers.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class LazyTopLabels(_Pair):
         Returns
         -------
         LazyTopLabels
-            Pair of dask arrays whose chunks are computed, or are being computed by the workers.
+            Pair of dask arrays, with chunks computed or in computation by the workers.
         """
         import dask
 
@@ -160,13 +160,12 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     ----------
     estimator : estimator, str or path-like
         Fitted classifier, or a :class:`~sklearn.pipeline.Pipeline`, search or
-        :class:`~sklearn.frozen.FrozenEstimator` around one. Labels of classifiers of other
-        packages are ranked by ``decision_function`` or ``predict_proba``, computed for all labels.
-        Or the path of a file of :func:`save`: a process maps it into memory once, and keeps it.
+        :class:`~sklearn.frozen.FrozenEstimator` around one. Classifiers of other packages rank by
+        ``decision_function`` or ``predict_proba`` of all labels. A path names a file of
+        :func:`save`; each process maps it into memory once.
     X : {array-like, sparse matrix, dataframe} or dask collection
-        Samples, as the outermost estimator takes them. Or an array, a dataframe or a series of
-        dask whose partitions are such samples, CSR matrices included; they are ranked when the
-        result is computed.
+        Samples, as input of the outermost estimator; or an array, dataframe or series of dask with
+        such samples (or CSR matrices) as partitions, ranked when the result is computed.
     k : int, default=5
         Number of labels, at most the number of labels there are.
     proba : bool, default=False
@@ -175,9 +174,9 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     Returns
     -------
     TopLabels or LazyTopLabels
-        Pair ``(labels, scores)`` of arrays of shape (n_samples, k), best first. It shows itself as
-        a table in notebooks; ``to_frame()`` makes a pandas frame. For a dask collection a pair of
-        dask arrays with a chunk for each partition; ``compute()`` gives the pair of arrays.
+        Pair ``(labels, scores)`` of arrays of shape (n_samples, k), best first, shown as a table in
+        notebooks; ``to_frame()`` makes a pandas frame. For a dask collection, a pair of dask arrays
+        with a chunk for each partition; ``compute()`` gives the pair of arrays.
 
     Raises
     ------
@@ -186,7 +185,7 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     OSError
         If there is no such file.
     ValueError
-        If `k` is larger than the number of labels, or `proba` is set and there are no
+        If `k` is larger than the number of labels, or `proba` is set and the estimator has no
         probabilities.
 
     Examples
@@ -207,7 +206,7 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
 
 
 def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:
-    """Best labels of samples in memory."""
+    """Rank the labels of samples in memory."""
     found, X = innermost(estimator, X)
     if hasattr(found, "predict_topk"):
         return TopLabels(*found.predict_topk(X, k, **({"proba": True} if proba else {})))
@@ -226,18 +225,18 @@ def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:
 #: ``rank(estimator, X, k, proba)`` gives labels and scores of samples in memory.
 Rank = Callable[[Any, Any, int, bool], tuple[np.ndarray, np.ndarray]]
 
-#: Models of files that a process keeps; a worker may serve several computations.
+#: Number of loaded models kept by a process; a worker may serve several computations.
 KEPT = 4
 _loading = threading.Lock()
 
 
 def is_path(value: Any) -> bool:
-    """Whether a model is given by the path of its file."""
+    """Return whether a model is given by the path of its file."""
     return isinstance(value, str | os.PathLike)
 
 
 def opened(path: str | os.PathLike[str]) -> Any:
-    """Estimator of a file, mapped into memory; loaded once, and anew when the file is replaced."""
+    """Map the estimator of a file into memory, once and again when the file is replaced."""
     found = os.stat(path)
     with _loading:  # threads that begin together would all load it
         return _mapped(
@@ -251,15 +250,15 @@ def _mapped(path: str, *version: int) -> Any:
 
 
 def is_collection(X: Any) -> bool:
-    """Whether X is a collection of dask: who has one has imported dask."""
+    """Return whether X is a dask collection, without an import of dask."""
     dask = sys.modules.get("dask")
     return dask is not None and bool(dask.is_dask_collection(X))
 
 
 def rank_partitions(rank: Rank, model: Any, X: Any, k: int, proba: bool) -> tuple[Any, Any]:
-    """Labels and scores as dask arrays with a chunk for each partition of X.
+    """Return labels and scores as dask arrays with a chunk for each partition of X.
 
-    One task ranks a partition; both chunks come from it.
+    One task for each partition makes both chunks.
     """
     import dask
     import dask.array as da
@@ -280,7 +279,7 @@ def rank_partitions(rank: Rank, model: Any, X: Any, k: int, proba: bool) -> tupl
 
 
 def _parts(X: Any) -> tuple[list[Any], list[float]]:
-    """Delayed partitions of a collection, and the number of samples of each; nan: not known."""
+    """Return the delayed partitions of a collection and their sizes; nan if unknown."""
     kind = type(X)
     if not (hasattr(kind, "to_delayed") and hasattr(kind, "ndim")):
         raise TypeError(
@@ -296,7 +295,7 @@ def _parts(X: Any) -> tuple[list[Any], list[float]]:
 
 
 def _types(estimator: Any, k: int) -> tuple[np.dtype, np.dtype]:
-    """Types of labels and scores before anything is ranked; double where others compute scores."""
+    """Return the types of labels and scores in advance; float64 for other packages' scores."""
     check_is_fitted(estimator)
     found, _ = unwrapped(estimator)
     classes = getattr(found, "classes_", None)
@@ -316,7 +315,7 @@ def _types(estimator: Any, k: int) -> tuple[np.dtype, np.dtype]:
 def _rank_part(
     rank: Rank, model: Any, X: Any, k: int, proba: bool, labels: np.dtype, scores: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and scores of a partition, which may be empty."""
+    """Rank the labels of a partition, even an empty one."""
     if not X.shape[0]:
         return np.empty((0, k), dtype=labels), np.empty((0, k), dtype=scores)
     with memory_kept():  # workers of dask hand freed memory back at once: half as long again

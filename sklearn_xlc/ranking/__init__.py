@@ -1,12 +1,17 @@
-"""Rankers: they turn the scores of listed labels into calibrated probabilities.
+"""Rankers: calibrate the scores of listed labels.
 
-A classifier takes a ranker as its parameter `ranker`, by name or as an object. Rankers read arrays,
-and do not need torch.
+The parameter `ranker` of a classifier is the name of a ranker or an object. Rankers work on arrays,
+without torch.
 """
 
 from sklearn_xlc.ranking.calibration import N_RANKS, Calibration, Ranker
 
-#: Rankers by the names that the parameter `ranker` takes, in addition to "auto" and None.
+#: Rankers by name, for the parameter `ranker`.
 RANKERS: dict[str, type[Ranker]] = {"calibration": Calibration}
 
-__all__ = ["N_RANKS", "RANKERS", "Calibration", "Ranker"]
+__all__ = [
+    "Calibration",
+    "N_RANKS",
+    "RANKERS",
+    "Ranker",
+]

@@ -1,4 +1,4 @@
-"""Log odds of labels that hold on samples not trained on, from scores."""
+"""Calibrate scores of labels on held-out samples."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._part import Part
 from sklearn_xlc._ranking import find_hits, ranked_candidates
 
-#: Ranks that a calibration is fitted on.
+#: Number of best labels of a sample to fit a calibration on.
 N_RANKS = 5
-#: Smallest slope: the order of the labels is kept.
+#: Smallest slope, to keep the order of the labels.
 LEAST_SLOPE = 0.01
-#: Share of their scores that lie below the line's begin.
+#: Share of the scores below the start of the line.
 BEGIN = 0.05
 
 
 class Ranker(Part):
-    """Base class of rankers, which turn scores of listed labels into calibrated log odds.
+    """Base class of rankers: maps from scores of labels to calibrated log odds.
 
-    A classifier fits its ranker on samples that its network has not seen, and hands it the scores
-    of the best labels of a sample. A subclass defines :meth:`fit` and :meth:`__call__`, which keeps
-    the order of scores, and :meth:`inverse`.
+    A classifier fits its ranker to the scores of the best labels of held-out samples. A subclass
+    defines :meth:`fit`, :meth:`__call__` and :meth:`inverse`. The map must keep the order of
+    scores.
     """
 
     def fit(self, scores: Any, Y: Any, labels: Any = None) -> Ranker:
@@ -79,21 +79,21 @@ class Ranker(Part):
 
 
 class Calibration(Ranker):
-    r"""Increasing map from the log odds of a network to log odds that hold on new samples.
+    r"""Platt scaling of the scores of a network, fitted on held-out samples.
 
-    Networks that fit their training samples closely are too sure of their best labels. The map is
-    Platt's [1]_, :math:`s \mapsto a s + b` with a > 0, so that labels keep their order. It is
-    fitted by maximum likelihood to the best labels of samples held out from training, where the
-    label of rank r counts 1 / r: one map is not exact at all ranks, and the first matters most. A
-    weak prior draws it to the identity. Below nearly all scores that it is fitted to, where a line
-    would raise the probabilities of thousands of labels, the slope is one.
+    A network is overconfident in its best labels if it fits the training samples closely. The map
+    [1]_ is :math:`s \mapsto a s + b` with a > 0, so that labels keep their order. It is fitted by
+    maximum likelihood to the best labels of held-out samples. The label of rank r has weight 1 / r:
+    one map is not exact at all ranks, and the first rank matters most. A weak prior draws the map
+    to the identity. Below nearly all of the fitted scores the slope is one; a smaller slope there
+    would raise the probabilities of thousands of labels.
 
     Attributes
     ----------
     slope_, offset_ : float
         The numbers a and b.
     start_ : float
-        Score from which on the slope is a.
+        Smallest score with the slope a.
 
     See Also
     --------

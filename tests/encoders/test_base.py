@@ -7,7 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from sklearn_xlc.encoders import Encoder, MLPEncoder, TextEncoder, accepted_forms, vectorizes
+from sklearn_xlc.encoders import (
+    MLP,
+    Encoder,
+    MLPEncoder,
+    Text,
+    TextEncoder,
+    accepted_forms,
+    encoder_part,
+    vectorizes,
+)
 
 
 def make_linear(n_features):
@@ -69,3 +78,27 @@ def test_defaults():
 )
 def test_vectorizes(encoder, expected):
     assert vectorizes(encoder) == expected
+
+
+def test_encoder_of_a_part():
+    encoder = encoder_part(MLP(3, dropout=0.0, negative_slope=0.0)).build(20, sparse=False)
+    assert (type(encoder), encoder.n_outputs) == (MLPEncoder, 3)
+    assert encoder.input.weight.shape[0] == 20
+    assert encoder_part(Text(n_buckets=9)).build(None, sparse=False).n_buckets == 9
+
+
+def test_encoder_of_the_user():
+    module = nn.Linear(20, 3)
+    copy = encoder_part(module).build(20, sparse=False)
+    assert copy is not module
+    assert torch.equal(copy.weight, module.weight)
+    assert (
+        encoder_part(lambda n_features: nn.Linear(n_features, 2))
+        .build(20, sparse=False)
+        .in_features
+        == 20
+    )
+    assert encoder_part(partial(TextEncoder, n_buckets=9)).build(None, sparse=False).n_buckets == 9
+    assert isinstance(encoder_part(lambda: nn.Identity()).build(None, sparse=False), nn.Identity)
+    with pytest.raises(TypeError, match="encoder must be a torch.nn.Module .* it returned int"):
+        encoder_part(int).build(20, sparse=False)

@@ -1,24 +1,19 @@
 """Encoders are built, and heads start from what the data show."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from torch import nn
 
-from sklearn_xlc.batches import Columns, Rows
-from sklearn_xlc.encoders import MLP, MLPEncoder, Text, TextEncoder
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 from sklearn_xlc.engine.building import (
-    build_encoder,
-    build_head,
     inputs_for,
     output_width,
     reads_sparse,
     zero_rows,
 )
-from sklearn_xlc.heads import Flat, FlatHead, HeadTask
 
 EYE = np.eye(20, dtype=np.float32)
 FULL = np.ones((20, 20), dtype=np.float32)
@@ -29,35 +24,6 @@ class OnlyCSR(MLPEncoder):
     """Reads CSR rows alone."""
 
     accepts = ("csr",)
-
-
-def test_encoder_of_a_part():
-    encoder = build_encoder(MLP(3, dropout=0.0, negative_slope=0.0), EYE)
-    assert (type(encoder), encoder.n_outputs) == (MLPEncoder, 3)
-    assert encoder.input.weight.shape[0] == 20
-    assert build_encoder(Text(n_buckets=9), TEXTS).n_buckets == 9
-
-
-def test_encoder_of_the_user():
-    module = nn.Linear(20, 3)
-    copy = build_encoder(module, EYE)
-    assert copy is not module
-    assert torch.equal(copy.weight, module.weight)
-    assert build_encoder(lambda n_features: nn.Linear(n_features, 2), EYE).in_features == 20
-    assert build_encoder(partial(TextEncoder, n_buckets=9), TEXTS).n_buckets == 9
-    assert isinstance(build_encoder(lambda: nn.Identity(), Columns({"a": [1]})), nn.Identity)
-    with pytest.raises(TypeError, match="encoder must be a torch.nn.Module .* it returned int"):
-        build_encoder(int, EYE)
-
-
-def test_head_of_a_part_or_a_function():
-    task = HeadTask(5, 7, True, loss="bce")
-    for head in (Flat(n_negatives=None), FlatHead, partial(FlatHead, width=2)):
-        made = build_head(head, task)
-        assert type(made) is FlatHead
-        assert (made.n_features, made.n_labels, made.multilabel) == (5, 7, True)
-    with pytest.raises(TypeError, match="head must be a function of .* it returned tuple"):
-        build_head(lambda *size: size, task)
 
 
 def test_rows_of_columns_that_no_sample_has_are_zero():

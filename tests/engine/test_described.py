@@ -155,8 +155,8 @@ def test_a_mapped_classifier_comes_back(tmp_path):
 
 
 def test_an_unfitted_classifier_comes_back():
-    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned"), "head": FlatHead}
-    clf = MultiHeadClassifier("cascade", device=torch.device("cpu"), **parts)
+    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned")}
+    clf = MultiHeadClassifier(FlatHead, device=torch.device("cpu"), **parts)
     assert repr(through_skops(clf)) == repr(clf)
 
 

@@ -155,8 +155,9 @@ def test_a_frozen_estimator_comes_back(again):
 
 
 def test_an_unfitted_estimator_comes_back(again):
-    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned"), "head": FlatHead}
-    for estimator in (MultiHeadClassifier(Cascade(beam_width=3), **parts), MIMLClassifier()):
+    parts = {"loss": FocalLoss(gamma=1.0), "decision": Threshold("tuned")}
+    for head in (Cascade(beam_width=3), FlatHead, None):
+        estimator = MIMLClassifier() if head is None else MultiHeadClassifier(head, **parts)
         loaded = again(estimator)
         assert repr(loaded) == repr(estimator)
         assert vars(loaded).keys() == vars(estimator).keys()

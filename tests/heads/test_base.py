@@ -1,14 +1,19 @@
 """Row weights, ties, and what every head keeps to."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from _factories import make_targets
 from sklearn_xlc.heads import (
     CascadeHead,
+    Flat,
     FlatHead,
     FourierHead,
     Head,
+    HeadTask,
+    head_part,
     row_weights,
 )
 
@@ -57,3 +62,13 @@ def test_bias_columns_are_where_the_prior_goes(head):
         moved = changed.view(-1, length).any(0).nonzero().flatten().tolist()
         assert moved == ([] if column is None else [column])
     assert not columns
+
+
+def test_head_of_a_part_or_a_function():
+    task = HeadTask(5, 7, True, loss="bce")
+    for head in (Flat(n_negatives=None), FlatHead, partial(FlatHead, width=2)):
+        made = head_part(head).build(task)
+        assert type(made) is FlatHead
+        assert (made.n_features, made.n_labels, made.multilabel) == (5, 7, True)
+    with pytest.raises(TypeError, match="head must be a function of .* it returned tuple"):
+        head_part(lambda *size: size).build(task)
