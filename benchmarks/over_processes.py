@@ -163,7 +163,7 @@ def link_speed(torch):
 
 def count_bytes(sent, size):
     """Count messages, and the bytes that this process sends, as a ring of processes would."""
-    from sklearn_xlc.batches.processes import Processes
+    from sklearn_xlc.distributed.processes import Processes
 
     def counted(name, of):
         method = getattr(Processes, name)

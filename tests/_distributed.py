@@ -23,8 +23,7 @@ import torch
 from sklearn.base import clone
 
 import sklearn_xlc
-from sklearn_xlc.batches import processes
-from sklearn_xlc.distributed import sharing
+from sklearn_xlc.distributed import processes, sharing
 from sklearn_xlc.training import WeightAveraging, XLCNet, checkpoints
 
 _PATHS = [str(Path(sklearn_xlc.__file__).parents[1]), str(Path(__file__).parent)]

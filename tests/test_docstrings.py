@@ -13,6 +13,7 @@ from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import sklearn_xlc
+from sklearn_xlc.batches.rows import ALL_SAMPLES
 from sklearn_xlc.heads.whole import whole
 
 #: Codes of numpydoc that no object is asked to fulfil, and why.
@@ -85,6 +86,8 @@ def is_own(value, module):
     )
 
 
+#: Objects that stand for one process, by the names that docstrings give them.
+OBJECTS_AS_DEFAULTS = {"whole": whole, "ALL_SAMPLES": ALL_SAMPLES}
 OBJECTS = public_objects()
 ESTIMATORS = [getattr(sklearn_xlc, name) for name in sklearn_xlc.__all__ if name[0].isupper()]
 
@@ -120,7 +123,7 @@ def test_defaults_are_those_of_the_signature(path):
             assert stated is None, f"{name} has no default, the docstring says {stated[1]}"
         else:
             assert stated is not None, f"{name}: the docstring has no default={default!r}"
-            assert eval(stated[1], {"numpy": np, "np": np, "whole": whole}) == default, (
+            assert eval(stated[1], {"numpy": np, "np": np, **OBJECTS_AS_DEFAULTS}) == default, (
                 f"{name}: default={stated[1]}, not {default!r}"
             )
 

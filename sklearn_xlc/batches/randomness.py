@@ -22,9 +22,10 @@ GLOBAL_LOCK = threading.RLock()
 
 
 class _Thread(threading.local):
-    """Generators of this thread, and the ones in place of the global generators."""
+    """Generators of this thread, those in place of the global ones, and the rows drawn for."""
 
     drawn_from: Generators = ()
+    rows: tuple[slice, int] | None = None
     as_global: Generators | None = None
 
 
@@ -66,6 +67,25 @@ def generator_for(device: torch.device) -> torch.Generator | None:
         if generator.device == device:
             return generator
     return None
+
+
+def rows_drawn(n_rows: int) -> tuple[slice, int]:
+    """Return the rows to keep, and the number of rows to draw, for an input of `n_rows` rows.
+
+    A layer draws for the whole batch and keeps its rows, so that random numbers do not depend on
+    the number of processes.
+    """
+    return _THREAD.rows or (slice(None), n_rows)
+
+
+@contextlib.contextmanager
+def drawing_rows(own: slice, n_rows: int) -> Iterator[None]:
+    """Let :func:`rows_drawn` return the rows `own` of a batch of `n_rows` in this thread."""
+    before, _THREAD.rows = _THREAD.rows, (own, n_rows)
+    try:
+        yield
+    finally:
+        _THREAD.rows = before
 
 
 @contextlib.contextmanager

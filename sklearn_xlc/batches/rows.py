@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,10 +24,8 @@ from sklearn_xlc.batches.bags import Bags
 from sklearn_xlc.batches.mapped import fetched, is_mapped
 from sklearn_xlc.batches.order import is_by_blocks, regrouped, shuffled
 from sklearn_xlc.batches.prefetching import copied, prefetched, prepares_ahead
-from sklearn_xlc.batches.processes import Processes
-from sklearn_xlc.batches.randomness import is_ours
+from sklearn_xlc.batches.randomness import Generators, is_ours
 from sklearn_xlc.batches.samples import Columns, collate, pinned, to_device
-from sklearn_xlc.batches.shared_rows import SharedRows
 from sklearn_xlc.batches.sparse_rows import SparseRows
 from sklearn_xlc.batches.targets import Targets
 
@@ -162,27 +160,50 @@ class Rows:
         return found
 
 
-class Part(NamedTuple):
-    """Part of a batch read by this process.
+class AllSamples:
+    """All samples of a batch, which this process reads alone.
 
-    Parameters
-    ----------
-    samples : slice
-        Samples; may be empty.
-    rows : slice
-        Rows of the encoder's inputs within the whole batch; instances if samples are bags. The
-        first row if there is no sample, because encoders need at least one.
-    n_rows : int
-        Number of rows of the whole batch.
+    A training step asks this object how its batch is read.
+    :class:`sklearn_xlc.distributed.sharing.OwnSamples` answers for a process that reads some
+    of the samples.
     """
 
-    samples: slice
-    rows: slice
-    n_rows: int
+    def drawing(
+        self, generators: Callable[[], Generators | None]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Return the context of an encoder, which may draw from torch's global generators.
 
-    @property
-    def n_samples(self) -> int:
-        return self.samples.stop - self.samples.start
+        `generators` returns what takes their place, or None if the encoder draws nothing there.
+        """
+        return contextlib.nullcontext()
+
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """Return the context in which the encoder and the head read."""
+        return contextlib.nullcontext()
+
+    def for_head(self, head: Any, features: Any, batch: Batch) -> tuple[Any, Any, Any]:
+        """Return the features, targets and weights that the head reads."""
+        return features, batch.targets, batch.sample_weight
+
+    def update_of(self, head: Any, update: Any) -> Any:
+        """Return the function by which the head updates its own parameters, or None."""
+        return update
+
+    def step(
+        self, module: Any, optimizer: Any, inputs: Any, loss: Tensor, statistics: Sequence[Any]
+    ) -> Tensor:
+        """Take the optimiser's step by the gradients that the parameters have; return the loss."""
+        optimizer.require_finite(loss.detach())
+        optimizer.step()
+        return loss
+
+    def total(self, head: Any, loss: Tensor) -> Tensor:
+        """Return the loss of the batch from that of the samples read."""
+        return loss
+
+
+#: The one object of its class that batches need: it has no state.
+ALL_SAMPLES = AllSamples()
 
 
 @dataclass
@@ -199,15 +220,15 @@ class Batch:
         Weights in the loss.
     n_samples : int
         Number of samples.
-    own : Part, default=None
-        Samples in `inputs`, if several processes share the batch. None: all.
+    own : AllSamples or OwnSamples, default=ALL_SAMPLES
+        Samples in `inputs`: all, or some where several processes share the batch.
     """
 
     inputs: Any
     targets: Targets | None
     sample_weight: Tensor | None
     n_samples: int
-    own: Part | None = None
+    own: AllSamples = ALL_SAMPLES
 
     def __len__(self) -> int:
         return self.n_samples
@@ -279,6 +300,18 @@ def n_batches(n_samples: int, batch_size: int) -> int:
     return -(-n_samples // batch_size) - is_left_over
 
 
+class WholeBatches:
+    """Cuts batches of which this process reads all samples."""
+
+    def at_once(self, n: int) -> int:
+        """Return how many of `n` batches may be cut in one operation."""
+        return n
+
+    def cut(self, rows: Rows, index: slice | np.ndarray) -> Batch:
+        """Return the batch of the samples at `index`."""
+        return make_batch(rows.take(index))
+
+
 class BatchIterator:
     """Iterator over batches of `rows`, cut from whole arrays.
 
@@ -292,9 +325,8 @@ class BatchIterator:
         Generator that shuffles the samples in every pass; None keeps their order.
     device : torch.device
         Device of the batches.
-    processes : Processes, default=None
-        Processes sharing each batch: all have its targets, each has a part of its inputs. None:
-        only this process.
+    cutter : WholeBatches, default=None
+        Cuts the batches. None: :class:`WholeBatches`.
     """
 
     def __init__(
@@ -303,10 +335,10 @@ class BatchIterator:
         batch_size: int,
         rng: np.random.Generator | None,
         device: torch.device,
-        processes: Processes | None = None,
+        cutter: WholeBatches | None = None,
     ) -> None:
         self.rows, self.batch_size, self.rng, self.device = rows, batch_size, rng, device
-        self.processes = processes
+        self.cutter = cutter or WholeBatches()
 
     def __len__(self) -> int:
         return n_batches(len(self.rows), self.batch_size)
@@ -326,7 +358,7 @@ class BatchIterator:
         n_at_once = self._batches_at_once()
         groups = [edges[a : a + n_at_once + 1] for a in range(0, len(self), n_at_once)]
         for group, index in zip(groups, self._order([(group[0], group[-1]) for group in groups])):
-            start, whole = group[0], self._cut(index)
+            start, whole = group[0], self.cutter.cut(self.rows, index)
             cut = [whole] if len(group) == 2 else whole.split([edge - start for edge in group])
             if self._prepares_ahead():
                 cut = [self._prepared(batch) for batch in cut]
@@ -344,32 +376,6 @@ class BatchIterator:
             inputs.transpose_now()  # for the backward pass: only training shuffles
         return batch.pin_memory() if self.device.type == "cuda" else batch
 
-    def _cut(self, index: slice | np.ndarray) -> Batch:
-        if self.processes is None:
-            return make_batch(self.rows.take(index))
-        if isinstance(index, slice):
-            index = np.arange(index.start, index.stop)
-        samples = self.processes.part(len(index))
-        read = samples if samples.stop > samples.start else slice(0, 1)
-        sizes = np.ones(len(index), np.int64)
-        if self.rows.bags is not None:
-            sizes = np.diff(self.rows.bags)[index]
-        edges = [0, *sizes.cumsum().tolist()]
-        own = Part(samples, slice(edges[read.start], edges[read.stop]), edges[-1])
-        rows = self.rows.without_labels()
-        if not rows.sparse or rows.collate is not None:
-            inputs = make_batch(rows.take(index[read])).inputs
-        else:
-            starts = [edges[i] for i in self.processes.edges(len(index))]
-            shares = [stop - start for start, stop in zip(starts, starts[1:])]
-            whole = make_batch(rows.take(index)).inputs
-            if rows.bags is None:
-                inputs = SharedRows.of_batch(whole, own.rows, shares)
-            else:
-                instances = SharedRows.of_batch(whole.instances, own.rows, shares)
-                inputs = Bags(instances, whole.indptr[read.start : read.stop + 1] - own.rows.start)
-        return Batch(inputs, *self.rows.targets(index), len(index), own)
-
     def _order(self, bounds: list[tuple[int, int]]) -> Iterable[slice | np.ndarray]:
         """Yield the samples between the bounds of each group, in the order of the epoch."""
         if self.rng is None:
@@ -383,15 +389,14 @@ class BatchIterator:
     def _batches_at_once(self) -> int:
         """Return the number of batches to cut from X in one operation."""
         rows = self.rows
-        if self.processes is not None:
-            return 1
         if rows.collate is not None or rows.bags is not None or rows.X.dtype.kind not in "biuf":
             return 1
         is_sparse = rows.sparse and rows.X.shape[0]
         n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
         in_file = is_mapped(rows.X.data if sp.issparse(rows.X) else rows.X)
         most = _ENTRIES_OF_FILE if in_file else _ENTRIES_AT_ONCE
-        return max(1, int(most / max(1, n_entries * self.batch_size)))
+        n_batches = max(1, int(most / max(1, n_entries * self.batch_size)))
+        return self.cutter.at_once(n_batches)
 
 
 def make_batch(rows: Rows) -> Batch:

@@ -73,6 +73,10 @@ class SparseRows:
     def __len__(self) -> int:
         return self.indptr.shape[0] - 1
 
+    def through(self, layer: Any) -> Tensor:
+        """Return the outputs of an input layer (:class:`sklearn_xlc.encoders.mlp.InputLinear`)."""
+        return layer.of_rows(self)
+
     def to(self, device: torch.device) -> SparseRows:
         """Copy to `device`, with the transpose if it is cached."""
         return self._changed(lambda tensor: copied(tensor, device))

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.processes import ALONE, Alone, Processes
 
 
 def check_agreement(
-    processes: Processes, about: dict[str, Any], rule: str, remedy: str, beside: Any = None
+    processes: Alone,
+    about: Callable[[], dict[str, Any]],
+    rule: str,
+    remedy: str,
+    beside: Any = None,
 ) -> list[Any]:
     """Raise ValueError in all processes unless all say the same about their work.
 
     Parameters
     ----------
-    processes : Processes
+    processes : Alone or Processes
         Those that are about to work together; all call this function.
-    about : dict of str to object
-        What must be alike, by its name in messages.
+    about : callable
+        Returns what must be alike, by its name in messages. One process does not call it.
     rule, remedy : str
         Beginning and end of the message.
     beside : object, default=None
@@ -29,7 +33,9 @@ def check_agreement(
     list of object
         What the processes say beside, in their order.
     """
-    everywhere = processes.objects((about, beside))
+    if not isinstance(processes, Processes):
+        return [beside]
+    everywhere = processes.objects((about(), beside))
     for name, first in everywhere[0][0].items():
         for rank, (other, _) in enumerate(everywhere):
             if other[name] != first:
@@ -40,14 +46,27 @@ def check_agreement(
     return [each for _, each in everywhere]
 
 
-def check_labels(processes: Processes, what: str, digest: str) -> None:
+def check_labels(processes: Alone, what: str, digest: Callable[[], str]) -> None:
     """Raise ValueError in all processes unless all name the same labels in the same order."""
     check_agreement(
         processes,
-        {f"digest of {what}": digest},
+        lambda: {f"digest of {what}": digest()},
         f"all processes must give the same {what}, in the same order",
         "a set of Python has another order in each process",
     )
+
+
+def processes_of(head: Any) -> Alone:
+    """Return the processes that hold a head together."""
+    shard = next(iter(head.sharded_parameters().values()), None)
+    return ALONE if shard is None else shard.processes
+
+
+def check_holders(head: Any, processes: Alone) -> None:
+    """Raise ValueError unless one process holds a head, or these."""
+    for shard in head.sharded_parameters().values():
+        if shard.processes != processes:
+            shard.refuse_part()
 
 
 def agreed_batch(head: Any, n_rows: int, about: Callable[[], dict[str, Any]]) -> int:
@@ -61,7 +80,6 @@ def agreed_batch(head: Any, n_rows: int, about: Callable[[], dict[str, Any]]) ->
         Number of samples that this process has memory for.
     about : callable
         Returns what must be alike, by its name in messages: the samples, and what the head finds.
-        Without any entry nothing is compared.
 
     Returns
     -------
@@ -73,16 +91,10 @@ def agreed_batch(head: Any, n_rows: int, about: Callable[[], dict[str, Any]]) ->
     ValueError
         If processes have other samples, or ask for something else.
     """
-    shard = next(iter(head.sharded_parameters().values()), None)
-    if shard is None:
-        return n_rows
-    compared = about()
-    if not compared:
-        return n_rows
     return min(
         check_agreement(
-            shard.processes,
-            compared,
+            processes_of(head),
+            about,
             "processes that hold a model in parts must all predict the same of the same samples",
             "predict the same rows everywhere, or give each process the whole model by "
             "sklearn_xlc.distributed.gather(estimator), for rows of its own",

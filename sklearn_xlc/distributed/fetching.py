@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sklearn_xlc._files import Streamed
-from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.processes import Processes
 
 #: Numbers in a message.
 _BLOCK = 2**20

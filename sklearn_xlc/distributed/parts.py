@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc.distributed.processes import Alone
 from sklearn_xlc.distributed.shards import sharding
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 @torch.no_grad()
-def share_out(
-    module: Any, processes: Processes | None, optimizer: RowOptimizer | None = None
-) -> None:
+def share_out(module: Any, processes: Alone, optimizer: RowOptimizer | None = None) -> None:
     """Let processes hold a whole module in parts, in place.
 
     Each keeps its rows of the head's tables, with their moments, and drops the others; they are
@@ -32,8 +30,8 @@ def share_out(
     ----------
     module : EncoderHead
         Encoder and head.
-    processes : Processes or None
-        Those that train the module; None: this one alone.
+    processes : Alone or Processes
+        Those that train the module.
     optimizer : RowOptimizer, default=None
         Optimiser of the module's parameters. None: it has no state.
 
@@ -85,7 +83,7 @@ def joined(module: Any, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
     return made, optimizer.moved(pairs, lambda _, part: whole.get(id(part), part))
 
 
-def copied(module: Any, processes: Processes | None) -> Any:
+def copied(module: Any, processes: Alone) -> Any:
     """Copy a module to train it, without the rows of tables that other processes will hold.
 
     The rows are taken from the first process. In a fit of one process it is a plain copy.
@@ -155,6 +153,8 @@ def _changed(
 ) -> dict[str, Any]:
     """State whose tensors of sharded parameters have passed through a function."""
     shards = net.module_.head.sharded_parameters()
+    if not shards:
+        return state
     numbers = {
         number: shards[p] for number, p in enumerate(net.optimizer_.parameters()) if p in shards
     }

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.targets import Targets
+from sklearn_xlc.distributed.processes import Alone, Processes
 from sklearn_xlc.heads import Head, topk_by_position
 from sklearn_xlc.heads.losses import Labels
 from sklearn_xlc.heads.whole import ShardOf, Whole, whole
@@ -36,7 +36,7 @@ class Shard(Whole):
 
     Examples
     --------
-    >>> from sklearn_xlc.batches.processes import Processes
+    >>> from sklearn_xlc.distributed.processes import Processes
     >>> from sklearn_xlc.distributed.shards import Shard
     >>> shard = Shard(Processes(rank=1, size=3), n_labels=10)
     >>> shard.start, shard.stop, shard.own(slice(4, 6))
@@ -216,9 +216,9 @@ class Shard(Whole):
         return self.processes.joined(own.T.contiguous(), sizes).T.contiguous()
 
 
-def sharding(processes: Processes | None) -> ShardOf:
-    """Return what makes the shards of heads that `processes` train; None: one process."""
-    if processes is None:
+def sharding(processes: Alone) -> ShardOf:
+    """Return what makes the shards of heads that `processes` train."""
+    if not isinstance(processes, Processes):
         return whole
 
     def shard_of(n_labels: int, unit: int = 1) -> Shard:

@@ -1,17 +1,23 @@
-"""Steps of a training over processes: gradients that they share."""
+"""Training over processes: the samples that each reads, and the gradients that they share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from skorch.callbacks import Checkpoint, TrainEndCheckpoint
 from torch import Tensor, nn
 
-from sklearn_xlc.batches import Bags, Batch, Rows
-from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.batches import Bags, Batch, Rows, make_batch
+from sklearn_xlc.batches.randomness import Generators, as_global, drawing_rows
+from sklearn_xlc.batches.rows import AllSamples, WholeBatches
+from sklearn_xlc.distributed.processes import Alone, Processes
 from sklearn_xlc.distributed.shards import in_parts
+from sklearn_xlc.distributed.shared_rows import SharedRows
 from sklearn_xlc.encoders import MLPEncoder, TextEncoder
 
 if TYPE_CHECKING:
@@ -149,12 +155,14 @@ def _dense(parameter: Tensor, gradient: Gradient) -> Tensor:
     return whole
 
 
-def begin_together(net: Any, processes: Processes, reads_gradients: bool) -> None:
+def begin_together(net: Any, processes: Alone, reads_gradients: bool) -> None:
     """Refuse callbacks that need all gradients or weights, and let all processes start alike.
 
     What users have built before the fit may be drawn otherwise in each process: all take the
-    weights and buffers of the first.
+    weights and buffers of the first. One process starts as it is.
     """
+    if not isinstance(processes, Processes):
+        return
     if reads_gradients:
         raise ValueError(
             "callbacks cannot read gradients in training over processes, each of which has "
@@ -174,12 +182,14 @@ def begin_together(net: Any, processes: Processes, reads_gradients: bool) -> Non
             processes.take_first(tensor)
 
 
-def stay_alike(module: Any, optimizer: Any, processes: Processes) -> None:
+def stay_alike(module: Any, optimizer: Any, processes: Alone) -> None:
     """Give all processes the first one's weights where those that each holds have come apart.
 
     All compute the same updates of these; but a sum may round otherwise on another processor, and
     on GPUs from one time to the next. What the optimiser keeps of such weights follows.
     """
+    if not isinstance(processes, Processes):
+        return
     sharded = module.head.sharded_parameters()
     alike = [parameter for parameter in module.parameters() if parameter not in sharded]
     own = torch.stack([_digest(parameter) for parameter in alike])
@@ -230,23 +240,125 @@ class _Joined(torch.autograd.Function):
         return grad_outputs[0][ctx.part], None, None
 
 
-def of_own_samples(
-    head: Any, features: Any, batch: Batch, processes: Processes
-) -> tuple[Any, Any, Any]:
-    """Features, targets and weights that a head reads of a batch shared by processes.
+# --- batches ------------------------------------------------------------------------------------
 
-    A head of which each process holds a part reads all samples. Any other reads its own samples
-    only; their losses, and gradients, add up to those of the batch.
+
+@dataclass(frozen=True)
+class OwnSamples(AllSamples):
+    """Samples of a batch that one of several processes reads.
+
+    Parameters
+    ----------
+    processes : Processes
+        Those that share the batch.
+    samples : slice
+        Samples; may be empty.
+    rows : slice
+        Rows of the encoder's inputs within the whole batch; instances if samples are bags. The
+        first row if there is no sample, because encoders need at least one.
+    n_rows : int
+        Number of rows of the whole batch.
     """
-    own = batch.own
-    assert own is not None
-    assert batch.targets is not None
-    if in_parts(head):
-        features = _Joined.apply(features[: own.n_samples], processes, len(batch))
-        return features, batch.targets, batch.sample_weight
-    n_read = max(1, own.n_samples)
-    read = slice(own.samples.start, own.samples.start + n_read) if own.n_samples else slice(0, 1)
-    targets = batch.targets.split([0, read.start, read.stop, len(batch)])[1]
-    weight = torch.ones(len(batch)) if batch.sample_weight is None else batch.sample_weight
-    # Heads take the mean over their samples, which are few of the batch.
-    return features, targets, weight[read].double() * (own.n_samples / len(batch))
+
+    processes: Processes
+    samples: slice
+    rows: slice
+    n_rows: int
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.samples.stop - self.samples.start
+
+    @contextlib.contextmanager
+    def drawing(self, generators: Callable[[], Generators | None]) -> Iterator[None]:
+        found = generators()
+        if found is None:
+            yield
+            return
+        with as_global(found):  # each process draws numbers of its own, and all go on alike
+            seed = self.processes.of_first(int(torch.randint(2**62, ())))
+            torch.manual_seed(seed + 1 + self.processes.rank)
+            yield
+            torch.manual_seed(seed)
+
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        return drawing_rows(self.rows, self.n_rows)
+
+    def for_head(self, head: Any, features: Any, batch: Batch) -> tuple[Any, Any, Any]:
+        # A head of which each process holds a part reads all samples. Any other reads its own
+        # samples only; their losses, and gradients, add up to those of the batch.
+        assert batch.targets is not None
+        if in_parts(head):
+            features = _Joined.apply(features[: self.n_samples], self.processes, len(batch))
+            return features, batch.targets, batch.sample_weight
+        start, n_read = self.samples.start, max(1, self.n_samples)
+        read = slice(start, start + n_read) if self.n_samples else slice(0, 1)
+        targets = batch.targets.split([0, read.start, read.stop, len(batch)])[1]
+        weight = torch.ones(len(batch)) if batch.sample_weight is None else batch.sample_weight
+        # Heads take the mean over their samples, which are few of the batch.
+        return features, targets, weight[read].double() * (self.n_samples / len(batch))
+
+    def update_of(self, head: Any, update: Any) -> Any:
+        return update if in_parts(head) else None
+
+    def step(
+        self, module: Any, optimizer: Any, inputs: Any, loss: Tensor, statistics: Sequence[Any]
+    ) -> Tensor:
+        found = optimizer.gradients()
+        gradients, loss = of_batch(module.head, inputs, found, loss, self.processes)
+        optimizer.require_finite(loss.detach())
+        share_statistics(module, statistics, self.processes)
+        optimizer.apply(gradients)
+        return loss
+
+    def total(self, head: Any, loss: Tensor) -> Tensor:
+        return loss if in_parts(head) else self.processes.sum(loss)
+
+
+class SharedBatches(WholeBatches):
+    """Cuts batches that processes share: all have the targets, each has a part of the inputs.
+
+    Parameters
+    ----------
+    processes : Processes
+        Those that share each batch.
+    """
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+
+    def at_once(self, n: int) -> int:
+        return 1
+
+    def cut(self, rows: Rows, index: slice | np.ndarray) -> Batch:
+        if isinstance(index, slice):
+            index = np.arange(index.start, index.stop)
+        samples = self.processes.part(len(index))
+        read = samples if samples.stop > samples.start else slice(0, 1)
+        sizes = np.ones(len(index), np.int64)
+        if rows.bags is not None:
+            sizes = np.diff(rows.bags)[index]
+        edges = [0, *sizes.cumsum().tolist()]
+        own_rows = slice(edges[read.start], edges[read.stop])
+        own = OwnSamples(self.processes, samples, own_rows, edges[-1])
+        unlabelled = rows.without_labels()
+        if not rows.sparse or rows.collate is not None:
+            inputs = make_batch(unlabelled.take(index[read])).inputs
+        else:
+            starts = [edges[i] for i in self.processes.edges(len(index))]
+            shares = [stop - start for start, stop in zip(starts, starts[1:])]
+            whole = make_batch(unlabelled.take(index)).inputs
+            if rows.bags is None:
+                inputs = SharedRows.of_batch(whole, own.rows, shares)
+            else:
+                instances = SharedRows.of_batch(whole.instances, own.rows, shares)
+                inputs = Bags(instances, whole.indptr[read.start : read.stop + 1] - own.rows.start)
+        return Batch(inputs, *rows.targets(index), len(index), own)
+
+
+def batches_for(processes: Alone, module: Any, rows: Rows, batch_size: int) -> WholeBatches:
+    """Return what cuts the batches of a module in training, whole or shared by processes."""
+    if isinstance(processes, Processes) and shares_samples(module, rows, batch_size):
+        return SharedBatches(processes)
+    return WholeBatches()

@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from sklearn_xlc._bounds import check_integer, check_real
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc.batches import SparseRows, generator_for
-from sklearn_xlc.batches.processes import rows_read
-from sklearn_xlc.batches.shared_rows import SharedRows
+from sklearn_xlc.batches.randomness import rows_drawn
 from sklearn_xlc.batches.sparse_rows import Transpose
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
@@ -88,19 +87,23 @@ class InputLinear(nn.Module):
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
         """Map a batch to outputs of shape (n_samples, n_outputs)."""
-        if isinstance(rows, SparseRows) and rows.data.requires_grad:
-            return _products(self.weight, rows).add(self.bias)
-        if isinstance(rows, SharedRows) and torch.is_grad_enabled() and self._is_plain():
-            outputs = _products(self.weight.detach(), rows).add_(self.bias.detach())
-            rows.outputs.append((self, outputs.requires_grad_()))
-            return outputs
         if isinstance(rows, SparseRows):
-            return _SparseLinear.apply(self.weight, self.bias, rows)
+            return rows.through(self)
         # Under autocast the product is of bfloat16 matrices, but what follows reads all its digits.
         return (rows @ self.weight).to(self.bias.dtype) + self.bias
 
-    def _is_plain(self) -> bool:
-        """Whether nothing but gradients of a batch changes the parameters."""
+    def of_rows(self, rows: SparseRows) -> Tensor:
+        """Return the outputs, with a gradient of the weight that is sparse by rows."""
+        if rows.data.requires_grad:
+            return _products(self.weight, rows).add(self.bias)
+        return _SparseLinear.apply(self.weight, self.bias, rows)
+
+    def constant(self, rows: SparseRows) -> Tensor:
+        """Return the outputs, without a gradient."""
+        return _products(self.weight.detach(), rows).add_(self.bias.detach())
+
+    def is_plain(self) -> bool:
+        """Return whether nothing but gradients of a batch changes the parameters."""
         return all(p.requires_grad and not p._backward_hooks for p in (self.weight, self.bias))
 
     def gradients(
@@ -137,7 +140,7 @@ class Dropout(nn.Dropout):
         The numbers have shape and type of `like`.
         """
         n_dropped = min(round(self.p * 2**16), 2**16 - 1)
-        own, n_rows = rows_read() or (slice(None), len(like))
+        own, n_rows = rows_drawn(len(like))
         shape = (n_rows, *like.shape[1:])
         size = math.prod(shape)
         numbers = torch.empty(-(-size // 4), dtype=torch.int64, device=like.device)

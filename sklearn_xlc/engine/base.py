@@ -52,7 +52,7 @@ from sklearn_xlc.engine.deciding import (
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
-from sklearn_xlc.engine.plan import Plan, agreed_random_state
+from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings, settings_table
@@ -383,11 +383,11 @@ class BaseXLCClassifier(
         UserWarning
             If the user interrupts the training.
         """
-        with fitting(self):
+        with fitting(self) as processes:
             going_on = self.warm_start and hasattr(self, "net_")
             code = self._code if going_on else None
             data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
-            plan = Plan(self, data, going_on=going_on)
+            plan = Plan(self, data, going_on=going_on, processes=processes)
             rng = plan.begin()
             train, held = Trainer(plan).fit(rng)
             part = None
@@ -430,7 +430,7 @@ class BaseXLCClassifier(
             If `classes` is missing in the first call, lacks known labels in a later one, or adds
             some for which the output layer has no room; or if y holds labels outside of them.
         """
-        with fitting(self):
+        with fitting(self) as processes:
             first = not hasattr(self, "net_")
             check_weights_of_part(self.class_weight)
             added = np.empty(0, np.int64) if first else later_labels.take_in(self, classes)
@@ -440,8 +440,8 @@ class BaseXLCClassifier(
             if is_new and _check_partial_fit_first_call(self, classes):
                 code = code_of(self.classes_, self.classes_)
             data = self._validate_fit(X, y, sample_weight, code, reset=first)
-            plan = Plan(self, data, going_on=not first)
-            rng = agreed_random_state(self, data, going_on=not first)
+            plan = Plan(self, data, going_on=not first, processes=processes)
+            rng = plan.agreed_random_state()
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             train = Trainer(plan, one_pass=True).partial_fit(added, rng)
             self._decide(plan, train, None, first=first)

@@ -15,9 +15,9 @@ from torch import nn
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, make_batch
-from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global
 from sklearn_xlc.distributed.parts import share_out
+from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
 from sklearn_xlc.engine.class_weights import weigh_labels
@@ -52,9 +52,18 @@ class Builder:
         Validated samples.
     settings : Settings
         Resolved parameters.
+    processes : Alone or Processes, default=None
+        Processes that fit the classifier together. None: one.
     """
 
-    def __init__(self, classifier: Any, data: TrainingData, settings: Settings) -> None:
+    def __init__(
+        self,
+        classifier: Any,
+        data: TrainingData,
+        settings: Settings,
+        processes: Alone | None = None,
+    ) -> None:
+        self.processes = processes or ALONE
         self.classifier, self.data, self.settings = classifier, data, settings
 
     def build(
@@ -90,7 +99,7 @@ class Builder:
         with as_global(generators):
             head = self._build_head(encoder, width, code)
             module = EncoderHead(encoder, head).to(TORCH_DTYPES[model_dtype(rows.X)])
-            share_out(module, training_processes())  # the head of a user's function is whole
+            share_out(module, self.processes)  # the head of a user's function is whole
             weigh_labels(classifier.class_weight, head, known, code)
             counts, n_samples = label_counts(known.Y, known.sample_weight)
             counts = code.by_position(counts)
@@ -123,7 +132,7 @@ class Builder:
         """Build the head, if it fits into memory."""
         classifier = self.classifier
         classifier._precision = self.settings["precision"]
-        classifier._shard_of = sharding(training_processes())
+        classifier._shard_of = sharding(self.processes)
         build = functools.partial(classifier._build_head, width, code)
         # Code of the user is called once, and not to make tensors without values.
         part = classifier.head_
@@ -163,7 +172,7 @@ class Builder:
         what, remedy = f"training with {n_labels:,} labels", self.classifier._smaller_model()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
-            device = resolve_device(settings["device"])
+            device = resolve_device(settings["device"], self.processes)
         on_host = weights + (beside if device == "cpu" else 0)
         refuse_beyond(on_host, available_memory(), what, remedy)
         if device != "cpu":

@@ -10,10 +10,10 @@ import torch
 
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, with_device
-from sklearn_xlc.distributed.agreement import check_labels
+from sklearn_xlc.distributed.agreement import check_labels, processes_of
 from sklearn_xlc.distributed.parts import copied, joined, share_out
+from sklearn_xlc.distributed.processes import Alone
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
@@ -49,7 +49,11 @@ def _relabel(classifier: Any, code: LabelCode, origin: np.ndarray) -> None:
 
 
 def going_on(
-    classifier: Any, rows: Rows, added: np.ndarray, generators: Generators
+    classifier: Any,
+    rows: Rows,
+    added: np.ndarray,
+    generators: Generators,
+    processes: Alone,
 ) -> tuple[EncoderHead, RowOptimizer | None]:
     """Return the module and optimiser to train further, with labels added at positions.
 
@@ -58,24 +62,27 @@ def going_on(
     """
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
     if not len(added) and getattr(classifier, "_weights_borrowed", False):
-        return copied(module, training_processes()), None
+        return copied(module, processes), None
     if len(added):
-        module, optimizer = _grown(classifier, rows, added, generators)
-    share_out(module, training_processes(), optimizer)
+        module, optimizer = _grown(classifier, rows, added, generators, processes)
+    share_out(module, processes, optimizer)
     return module, optimizer
 
 
 def _grown(
-    classifier: Any, rows: Rows, positions: np.ndarray, generators: Generators
+    classifier: Any,
+    rows: Rows,
+    positions: np.ndarray,
+    generators: Generators,
+    processes: Alone,
 ) -> tuple[EncoderHead, RowOptimizer]:
     """Copy module and optimiser with new labels, whose scores start at the frequency in `rows`.
 
     If the call fails, the copies leave labels and weights as they were. The copies are whole, even
     if several processes hold parts of the module.
     """
-    net, code, processes = classifier.net_, classifier._code, training_processes()
-    if processes is not None:
-        check_labels(processes, "classes", short_digest([code.classes, positions]))
+    net, code = classifier.net_, classifier._code
+    check_labels(processes, "classes", lambda: short_digest([code.classes, positions]))
     n_positions = code.n_positions or code.n_labels
     module, optimizer = joined(net.module_, net.optimizer_)
     _check_room(classifier, module.head, n_positions)
@@ -144,8 +151,7 @@ def remove(classifier: Any, labels: Any) -> None:
 
 def _check_removal(classifier: Any, ids: np.ndarray) -> None:
     code, head = classifier._code, classifier.net_.module_.head
-    for shard in list(head.sharded_parameters().values())[:1]:
-        check_labels(shard.processes, "labels", short_digest(ids))
+    check_labels(processes_of(head), "labels", lambda: short_digest(ids))
     n_removed = len(ids)
     least = 1 if code.multilabel else 2
     if code.n_labels - n_removed < least:

@@ -20,13 +20,10 @@ from skorch.callbacks import (
 import sklearn_xlc
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.batches.processes import (
-    Processes,
-    training_processes,
-)
-from sklearn_xlc.distributed.agreement import check_agreement
+from sklearn_xlc.distributed.agreement import check_agreement, check_holders
 from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.distributed.parts import module_on_first
+from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import (
     reads_sparse,
@@ -70,6 +67,8 @@ class Plan:
         Validated samples.
     going_on : bool
         Whether the fitted network is trained further.
+    processes : Alone or Processes, default=None
+        Processes that fit the classifier together. None: one.
 
     Attributes
     ----------
@@ -87,8 +86,16 @@ class Plan:
 
     held_out: HeldOut
 
-    def __init__(self, classifier: Any, data: TrainingData, *, going_on: bool) -> None:
+    def __init__(
+        self,
+        classifier: Any,
+        data: TrainingData,
+        *,
+        going_on: bool,
+        processes: Alone | None = None,
+    ) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
+        self.processes = processes or ALONE
         self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None
@@ -137,7 +144,7 @@ class Plan:
         has_numbers = rows.X.dtype != object
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
-            is_fast = multiplies_bfloat16(resolve_device(self.settings["device"]))
+            is_fast = multiplies_bfloat16(resolve_device(self.settings["device"], self.processes))
         facts = Facts(
             n_samples=len(rows),
             n_labels=code.n_labels,
@@ -176,6 +183,37 @@ class Plan:
 
     # --- before training --------------------------------------------------------------------
 
+    def agreed_random_state(self) -> np.random.RandomState:
+        """Return the random state of the first process, after a check that all fit the same."""
+        classifier, processes = self.classifier, self.processes
+        if self.going_on:
+            check_holders(classifier.net_.module_.head, processes)
+        check_agreement(
+            processes,
+            self._compared,
+            "all processes must fit the same classifier to the same data",
+            "whatever draws at random before a fit, such as a split or EAGLETransformer, needs a "
+            "random_state",
+        )
+        return processes.random_state(check_random_state(classifier.random_state))
+
+    def _compared(self) -> dict[str, Any]:
+        """Return what processes that fit the classifier must have alike."""
+        classifier, rows = self.classifier, self.data.rows
+        return {
+            "class": type(classifier).__name__,
+            **{
+                f"parameter {name}": _comparable(value)
+                for name, value in classifier.get_params().items()
+            },
+            "shape of X": tuple(rows.X.shape),
+            "number of samples": len(rows),
+            "shape of y": rows.Y.shape,
+            "number of steps before": classifier.t_ if self.going_on else 0,
+            "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
+            "digest of samples, labels and weights": digest_of_some(rows),
+        }
+
     def begin(self) -> np.random.RandomState:
         """Return the random state of the fit, and open its checkpoints.
 
@@ -183,7 +221,7 @@ class Plan:
         finds its own checkpoints after a kill, and never those of another fit.
         """
         classifier, data = self.classifier, self.data
-        rng = agreed_random_state(classifier, data, self.going_on)
+        rng = self.agreed_random_state()
         is_seeded = check_random_state(classifier.random_state) is not check_random_state(None)
         if classifier.checkpoint is None:
             return rng
@@ -203,7 +241,7 @@ class Plan:
                 ]
             )
         fit = f"{type(classifier).__name__}-{name[:32]}"
-        self.checkpoints = Checkpoints(classifier.checkpoint, fit)
+        self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes)
         if not is_seeded:  # the first weights and the order must be those of the killed fit
             rng = np.random.RandomState(self.checkpoints.seed_or(rng.randint(2**31 - 1)))
         return rng
@@ -317,51 +355,6 @@ class Plan:
             found |= {"optimizer": "auto", "learning_rate": "auto"}
             found["weight_decay"] = part.weight_decay
         return found
-
-
-def agreed_random_state(
-    classifier: Any, data: TrainingData, going_on: bool
-) -> np.random.RandomState:
-    """Return the random state of the first process, after a check that all fit the same."""
-    rng, processes = check_random_state(classifier.random_state), training_processes()
-    shards = classifier.net_.module_.head.sharded_parameters().values() if going_on else ()
-    for shard in shards:
-        if shard.processes != processes:
-            shard.refuse_part()
-    if processes is None:
-        return rng
-    _check_agreement(classifier, data, processes, classifier.t_ if going_on else 0)
-    if rng is check_random_state(None):
-        return np.random.RandomState(processes.of_first(rng.randint(2**31 - 1)))
-    rng.set_state(processes.of_first(rng.get_state()))
-    return rng
-
-
-def _check_agreement(
-    classifier: Any, data: TrainingData, processes: Processes, n_steps: int
-) -> None:
-    """Raise ValueError unless all processes fit the same classifier to the same data."""
-    rows = data.rows
-    about = {
-        "class": type(classifier).__name__,
-        **{
-            f"parameter {name}": _comparable(value)
-            for name, value in classifier.get_params().items()
-        },
-        "shape of X": tuple(rows.X.shape),
-        "number of samples": len(rows),
-        "shape of y": rows.Y.shape,
-        "number of steps before": n_steps,
-        "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
-        "digest of samples, labels and weights": digest_of_some(rows),
-    }
-    check_agreement(
-        processes,
-        about,
-        "all processes must fit the same classifier to the same data",
-        "whatever draws at random before a fit, such as a split or EAGLETransformer, needs a "
-        "random_state",
-    )
 
 
 def _comparable(value: Any) -> Any:

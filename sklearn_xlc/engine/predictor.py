@@ -75,7 +75,8 @@ class Predictor:
         """Yield slices and features of batches of at most `n_rows`; `asked` names the output."""
         memory_reused()
         start = 0
-        n_rows = agreed_batch(self.head, n_rows, lambda: _described(X, asked) if asked else {})
+        if asked:
+            n_rows = agreed_batch(self.head, n_rows, lambda: _described(X, asked))
         for batch in self.batches(X, n_rows):
             stop = start + len(batch)
             features = self.net.features(batch)

@@ -23,11 +23,6 @@ from skorch.callbacks import (
 from sklearn_xlc._checks import unchanged_on_error
 from sklearn_xlc._config import get_config
 from sklearn_xlc.batches import Rows, n_batches
-from sklearn_xlc.batches.processes import (
-    all_processes,
-    training_processes,
-    training_with,
-)
 from sklearn_xlc.batches.randomness import (
     Generators,
     new_generators,
@@ -35,6 +30,7 @@ from sklearn_xlc.batches.randomness import (
     with_device,
 )
 from sklearn_xlc.distributed.parts import copied as copied_module
+from sklearn_xlc.distributed.processes import ALONE, Alone, processes_for
 from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine.building import (
     Builder,
@@ -63,18 +59,11 @@ from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
 
 
 @contextlib.contextmanager
-def fitting(classifier: Any) -> Iterator[None]:
-    """Context of a fit: restore the classifier on errors, set torch's modes, join processes."""
-    wanted = get_config()["distributed"]
-    processes = all_processes() if wanted else None
-    if processes is None and wanted is True:
-        raise ValueError(
-            "distributed=True needs a process group of several processes: start the program "
-            "with torchrun and call sklearn_xlc.distributed.init() first, or set "
-            "distributed='auto'"
-        )
-    with unchanged_on_error(classifier), usual_modes(training=True), training_with(processes):
-        yield
+def fitting(classifier: Any) -> Iterator[Alone]:
+    """Context of a fit: restore the classifier on errors, set torch's modes, name the processes."""
+    processes = processes_for(get_config()["distributed"])
+    with unchanged_on_error(classifier), usual_modes(training=True):
+        yield processes
 
 
 class Trainer:
@@ -112,10 +101,13 @@ class Trainer:
         classifier, rows, first = self.classifier, self.data.rows, not self.plan.going_on
         generators = new_generators(rng.randint(2**31 - 1))
         optimizer: RowOptimizer | None = None
+        processes = self.plan.processes
         if first:
             module = self.build(None, rng, generators)
         else:
-            module, optimizer = later_labels.going_on(classifier, rows, added, generators)
+            module, optimizer = later_labels.going_on(
+                classifier, rows, added, generators, processes
+            )
             self.plan.count_train(rows)
         weigh_labels(classifier.class_weight, module.head, rows, self.data.code)
         self.plan.check_decision(module.head)
@@ -140,7 +132,8 @@ class Trainer:
         classifier._typical_size = self.plan.facts.most_labels
         self.plan.resolve_parts(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
-        module = Builder(classifier, self.data, self.settings).build(train, rng, generators)
+        builder = Builder(classifier, self.data, self.settings, self.plan.processes)
+        module = builder.build(train, rng, generators)
         classifier._start_module(module, known, rng)
         self.plan.check_decision(module.head)
         return module
@@ -168,11 +161,11 @@ class Trainer:
         """Return a net to train a module on prepared samples."""
         self.plan.resolve_training(rows)
         settings, n_samples = self.settings, len(rows)
-        device, optimizer = resolve_device(settings["device"]), settings["optimizer"]
+        processes, optimizer = self.plan.processes, settings["optimizer"]
+        device = resolve_device(settings["device"], processes)
         max_epochs = 1 if self.one_pass else settings["max_epochs"]
         batch_size = min(settings["batch_size"], max(1, n_samples))
         n_steps = n_batches(n_samples, batch_size)
-        processes = training_processes()
         callbacks, verbose = self._callbacks(module, validation, n_steps, max_epochs)
         net = XLCNet(
             module,
@@ -180,7 +173,7 @@ class Trainer:
             generators=with_device(generators, torch.device(device)),
             validation=validation,
             with_valid_loss=settings["early_stopping"],
-            keeps_interrupted=not self.one_pass and processes is None,
+            keeps_interrupted=not self.one_pass and processes.keeps_interrupted,
             precision="bfloat16" if self.classifier._precision == "bfloat16" else "float32",
             optimizer_rule=optimizer.rule,
             optimizer__weight_decay=optimizer.weight_decay,
@@ -204,7 +197,7 @@ class Trainer:
         self, module: EncoderHead, validation: Rows | None, n_steps: int, max_epochs: int
     ) -> tuple[list[Any], bool]:
         """Return the user's callbacks and ours, and whether the net prints."""
-        settings, processes = self.settings, training_processes()
+        settings = self.settings
         given = copied(settings["callbacks"])
         averages = [each for each in given if isinstance(callback_of(each), WeightAveraging)]
         stops = [each for each in given if isinstance(callback_of(each), EarlyStopping)]
@@ -212,8 +205,7 @@ class Trainer:
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
         verbose = bool(settings["verbose"]) or _has(callbacks, PrintLog)  # PrintLog needs it
-        if processes is not None and processes.rank:  # only the first process prints
-            verbose = False
+        verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
             callbacks.extend(_shown(callbacks, module.head, n_steps))
         if not self.one_pass:
@@ -236,7 +228,7 @@ class Trainer:
     def copied(self, train: Rows) -> EncoderHead:
         """Copy the fitted module; an interrupt then leaves the original as it was."""
         classifier = self.classifier
-        module = copied_module(classifier.net_.module_, training_processes())
+        module = copied_module(classifier.net_.module_, self.plan.processes)
         weigh_labels(classifier.class_weight, module.head, train, self.data.code)
         self.plan.check_decision(module.head)
         self.plan.count_train(train)
@@ -261,7 +253,7 @@ class Trainer:
         if not (self.one_pass or classifier.warm_start):
             net.optimizer_.state.clear()
         net.validation, net.checkpoints, net.generators = None, None, ()
-        net.classifier = net.processes = None
+        net.classifier, net.processes = None, ALONE
         classifier.net_ = net
         if net.interrupted_:
             warnings.warn(

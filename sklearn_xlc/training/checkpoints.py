@@ -17,9 +17,9 @@ from typing import Any
 from skorch.callbacks import Callback
 
 from sklearn_xlc._files import read_mapped, write
-from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
+from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.training.encoding import Encoder, decode, identity
 
 #: Number of the format, part of a fit's name: files of another format are not looked at.
@@ -53,6 +53,8 @@ class Checkpoints:
     fit : str
         Name of the fit, which tells it from all others in the folder: files are called
         ``<fit>-<epoch>.xlc``.
+    processes : Alone or Processes, default=None
+        Processes of the fit, of which the first writes. None: one.
 
     Raises
     ------
@@ -65,9 +67,11 @@ class Checkpoints:
         If a checkpoint of the fit cannot be read. The one before it is taken, if there is one.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], fit: str) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], fit: str, processes: Alone | None = None
+    ) -> None:
         self.folder, self.fit = Path(folder).absolute(), fit  # a callback may change directory
-        self.seed = 0
+        self.seed, self.processes = 0, processes or ALONE
         self._prepare(os.fspath(folder))
         self._start = ""
         self._finished = False
@@ -109,8 +113,7 @@ class Checkpoints:
             state = _state(net, fetching)
             self._start = identity(state["module"])
             _encoded(state)
-        if net.processes is not None:
-            self._start = net.processes.of_first(self._start)
+        self._start = self.processes.of_first(self._start)
         found, self._found = self._found, None
         if found is None:
             return False
@@ -124,10 +127,10 @@ class Checkpoints:
             )
             return False
         state = decode(document["state"], arrays, net.device, copies=False)
-        _restore(net, state if net.processes is None else held_of_whole(net, state))
+        _restore(net, held_of_whole(net, state))
         self._last, self._finished = path, document["finished"]
-        is_first = net.processes is None or net.processes.rank == 0
-        if self._finished and is_first:  # a kill may have come before the others were removed
+        # A kill may have come before the others were removed.
+        if self._finished and self.processes.is_first:
             self._remove_old(path, finished=True)
         return self._finished
 
@@ -148,13 +151,12 @@ class Checkpoints:
         """
         began = time.monotonic()
         is_due = finished or began - self._saved_at >= PAUSE * self._took
-        if net.processes is not None:  # clocks differ
-            is_due = net.processes.of_first(is_due)
+        is_due = self.processes.of_first(is_due)  # clocks differ
         if self._finished or not is_due:
             return
         with Fetching() as fetching:
             state, arrays = _encoded(_state(net, fetching))
-            if net.processes is None or net.processes.rank == 0:  # the first one writes
+            if self.processes.is_first:
                 about = {"start": self._start, "seed": self.seed, "finished": finished}
                 self._write({"state": state, **about}, arrays, len(net.history))
         self._finished = finished
@@ -206,11 +208,8 @@ class Checkpoints:
 
     def _newest(self) -> tuple[Path, Any, Any] | None:
         """The newest checkpoint that can be read, with its document and arrays."""
-        processes = training_processes()
-        if processes is None:
-            return self._readable()
-        found = self._readable() if processes.rank == 0 else None
-        path = processes.of_first(None if found is None else found[0])
+        found = self._readable() if self.processes.is_first else None
+        path = self.processes.of_first(None if found is None else found[0])
         if path is None or found is not None:
             return found
         return path, *read_mapped(path, kind="checkpoint")
@@ -251,7 +250,7 @@ def _state(net: Any, fetching: Fetching) -> dict[str, Any]:
         "generators": [generator.get_state() for generator in net.generators],
         "callbacks": {name: _callback_state(callback) for name, callback in net.callbacks_},
     }
-    return state if net.processes is None else whole_on_first(net, state, fetching)
+    return whole_on_first(net, state, fetching)
 
 
 def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.batches.processes import training_processes
 from sklearn_xlc.batches.randomness import GLOBAL_LOCK
+from sklearn_xlc.distributed.processes import ALONE, Alone
 
 DTYPES = (np.float64, np.float32)
 #: From so many multiply-adds on, more threads than one are worth their meetings: on a machine that
@@ -29,7 +29,7 @@ def numpy_dtype(module: nn.Module) -> np.dtype:
     return np.dtype(str(next(module.parameters()).dtype).removeprefix("torch."))
 
 
-def resolve_device(device: Any) -> str:
+def resolve_device(device: Any, processes: Alone = ALONE) -> str:
     """Name of the device to use; without the requested GPU, warn and use the CPU.
 
     Raises
@@ -40,8 +40,7 @@ def resolve_device(device: Any) -> str:
     if str(device) == "auto":
         if not torch.cuda.is_available():
             return "cpu"
-        # Each process of a machine has a GPU of its own.
-        return "cuda" if training_processes() is None else f"cuda:{torch.cuda.current_device()}"
+        return processes.gpu()
     try:
         resolved = torch.device(device)
         if resolved.type == "cuda" and not torch.cuda.is_available():

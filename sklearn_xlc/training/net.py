@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,17 +16,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sklearn_xlc.batches import Bags, Batch, BatchIterator, Rows, SparseRows
-from sklearn_xlc.batches.processes import Processes, reading
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_from, usual_modes
-from sklearn_xlc.distributed.shards import in_parts
-from sklearn_xlc.distributed.sharing import (
-    begin_together,
-    of_batch,
-    of_own_samples,
-    share_statistics,
-    shares_samples,
-    stay_alike,
-)
+from sklearn_xlc.distributed.processes import ALONE, Alone
+from sklearn_xlc.distributed.sharing import batches_for, begin_together, stay_alike
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import one_thread_after_fork, threads_for
@@ -106,9 +98,9 @@ class XLCNet(ScoredNet, NeuralNet):
         Peak learning rate of the head. None: `lr`, that of the encoder.
     checkpoints : Checkpoints, default=None
         Checkpoints from which training goes on, and which it writes. None: none.
-    processes : Processes, default=None
+    processes : Alone or Processes, default=None
         Processes that train the module together: each holds its shard of the head, and reads all
-        of a batch or its part (:func:`shares_samples`). None: this one is alone.
+        of a batch or its part (:func:`~sklearn_xlc.distributed.sharing.batches_for`). None: one.
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
         `device`, `callbacks` ``optimizer__weight_decay`` and
@@ -161,14 +153,14 @@ class XLCNet(ScoredNet, NeuralNet):
         row_momentum: bool = True,
         head_lr: float | None = None,
         checkpoints: Checkpoints | None = None,
-        processes: Processes | None = None,
+        processes: Alone | None = None,
         **kwargs: Any,
     ) -> None:
         self.rng, self.generators, self.validation = rng, generators, validation
         self.with_valid_loss, self.keeps_interrupted = with_valid_loss, keeps_interrupted
         self.precision, self.optimizer_rule = precision, optimizer_rule
         self.row_momentum, self.head_lr = row_momentum, head_lr
-        self.checkpoints, self.processes = checkpoints, processes
+        self.checkpoints, self.processes = checkpoints, processes or ALONE
         super().__init__(
             module,
             criterion=nn.Identity,
@@ -202,8 +194,7 @@ class XLCNet(ScoredNet, NeuralNet):
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
         self._reads_gradients = any(map(reads_gradients, [self, *dict(self.callbacks_).values()]))
-        if self.processes is not None:
-            begin_together(self, self.processes, self._reads_gradients)
+        begin_together(self, self.processes, self._reads_gradients)
         self._statistics = running_statistics(self.module_)
         self.notify("on_train_begin", X=X, y=y)
         if self._run(X, y, **fit_params):
@@ -297,7 +288,7 @@ class XLCNet(ScoredNet, NeuralNet):
         # Closed at once, whatever ends the epoch: a thread may be preparing batches.
         with contextlib.closing(self._batches(iterator, draws)) as batches:
             super().run_single_epoch(batches, training, prefix, step_fn, **fit_params)
-        if training and self.processes is not None:
+        if training:
             stay_alike(self.module_, self.optimizer_, self.processes)
 
     def _direct_step(self) -> DirectStep | None:
@@ -331,10 +322,9 @@ class XLCNet(ScoredNet, NeuralNet):
         if not (training or self.with_valid_loss):
             return None
         rows = dataset.X if isinstance(dataset, Samples) else dataset
-        shares = self.processes is not None and shares_samples(self.module_, rows, self.batch_size)
-        processes = self.processes if shares else None
+        cutter = batches_for(self.processes, self.module_, rows, self.batch_size)
         rng, device = self.rng if training else None, torch.device(self.device)
-        return BatchIterator(rows, self.batch_size, rng, device, processes)
+        return BatchIterator(rows, self.batch_size, rng, device, cutter)
 
     def _set_training(self, training: bool = True) -> None:
         # Setting the mode of every part at every step takes longer than looking at it.
@@ -358,13 +348,11 @@ class XLCNet(ScoredNet, NeuralNet):
         return {"loss": loss, "y_pred": None}
 
     def _take_step(self, batch: Batch) -> Tensor:
-        if batch.own is not None:
-            return self._take_shared_step(batch)
-        if self._direct is not None and isinstance(batch.inputs, SparseRows):
+        if self._direct is not None and type(batch.inputs) is SparseRows:
             return self._direct.take(batch)
         gradients = CollectedGradients(self.module_) if self._reads_gradients else None
         update = self.optimizer_.update if gradients is None else gradients.collect
-        loss = self._loss(batch, update)
+        loss = self._loss(batch, batch.own.update_of(self.module_.head, update))
         if loss.requires_grad:  # not where the encoder is frozen and the head has updated itself
             parts = (type(part).__name__ for part in (self.module_.encoder, self.module_.head))
             with failure_of("the gradient of the encoder {} or the head {}".format(*parts)):
@@ -373,29 +361,13 @@ class XLCNet(ScoredNet, NeuralNet):
             named = TeeGenerator(gradients.named_parameters())  # for each callback from the start
             self.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
             gradients.apply(self.optimizer_)
-        self.optimizer_.require_finite(loss.detach())
-        self.optimizer_.step()
-        return loss
-
-    def _take_shared_step(self, batch: Batch) -> Tensor:
-        """Step of several processes; each has the rows of the batch that are its own."""
-        loss = self._loss(batch, self.optimizer_.update if in_parts(self.module_.head) else None)
-        if loss.requires_grad:
-            loss.backward()
-        processes = cast(Processes, self.processes)
-        given = self.module_.head, batch.inputs, self.optimizer_.gradients()
-        gradients, loss = of_batch(*given, loss, processes)
-        self.optimizer_.require_finite(loss.detach())
-        share_statistics(self.module_, self._statistics, processes)
-        self.optimizer_.apply(gradients)
-        return loss
+        given = self.module_, self.optimizer_, batch.inputs, loss, self._statistics
+        return batch.own.step(*given)
 
     def validation_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
         self._set_training(False)
         with torch.no_grad(), threads_for(self._work(batch.inputs, len(batch))):
-            loss = self._loss(batch)
-            if batch.own is not None and not in_parts(self.module_.head):
-                loss = cast(Processes, self.processes).sum(loss)
+            loss = batch.own.total(self.module_.head, self._loss(batch))
         if not np.isfinite(float(loss)):
             raise self._refusal(f"the validation loss became {float(loss)}")
         return {"loss": loss, "y_pred": None}
@@ -454,33 +426,19 @@ class XLCNet(ScoredNet, NeuralNet):
             ) from error
 
     def _loss(self, batch: Batch, update: Any = None) -> Tensor:
-        own = batch.own
-        with contextlib.nullcontext() if own is None else reading(own.rows, own.n_rows):
-            with contextlib.nullcontext() if own is None else self._drawing_own():
+        own, head = batch.own, self.module_.head
+        with own.reading():
+            with own.drawing(self._generators_for_own):
                 features = self._features(batch)
-            targets, weight = batch.targets, batch.sample_weight
-            if own is not None:
-                given = self.module_.head, features, batch, cast(Processes, self.processes)
-                features, targets, weight = of_own_samples(*given)
+            features, targets, weight = own.for_head(head, features, batch)
             if update is not None:  # before the head updates anything
                 check_forward(features, self._statistics)
-            with failure_of(f"the loss of the head {type(self.module_.head).__name__}"):
-                return self.module_.head.loss(features, targets, weight, update)
+            with failure_of(f"the loss of the head {type(head).__name__}"):
+                return head.loss(features, targets, weight, update)
 
-    @contextlib.contextmanager
-    def _drawing_own(self) -> Iterator[None]:
-        """Context of an encoder that reads some rows of a batch, and may draw as it likes.
-
-        Each process then draws numbers of its own, and all go on alike.
-        """
-        if self.processes is None or not may_draw(self.module_):
-            yield
-            return
-        with self._alone():
-            seed = self.processes.of_first(int(torch.randint(2**62, ())))
-            torch.manual_seed(seed + 1 + self.processes.rank)
-            yield
-            torch.manual_seed(seed)
+    def _generators_for_own(self) -> Generators | None:
+        """Generators of an encoder that may draw as it likes; None: it does not."""
+        return self.generators if may_draw(self.module_) else None
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision != "bfloat16":

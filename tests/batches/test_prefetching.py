@@ -17,10 +17,11 @@ from skorch.callbacks import Callback, EarlyStopping
 from _factories import make_learnable, quick
 from sklearn_xlc.batches import Bags, BatchIterator, Columns, Rows, make_batch, prefetching
 from sklearn_xlc.batches import rows as rows_module
-from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.batches.randomness import new_generators
 from sklearn_xlc.datasets import open_csr, save_csr
+from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.distributed.sharing import SharedBatches
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine import predictor
 from sklearn_xlc.heads import FlatHead
@@ -64,12 +65,12 @@ def test_batches_are_those_cut_when_asked_for(kind, entries, monkeypatch):
     if kind == "bags":
         bags = np.array([0, 3, 4, 9, 11, 14, 18, 20, 23])
         rows = Rows(rows.X, rows.Y[:8], rows.sample_weight[:8], True, bags)
-    processes = Processes(1, 2) if kind == "processes" else None
+    cutter = SharedBatches(Processes(1, 2)) if kind == "processes" else None
     states, found = [], []
     for in_place in ({"cpu"}, set()):
         monkeypatch.setattr(prefetching, "IN_PLACE", in_place)
         rng = np.random.default_rng(0)
-        iterator = BatchIterator(rows, 4, rng, CPU, processes)
+        iterator = BatchIterator(rows, 4, rng, CPU, cutter)
         found.append([batch for _ in range(2) for batch in iterator])
         states.append(rng.bit_generator.state)
     assert states[0] == states[1]

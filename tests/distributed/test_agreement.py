@@ -95,10 +95,10 @@ def test_features_of_own_rows_meet_nobody(monkeypatch):
 
 def test_labels_that_differ(monkeypatch):
     def run(processes):
-        check_labels(processes, "labels", "12")
+        check_labels(processes, "labels", lambda: "12")
         with pytest.raises(ValueError, match="all processes must give the same labels"):
-            check_labels(processes, "labels", f"1{2 + processes.rank}")
+            check_labels(processes, "labels", lambda: f"1{2 + processes.rank}")
         with pytest.raises(ValueError, match="a set of Python has another order"):
-            check_labels(processes, "labels", "12"[:: 1 - 2 * processes.rank])
+            check_labels(processes, "labels", lambda: "12"[:: 1 - 2 * processes.rank])
 
     in_threads(monkeypatch, 2, run)

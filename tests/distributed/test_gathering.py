@@ -11,9 +11,9 @@ from sklearn.preprocessing import MaxAbsScaler
 
 import sklearn_xlc
 from _factories import make_learnable, quick
-from sklearn_xlc.batches.processes import Processes
 from sklearn_xlc.distributed.gathering import gather, gathered, joining
 from sklearn_xlc.distributed.parts import share_out
+from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.heads import CascadeHead, FlatHead
 

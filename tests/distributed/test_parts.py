@@ -21,6 +21,7 @@ from sklearn_xlc.distributed.parts import (
     share_out,
     whole_on_first,
 )
+from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.heads import CascadeHead, ETFHead, FlatHead, FourierHead, ProductHead, SamplingHead
 from sklearn_xlc.training import EncoderHead
 from sklearn_xlc.training.encoding import Encoder, decode, identity
@@ -108,7 +109,7 @@ def test_a_copy_has_no_more_than_its_part(monkeypatch, name):
     in_threads(monkeypatch, 2, run)
     assert all(map(torch.equal, before, whole.parameters()))
     assert not whole.head.sharded_parameters()
-    alone = copied(whole, None)
+    alone = copied(whole, ALONE)
     assert all(map(torch.equal, before, alone.parameters()))
     assert {p.data_ptr() for p in alone.parameters()}.isdisjoint(
         p.data_ptr() for p in whole.parameters()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.batches.processes import Processes
+from sklearn_xlc.distributed.processes import ALONE, Processes
 from sklearn_xlc.distributed.shards import Shard, in_parts, sharding
 from sklearn_xlc.heads import FlatHead, topk_by_position
 from sklearn_xlc.heads.whole import WHOLE, Whole, whole
@@ -145,7 +145,7 @@ def test_rows_of_labels_of_all_processes(monkeypatch, unit):
 def test_a_shard_answers_all_that_a_whole_table_is_asked():
     asked = {name for name in vars(Whole) if not name.startswith("_")}
     assert asked <= set(vars(Shard))
-    assert sharding(None) is whole
+    assert sharding(ALONE) is whole
 
 
 def test_only_classes_that_say_so_are_shared():

@@ -1,7 +1,5 @@
 """Gradients that processes share, and what they read of a batch."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,14 +7,14 @@ import torch
 from _distributed import in_threads
 
 from sklearn_xlc import MultiHeadClassifier
-from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets, processes
-from sklearn_xlc.batches.processes import Processes
-from sklearn_xlc.batches.rows import Part
-from sklearn_xlc.batches.shared_rows import SharedRows
+from sklearn_xlc.batches import Batch, Rows, SparseRows, Targets
+from sklearn_xlc.distributed import processes
+from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import sharding
+from sklearn_xlc.distributed.shared_rows import SharedRows
 from sklearn_xlc.distributed.sharing import (
+    OwnSamples,
     of_batch,
-    of_own_samples,
     shares_samples,
     stay_alike,
     sum_gradients,
@@ -65,11 +63,10 @@ def test_gradients_add_up(monkeypatch):
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 3.0, 4.0])])
 def test_own_samples_of_a_batch(n_own, weight):
     targets = Targets(torch.arange(5), torch.tensor([5, 6, 7, 8]))
-    part = Part(slice(2, 2 + n_own), slice(0, max(1, n_own)), 4)
+    part = OwnSamples(Processes(1, 2), slice(2, 2 + n_own), slice(0, max(1, n_own)), 4)
     batch = Batch(None, targets, weight, 4, part)
     features = torch.randn(max(1, n_own), 3)
-    given = features, batch, Processes(1, 2)
-    read, labels, weights = of_own_samples(FlatHead(3, 9, False), *given)
+    read, labels, weights = part.for_head(FlatHead(3, 9, False), features, batch)
     assert labels.ids.tolist() == ([7, 8] if n_own else [5])
     given = torch.ones(4) if weight is None else weight
     # Heads divide by the number of samples that they see.
@@ -84,8 +81,8 @@ def test_a_head_in_parts_reads_all_samples(monkeypatch):
     def run(processes):
         samples = processes.part(3)
         own = features[samples].clone().requires_grad_()
-        part = replace(batch, own=Part(samples, samples, 3))
-        read, *others = of_own_samples(head, own, part, processes)
+        part = OwnSamples(processes, samples, samples, 3)
+        read, *others = part.for_head(head, own, batch)
         assert others[0] is batch.targets
         assert others[1] is batch.sample_weight
         (read * torch.arange(3)[:, None]).sum().backward()

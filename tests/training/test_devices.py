@@ -18,6 +18,7 @@ import sklearn_xlc
 from _factories import EVERY, make_learnable, quick
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.batches import Rows, make_batch
+from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.engine import trainer
 from sklearn_xlc.training import devices
 from sklearn_xlc.training.devices import numpy_dtype, resolve_device, shared_tensor, threads_for
@@ -124,7 +125,9 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_of_a_device_as_they_were(m
 def test_processes_exchange_what_lies_on_their_devices(monkeypatch):
     X, Y = make_learnable(True, dtype=np.float32)
     mine = threading.local()
-    monkeypatch.setattr(trainer, "all_processes", lambda: mine.processes)
+    monkeypatch.setattr(
+        trainer, "processes_for", lambda wanted: mine.processes if wanted else ALONE
+    )
 
     def run(processes):
         mine.processes = processes

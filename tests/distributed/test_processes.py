@@ -7,14 +7,13 @@ from _distributed import ThreadsGroup, in_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_xlc.batches import processes
-from sklearn_xlc.batches.processes import (
+from sklearn_xlc.distributed import processes
+from sklearn_xlc.distributed.processes import (
+    ALONE,
+    Alone,
     Processes,
     all_processes,
-    reading,
-    rows_read,
-    training_processes,
-    training_with,
+    processes_for,
 )
 
 
@@ -83,14 +82,45 @@ def test_another_group_than_the_one_that_holds_the_parts(monkeypatch, size, said
         Processes(1, 2).sum(torch.zeros(1))
 
 
-def test_a_thread_knows_its_fit():
-    assert all_processes() is None
-    assert training_processes() is None
-    with training_with(Processes(0, 2)):
-        assert training_processes() == (0, 2)
-        with reading(slice(0, 2), 5):
-            assert rows_read() == (slice(0, 2), 5)
-            with reading(None, 5):
-                assert rows_read() is None
-    assert training_processes() is None
-    assert rows_read() is None
+def test_one_process_answers_itself():
+    assert all_processes() is ALONE
+    assert (ALONE.rank, ALONE.size, ALONE.is_first) == (0, 1, True)
+    assert ALONE.part(7) == slice(0, 7)
+    rng, tensor = np.random.RandomState(0), torch.ones(2)
+    assert ALONE.random_state(rng) is rng
+    assert ALONE.sum(tensor) is tensor
+    assert ALONE.objects("a") == ["a"]
+    assert ALONE.of_first(rng) is rng
+    assert ALONE.gpu() == "cuda"
+
+
+def test_several_processes_answer_all_that_one_is_asked():
+    asked = {name for name in vars(Alone) if not name.startswith("_")}
+    assert asked - {"is_first", "part"} <= set(vars(Processes)) | {"rank", "size"}
+    assert not Processes(1, 2).is_first
+    assert Processes(0, 2).is_first
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_random_states_are_those_of_the_first(monkeypatch, seed):
+    states = [np.random.RandomState(seed), np.random.RandomState(7)]
+
+    def run(processes):
+        return processes.random_state(states[processes.rank]).randint(1000)
+
+    first, second = in_threads(monkeypatch, 2, run)
+    assert first == second
+
+
+@pytest.mark.parametrize("distributed", [True, "auto", False])
+def test_processes_of_a_fit(monkeypatch, distributed):
+    group = ThreadsGroup(2)
+    group.of_thread.rank = 1
+    monkeypatch.setattr(processes, "_group", lambda: group)
+    assert processes_for(distributed) == (Processes(1, 2) if distributed else ALONE)
+    monkeypatch.setattr(processes, "_group", lambda: None)
+    if distributed is True:
+        with pytest.raises(ValueError, match="needs a process group of several processes"):
+            processes_for(distributed)
+    else:
+        assert processes_for(distributed) is ALONE

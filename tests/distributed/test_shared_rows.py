@@ -6,8 +6,9 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_xlc.batches import BatchIterator, Rows, SparseRows
-from sklearn_xlc.batches.processes import Processes
-from sklearn_xlc.batches.shared_rows import SharedRows
+from sklearn_xlc.distributed.processes import Processes
+from sklearn_xlc.distributed.shared_rows import SharedRows
+from sklearn_xlc.distributed.sharing import SharedBatches
 
 X = sp.random(7, 9, 0.4, format="csr", random_state=0)
 
@@ -39,7 +40,7 @@ def test_processes_read_all_of_a_batch_together(in_bags):
     device = torch.device("cpu")
     parts = []
     for rank in range(2):
-        (batch,) = BatchIterator(rows, n_samples, None, device, Processes(rank, 2))
+        (batch,) = BatchIterator(rows, n_samples, None, device, SharedBatches(Processes(rank, 2)))
         inputs = batch.inputs.instances if in_bags else batch.inputs
         assert np.array_equal(dense_of(inputs.whole), X.toarray())
         assert len(inputs) == inputs.shares[rank]
@@ -53,7 +54,7 @@ def test_processes_read_all_of_a_batch_together(in_bags):
 
 def test_a_process_without_a_sample_reads_the_first():
     (batch,) = BatchIterator(
-        Rows(X[:1], sparse=True), 1, None, torch.device("cpu"), Processes(0, 2)
+        Rows(X[:1], sparse=True), 1, None, torch.device("cpu"), SharedBatches(Processes(0, 2))
     )
     assert batch.own.n_samples == 0
     assert np.array_equal(dense_of(batch.inputs), X[:1].toarray())

@@ -1,4 +1,4 @@
-"""Processes of a distributed fit: the rows of each process, and their communication.
+"""Processes of a fit: one alone, or several with their rows and their communication.
 
 A launcher (``torchrun``, ``accelerate launch``, a cluster) starts the processes and sets up
 :mod:`torch.distributed`; this package never imports it on its own. All processes run the same code
@@ -9,19 +9,72 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 
-class Processes(NamedTuple):
+@dataclass(frozen=True)
+class Alone:
+    """The one process of a fit, which nobody answers.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.distributed.processes import ALONE
+    >>> ALONE.part(10), ALONE.of_first("seed")
+    (slice(0, 10, None), 'seed')
+    """
+
+    rank: int = 0
+    size: int = 1
+    #: Whether an interrupt by the user may leave a usable net: other processes would wait.
+    keeps_interrupted = True
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files, and speaks for all."""
+        return self.rank == 0
+
+    def part(self, n: int) -> slice:
+        """Return the slice of this process among n rows."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over the processes, in place."""
+        return tensor
+
+    def objects(self, value: Any) -> list[Any]:
+        """Return the value of each process."""
+        return [value]
+
+    def of_first(self, value: Any) -> Any:
+        """Return the value of the first process."""
+        return value
+
+    def random_state(self, rng: np.random.RandomState) -> np.random.RandomState:
+        """Return a random state that is equal in all processes."""
+        return rng
+
+    def gpu(self) -> str:
+        """Return the name of the GPU of this process."""
+        return "cuda"
+
+
+#: The one process of every fit that is not distributed.
+ALONE = Alone()
+
+
+@dataclass(frozen=True)
+class Processes(Alone):
     """The processes of the default group of :mod:`torch.distributed`.
 
-    All methods but `part` and `edges` are collective: all processes call them, with tensors of
-    equal width.
+    All methods but `part`, `edges` and `shares` are collective: all processes call them, with
+    tensors of equal width.
 
     Parameters
     ----------
@@ -32,21 +85,18 @@ class Processes(NamedTuple):
 
     Examples
     --------
-    >>> from sklearn_xlc.batches.processes import Processes
+    >>> from sklearn_xlc.distributed.processes import Processes
     >>> Processes(rank=1, size=3).part(10)
     slice(3, 6, None)
     """
 
     rank: int
     size: int
+    keeps_interrupted = False
 
     def edges(self, n: int) -> list[int]:
         """Start row of each process's part, then n."""
         return [n * rank // self.size for rank in range(self.size + 1)]
-
-    def part(self, n: int) -> slice:
-        """Return the slice of this process among n rows."""
-        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def shares(self, n: int) -> list[int]:
         """Return the number of rows of each process, of n in all."""
@@ -54,7 +104,6 @@ class Processes(NamedTuple):
         return [stop - start for start, stop in zip(edges, edges[1:])]
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the processes, in place."""
         with _meeting(self):
             _group().all_reduce(tensor)
         return tensor
@@ -108,18 +157,25 @@ class Processes(NamedTuple):
             _group().recv(tensor, src=rank)
 
     def objects(self, value: Any) -> list[Any]:
-        """Return the value of each process."""
         values: list[Any] = [None] * self.size
         with _meeting(self):
             _group().all_gather_object(values, value)
         return values
 
     def of_first(self, value: Any) -> Any:
-        """Return the value of the first process."""
         values = [value if self.rank == 0 else None]
         with _meeting(self):
             _group().broadcast_object_list(values)
         return values[0]
+
+    def random_state(self, rng: np.random.RandomState) -> np.random.RandomState:
+        if rng is check_random_state(None):
+            return np.random.RandomState(self.of_first(rng.randint(2**31 - 1)))
+        rng.set_state(self.of_first(rng.get_state()))
+        return rng
+
+    def gpu(self) -> str:  # each process of a machine has one
+        return f"cuda:{torch.cuda.current_device()}"
 
     def take_first(self, tensor: Tensor) -> None:
         """Broadcast the tensor of the first process, in place."""
@@ -129,67 +185,49 @@ class Processes(NamedTuple):
             tensor.copy_(values)
 
 
-def all_processes() -> Processes | None:
-    """Return the processes of the default group, or None if there is only one.
+def all_processes() -> Alone:
+    """Return the processes of the default group, or the one process.
 
     Examples
     --------
-    >>> from sklearn_xlc.batches.processes import all_processes
+    >>> from sklearn_xlc.distributed.processes import all_processes
     >>> all_processes()  # without a launcher
+    Alone(rank=0, size=1)
     """
     group = _group()
     if group is None or not (group.is_available() and group.is_initialized()):
-        return None
+        return ALONE
     if group.get_world_size() == 1:
-        return None
+        return ALONE
     return Processes(group.get_rank(), group.get_world_size())
 
 
-# --- in a fit -----------------------------------------------------------------------------------
+def processes_for(distributed: bool | str) -> Alone:
+    """Return the processes of a fit.
 
+    Parameters
+    ----------
+    distributed : bool or "auto"
+        Whether processes train together; "auto": if there are several.
 
-class _Thread(threading.local):
-    """Processes of this thread's fit, and its rows of the current batch."""
+    Returns
+    -------
+    Alone or Processes
+        The one process, or all of them.
 
-    processes: Processes | None = None
-    own: tuple[slice, int] | None = None
-
-
-_THREAD = _Thread()
-
-
-def training_processes() -> Processes | None:
-    """Return the processes of this thread's fit; None if there is only one."""
-    return _THREAD.processes
-
-
-@contextlib.contextmanager
-def training_with(processes: Processes | None) -> Iterator[None]:
-    """Let :func:`training_processes` return `processes` in this thread."""
-    before, _THREAD.processes = _THREAD.processes, processes
-    try:
-        yield
-    finally:
-        _THREAD.processes = before
-
-
-@contextlib.contextmanager
-def reading(own: slice | None, n_rows: int) -> Iterator[None]:
-    """Set the rows of a batch of `n_rows` for the encoder of this process; None: all."""
-    before, _THREAD.own = _THREAD.own, None if own is None else (own, n_rows)
-    try:
-        yield
-    finally:
-        _THREAD.own = before
-
-
-def rows_read() -> tuple[slice, int] | None:
-    """Return the rows set by :func:`reading` and the size of the batch; None: all rows.
-
-    A layer with random numbers draws them for the whole batch and keeps its own rows, so that the
-    draws do not depend on the number of processes.
+    Raises
+    ------
+    ValueError
+        If `distributed` is True and there is one process.
     """
-    return _THREAD.own
+    processes = all_processes() if distributed else ALONE
+    if distributed is True and processes is ALONE:
+        raise ValueError(
+            "distributed=True needs a process group of several processes: start the program "
+            "with torchrun and call sklearn_xlc.distributed.init() first, or set "
+            "distributed='auto'"
+        )
+    return processes
 
 
 # --- torch.distributed --------------------------------------------------------------------------
@@ -216,7 +254,7 @@ def _meeting(processes: Processes) -> Iterator[None]:
     """Raise a clear error if other processes have ended."""
     present = all_processes()
     if present != processes:
-        now = "it is alone" if present is None else f"there are {present.size}"
+        now = "it is alone" if present is ALONE else f"there are {present.size}"
         raise ConnectionError(
             f"this is held in parts by {processes.size} processes, of which this one was number "
             f"{processes.rank}, and now {now}: before a group ends, sklearn_xlc.save stores "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sklearn_xlc.batches.sparse_rows import SparseRows
@@ -37,7 +38,7 @@ class SharedRows(SparseRows):
     --------
     >>> import scipy.sparse as sp
     >>> from sklearn_xlc.batches import SparseRows
-    >>> from sklearn_xlc.batches.shared_rows import SharedRows
+    >>> from sklearn_xlc.distributed.shared_rows import SharedRows
     >>> whole = SparseRows.from_csr(sp.csr_matrix([[0, 2.0, 0], [1.0, 3.0, 0], [0, 0, 4.0]]))
     >>> rows = SharedRows.of_batch(whole, slice(1, 3), shares=[1, 2])
     >>> len(rows), rows.indices, len(rows.whole)
@@ -56,6 +57,14 @@ class SharedRows(SparseRows):
         """Select the rows `own` of a batch."""
         part = whole.split([0, own.start, own.stop, len(whole)])[1]
         return cls(part.indptr, part.indices, part.data, part.n_features, whole, shares)
+
+    def through(self, layer: Any) -> Tensor:
+        is_plain = torch.is_grad_enabled() and layer.is_plain() and not self.data.requires_grad
+        if not is_plain:
+            return super().through(layer)
+        outputs = layer.constant(self).requires_grad_()
+        self.outputs.append((layer, outputs))
+        return outputs
 
     def transpose_now(self) -> None:
         """Compute and cache the transpose of the whole batch, also for copies."""
