@@ -95,9 +95,6 @@ class CascadeHead(Head):
 
     searches_all = False
     leaves_out = True
-    # Of heads in files that do not know of it:
-    low_precision: bool = False
-    level_weighting: str = "sum"
     #: Rows of each table in this process: subtrees. The rest of the head is small, and whole.
     table_shards: Sequence[Whole] = (WHOLE,) * MAX_HEADS
 

@@ -85,7 +85,6 @@ class ETFHead(ChunkedHead):
 
     leaves_out = True
     shards = True
-    low_precision: bool = False  # of heads in files that do not know of it
 
     def __init__(
         self,

@@ -80,7 +80,6 @@ class FlatHead(ChunkedHead):
 
     leaves_out = True
     shards = True
-    n_members: int = 1  # of heads in files that do not know of members
     #: Search for the best labels, and the weights that it was made for.
     _screening: tuple[Any, Screening] | None = None
 

@@ -101,10 +101,9 @@ class FourierHead(ChunkedHead):
     """
 
     leaves_out = True
-    init: str = "frequencies"  # of heads in files that do not know of it
     shards = True
-    low_precision: bool = False  # as well
-    n_grid: int | None = None  # as well, and of heads to which no label has come
+    #: Number of labels at the first fit, whose grid later labels keep; None: no label has come.
+    n_grid: int | None = None
 
     def __init__(
         self,

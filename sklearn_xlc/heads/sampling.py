@@ -93,7 +93,6 @@ class SamplingHead(Head):
     head_frequency: Tensor
     offers = ("cosines",)
     leaves_out = True
-    shared_heads: bool = True  # of heads in files that do not know of it
 
     def __init__(
         self,

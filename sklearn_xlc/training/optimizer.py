@@ -99,9 +99,6 @@ class RowOptimizer(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a loaded state, which has new group dictionaries."""
         super().__setstate__(state)
-        for group in self.param_groups:  # of files that do not know of momentum
-            group.setdefault("momentum", 0.0)
-            group.setdefault("nesterov", False)
         self._index_groups()
 
     def _index_groups(self) -> None:

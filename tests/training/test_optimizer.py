@@ -146,18 +146,6 @@ def test_lazy_momentum_is_that_of_the_steps_that_touch_a_row(nesterov):
     torch.testing.assert_close(p.detach(), expected)
 
 
-def test_optimizers_of_files_that_do_not_know_of_momentum_go_on():
-    ours, theirs = parameter(), parameter()
-    old = optimizer(ours, "sgd")
-    for group in old.param_groups:
-        del group["momentum"], group["nesterov"]
-    old.__setstate__(old.__getstate__())
-    ours.grad = gradients()[0].clone()
-    old.step()
-    take_steps(theirs, "sgd", gradients()[:1])
-    assert torch.equal(ours, theirs)
-
-
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])
 def test_adagrad_divides_a_row_by_the_root_of_its_sum_of_mean_squares(weight_decay):
     p = parameter()
