@@ -1,4 +1,4 @@
-"""Encoders: modules that turn a batch of samples into features of shape (n_samples, n_outputs)."""
+"""Encoders: modules from a batch of samples to features of shape (n_samples, n_outputs)."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ENCODERS: dict[str, type[EncoderPart]] = {"mlp": MLP, "text": Text}
 
 
 def encoder_part(encoder: Any) -> EncoderPart:
-    """Return the part of an encoder: of its name, or around a module, class or function."""
+    """Return the part of an encoder given by name or as a module, class or function."""
     part = named_part(encoder, {"auto": MLP, **ENCODERS})
     return part if isinstance(part, EncoderPart) else GivenEncoder(part)
 

@@ -1,4 +1,4 @@
-"""Base class of encoders: the forms of X that they read, their width, their learning rates."""
+"""Base classes of encoders and of their parts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FORMS = {
 
 
 class Encoder(nn.Module):
-    """Base class of encoders that read more than dense rows, or set learning rates of their own.
+    """Base class of encoders for sparse rows, strings or mappings, or with own learning rates.
 
-    Any other `torch.nn.Module` is an encoder of dense rows too; its number of outputs is found by a
-    call on two samples. A module may also define any of the attributes and methods below without
-    this base class.
+    Any other `torch.nn.Module` is an encoder of dense rows; a call on two samples gives its number
+    of outputs. A module may also define any of the attributes and methods below without this base
+    class.
 
     Attributes
     ----------
@@ -116,12 +116,12 @@ class Encoder(nn.Module):
         return []
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """Parameters with a sparse gradient: a batch touches few of their rows."""
+        """Return the parameters with a sparse gradient: a batch uses few of their rows."""
         return []
 
 
 class EncoderPart(Part):
-    """Base class of encoders as parameters: they check themselves, and build a module.
+    """Base class of encoders as parameters: a part checks its values and builds a module.
 
     A subclass names its parameters in ``__init__``, sets `module`, and defines :meth:`build`. The
     class attributes `accepts` and `vectorize` of the module say what the encoder reads.
@@ -129,7 +129,7 @@ class EncoderPart(Part):
     Attributes
     ----------
     module : type of Module
-        Class of the encoder that is built.
+        Class of the built encoder.
     """
 
     module: Any
@@ -180,8 +180,8 @@ class GivenEncoder(EncoderPart):
     Parameters
     ----------
     encoder : Module or callable
-        A module, which is copied; or what makes one from the number of columns of X, or from
-        nothing where X holds strings or a mapping.
+        A module, which is copied; or a callable for making one from the number of columns of X
+        (without an argument if X holds strings or a mapping).
     """
 
     def __init__(self, encoder: Any) -> None:
@@ -210,7 +210,7 @@ class GivenEncoder(EncoderPart):
 
 
 def accepted_forms(encoder: Any) -> tuple[str, ...]:
-    """Return the forms of X that an encoder, or the encoders made by a function or class, read.
+    """Return the accepted forms of X of an encoder, or of a class or function for making one.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def accepted_forms(encoder: Any) -> tuple[str, ...]:
 
 
 def vectorizes(encoder: Any) -> bool:
-    """Whether an encoder, or the encoders made by a class, turn samples into CSR rows themselves.
+    """Return whether an encoder, or a class of encoders, converts samples to CSR rows.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def vectorizes(encoder: Any) -> bool:
 
 
 def _maker(encoder: Any) -> Any:
-    """Class or function that makes an encoder in the end."""
+    """Return the innermost class or function for making an encoder."""
     if isinstance(encoder, EncoderPart):
         encoder = encoder.module
     while isinstance(encoder, functools.partial):

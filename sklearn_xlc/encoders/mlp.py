@@ -1,4 +1,4 @@
-"""Multilayer perceptron with a first layer that reads CSR rows."""
+"""Multilayer perceptron with a first layer for CSR rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 
 def _products(weight: Tensor, rows: SparseRows | Transpose) -> Tensor:
-    """Product of CSR rows with weights: one bag per row sums the weights of its entries."""
+    """Multiply CSR rows with weights: one bag per row sums the weights of its entries."""
     return F.embedding_bag(
         rows.indices,
         weight,
@@ -52,16 +52,16 @@ class _SparseLinear(torch.autograd.Function):
 
 
 def _to_weight(rows: SparseRows, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns that rows have an entry in, and the gradient of their weights."""
+    """Return the columns with an entry in the rows, and the gradient of their weights."""
     # d(rows @ W)/dW = rows' @ grad: a row of the transpose has the samples that hold a column.
     return rows.transpose.columns, _products(gradient, rows.transpose)
 
 
 class InputLinear(nn.Module):
-    """Linear layer for inputs that are dense or :class:`~sklearn_xlc.batches.SparseRows`.
+    """Linear layer for dense inputs and :class:`~sklearn_xlc.batches.SparseRows`.
 
-    The weight has one row per column of X, so that a sparse batch reads and updates only the rows
-    of columns that occur in it.
+    The weight has one row per column of X. A sparse batch reads and updates only the rows of its
+    non-zero columns.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class InputLinear(nn.Module):
     n_outputs : int
         Number of outputs.
     n_members : int, default=1
-        Number of equal parts of the outputs, each of which starts like a layer of its own.
+        Number of equal parts of the outputs; each is initialised like a separate layer.
 
     Attributes
     ----------
@@ -103,13 +103,13 @@ class InputLinear(nn.Module):
         return _products(self.weight.detach(), rows).add_(self.bias.detach())
 
     def is_plain(self) -> bool:
-        """Return whether nothing but gradients of a batch changes the parameters."""
+        """Return whether only gradients of a batch change the parameters."""
         return all(p.requires_grad and not p._backward_hooks for p in (self.weight, self.bias))
 
     def gradients(
         self, rows: SparseRows, gradient: Tensor
     ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
-        """Gradients of the parameters by that of the outputs, and the rows that have them."""
+        """Return gradients of the parameters from the outputs' gradient, and their rows."""
         return {
             self.weight: _to_weight(rows, gradient),
             self.bias: (slice(None), gradient.sum(0)),
@@ -117,14 +117,14 @@ class InputLinear(nn.Module):
 
 
 class Dropout(nn.Dropout):
-    """Dropout that draws from the generator of the fit; outside of a fit it is torch's.
+    """Dropout with draws from the generator of the fit; outside a fit it is torch's.
 
-    One random number of 64 bits serves four features: random numbers take longer than the rest.
+    One random number of 64 bits serves four features: random numbers take most of the time.
     Features are dropped with a probability of ``round(p * 2**16) / 2**16``.
     """
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features, some of them zero in training, and the others scaled up."""
+        """Return the features; in training set some to zero and scale up the others."""
         generator = generator_for(features.device)
         if generator is None or not self.training or not 0 < self.p < 1:
             return super().forward(features)
@@ -135,9 +135,10 @@ class Dropout(nn.Dropout):
         return (kept * factor).to(features.dtype)
 
     def draw(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, float, float]:
-        """Draw a number for each feature: those above the second value are kept, times the third.
+        """Draw a number for each feature; return the numbers, a threshold and a factor.
 
-        The numbers have shape and type of `like`.
+        Features with numbers above the threshold are kept, times the factor. The numbers have shape
+        and type of `like`.
         """
         n_dropped = min(round(self.p * 2**16), 2**16 - 1)
         own, n_rows = rows_drawn(len(like))
@@ -163,7 +164,7 @@ class MemberNorm(nn.LayerNorm):
         self.shape = (n_members, width)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features of shape (n_samples, n_members * width), normalised."""
+        """Normalise features of shape (n_samples, n_members * width)."""
         # Not F.group_norm, which takes three times as long on vectors.
         normal = F.layer_norm(features.view(-1, *self.shape), self.shape[1:], eps=self.eps)
         return normal.flatten(1) * self.weight + self.bias
@@ -187,14 +188,14 @@ class MemberLinear(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Outputs of shape (n_samples, n_members * n_outputs)."""
+        """Compute outputs of shape (n_samples, n_members * n_outputs)."""
         n = self.n_members
         members = zip(features.chunk(n, 1), self.weight.chunk(n), self.bias.chunk(n))
         return torch.cat([F.linear(*member) for member in members], 1)
 
 
 class MLPEncoder(Encoder):
-    """Multilayer perceptron that reads CSR rows without making them dense.
+    """Multilayer perceptron for dense rows, and for CSR rows without making them dense.
 
     Each layer consists of a linear map, layer normalisation, (leaky) ReLU and dropout. Layer
     normalisation works on one sample at a time, so it composes with sample weights.
@@ -261,11 +262,11 @@ class MLPEncoder(Encoder):
         self.n_outputs, self.sparse = n_members * width, sparse
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """Weight of the input layer, if batches are sparse."""
+        """Return the weight of the input layer, if batches are sparse."""
         return [self.input.weight] if self.sparse else []
 
     def forward(self, rows: Tensor | SparseRows) -> Tensor:
-        """Features of shape (n_samples, n_outputs)."""
+        """Compute features of shape (n_samples, n_outputs)."""
         return self.layers(self.input(rows))
 
     # --- without autograd -------------------------------------------------------------------
@@ -278,7 +279,7 @@ class MLPEncoder(Encoder):
         return layers in _ONE_LAYER and 0 < rate < 1
 
     def forward_kept(self, rows: SparseRows) -> tuple[Tensor, Kept]:
-        """Return features of shape (n_samples, n_outputs), and what :meth:`backward` reads.
+        """Return features of shape (n_samples, n_outputs), and values for :meth:`backward`.
 
         The kernels are those of `forward` under autograd, in the same order.
         """

@@ -24,12 +24,12 @@ _WORD = re.compile(r"\w+")
 
 
 def words(text: str) -> list[str]:
-    """Words of a text, in lower case: letters, digits and underscores."""
+    """Return the words of a text, in lower case: letters, digits and underscores."""
     return _WORD.findall(text.lower())
 
 
 class TextEncoder(MLPEncoder):
-    """Multilayer perceptron over hashed tokens, which reads strings without a vectorizer.
+    """Multilayer perceptron over hashed tokens of strings, without a vectorizer.
 
     The tokens of a text, and phrases of several tokens, are hashed to rows of a table; the weighted
     sum of these rows enters the first hidden layer. The weight of a token is
@@ -101,17 +101,17 @@ class TextEncoder(MLPEncoder):
         self.register_buffer("idf", torch.ones(n_buckets))
 
     def collate(self, samples: Sequence[str]) -> SparseRows:
-        """CSR rows of hashed tokens, of shape (n_samples, n_buckets)."""
+        """Convert texts to CSR rows of hashed tokens, of shape (n_samples, n_buckets)."""
         return SparseRows.from_csr(self.vectorize(samples))
 
     def vectorize(self, samples: Sequence[str]) -> sp.csr_matrix:
-        """CSR rows of weights of hashed tokens, of shape (n_samples, n_buckets) and norm one."""
+        """Convert texts to CSR rows of token weights, (n_samples, n_buckets), of norm one."""
         return self._weighted(self._counts(samples))
 
     def fit_vectorize(self, samples: Sequence[str]) -> sp.csr_matrix:
-        """Learn how frequent tokens are; rows of the table that no token is hashed to become zero.
+        """Learn the frequencies of tokens; set rows of the table without a token to zero.
 
-        Training leaves these as they are, and they say nothing about the tokens of later texts.
+        Training does not change these rows, so new tokens of later texts have no effect.
         """
         counts = self._counts(samples)
         frequency = torch.from_numpy(np.bincount(counts.indices, minlength=self.n_buckets))
@@ -127,7 +127,7 @@ class TextEncoder(MLPEncoder):
         return unit_rows(counts).astype(str(self.input.weight.dtype).removeprefix("torch."))
 
     def _counts(self, samples: Sequence[str]) -> sp.csr_matrix:
-        """How often each token and phrase occurs in each text."""
+        """Count each token and phrase in each text."""
         rows = [self._buckets(text) for text in samples]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         indices = np.fromiter((bucket for row in rows for bucket in row), np.int32, indptr[-1])
@@ -138,19 +138,19 @@ class TextEncoder(MLPEncoder):
         return counts
 
     def tokens_of(self, text: str) -> dict[int, str]:
-        """Tokens and phrases of a text by their row of the table; those that share one, joined."""
+        """Return tokens and phrases of a text by table row; join the ones with equal rows."""
         found: dict[int, list[str]] = {}
         for phrase, bucket in zip(self._phrases(text), self._buckets(text)):
             found.setdefault(bucket, []).append(phrase)
         return {bucket: " | ".join(dict.fromkeys(phrases)) for bucket, phrases in found.items()}
 
     def _buckets(self, text: str) -> list[int]:
-        """Table row of each token and phrase of a text."""
+        """Return the table row of each token and phrase of a text."""
         # CRC-32 is the same in every process and on every machine, other than `hash`.
         return [crc32(phrase.encode()) % self.n_buckets for phrase in self._phrases(text)]
 
     def _phrases(self, text: str) -> list[str]:
-        """Tokens of a text, and runs of them."""
+        """Return the tokens of a text, and its phrases of adjacent tokens."""
         tokens = list(self.tokenizer(text))
         least, largest = self.ngram_range
         phrases = tokens if least == 1 else []
@@ -160,7 +160,7 @@ class TextEncoder(MLPEncoder):
 
 
 class Text(EncoderPart):
-    """Perceptron over hashed words, which reads strings without a vectorizer.
+    """Perceptron over hashed words of strings, without a vectorizer.
 
     Parameters
     ----------

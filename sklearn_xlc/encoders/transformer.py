@@ -20,7 +20,7 @@ _AT_ONCE = 64
 
 
 class Tokens:
-    """Tokenizer that is saved as the JSON document it is made from.
+    """Tokenizer, saved as its JSON document.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Tokens:
         return {**vars(self), "_made": None}
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Numbers of the tokens of each text."""
+        """Return the token ids of each text."""
         if self._made is None:
             from tokenizers import Tokenizer
 
@@ -61,7 +61,7 @@ class Tokens:
 
 
 class TransformerEncoder(Encoder):
-    """Pretrained transformer that reads strings, and is fine-tuned with a learning rate of its own.
+    """Pretrained transformer for strings, fine-tuned with a learning rate of its own.
 
     A text is cut into tokens, and the last hidden states of the tokens are pooled into its
     features. The transformer starts from its pretrained weights and moves at `learning_rate`, the
@@ -141,14 +141,14 @@ class TransformerEncoder(Encoder):
             part.requires_grad_(False)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
-        """Set the mode; a frozen transformer stays in that of predictions, without dropout."""
+        """Set the mode; a frozen transformer stays in evaluation mode, without dropout."""
         super().train(mode)
         if not self.learning_rate:
             self.model.eval()
         return self
 
     def collate(self, samples: Sequence[str]) -> dict[str, Tensor]:
-        """Token ids and attention mask of shape (n_samples, n_tokens), padded to the longest."""
+        """Return token ids and attention mask, (n_samples, n_tokens), padded to the longest."""
         ids = self.tokens.ids(samples)
         sizes = np.array([len(row) for row in ids])
         mask = np.arange(max(1, sizes.max())) < sizes[:, None]
@@ -158,7 +158,7 @@ class TransformerEncoder(Encoder):
         return {"input_ids": torch.from_numpy(tokens), "attention_mask": torch.from_numpy(mask)}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Parameters of the transformer, with its learning rate; matrices decay."""
+        """Return the transformer's parameters with its learning rate; only matrices decay."""
         trained = [each for each in self.model.parameters() if each.requires_grad]
         return [
             {"params": params, "lr": self.learning_rate, "weight_decay": decay}
@@ -167,7 +167,7 @@ class TransformerEncoder(Encoder):
         ]
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Features of shape (n_samples, n_outputs)."""
+        """Compute features of shape (n_samples, n_outputs)."""
         # Attention to padding is lost time, and activations of a whole batch are large.
         sizes = inputs["attention_mask"].sum(1)
         order = sizes.argsort(stable=True)
@@ -189,7 +189,7 @@ class TransformerEncoder(Encoder):
 
 
 def _loaded(model: Any, tokenizer: Any) -> tuple[nn.Module, Any]:
-    """Copy of a transformer, or the one of a folder or name, and its tokenizer."""
+    """Return a copy of a transformer, or load it by folder or name, with its tokenizer."""
     if isinstance(model, str | os.PathLike):
         transformers = import_text("transformers")
         if tokenizer is None:
@@ -228,7 +228,7 @@ def import_text(name: str) -> Any:
 
 
 def missing(name: str) -> ImportError:
-    """Error for a package of the extra ``text`` that is not installed."""
+    """Return the error for a missing package of the extra ``text``."""
     return ImportError(
         f"the package {name} is missing; install the extra text: pip install sklearn-xlc[text]"
     )

@@ -49,9 +49,9 @@ class Head(nn.Module, ABC):
       (:func:`topk_by_position` and :func:`topk_of_chunks` see to it);
     - :meth:`scores` of every label;
 
-    and set `link`, which turns scores into probabilities. The other methods have defaults. If the
-    logits of a label depend on its own weights only, subclass :class:`ChunkedHead` instead: it asks
-    for two methods, and every loss then works.
+    and set `link`, the function from scores to probabilities. The other methods have defaults. If
+    the logits of a label depend on its own weights only, subclass :class:`ChunkedHead` instead: it
+    needs two methods, and works with every loss.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ class Head(nn.Module, ABC):
         Function from `scores` to probabilities; None: there is none. With "sigmoid", a label with a
         positive score is predicted.
     offers : tuple of str
-        What losses may ask of this head beyond logits (`needs` of a loss): "digits", "cosines".
+        Inputs of losses beyond logits (`needs` of a loss): "digits", "cosines".
     searches_all : bool, default=True
-        Whether :meth:`topk` compares all labels. False: it searches some of them, so that
+        Whether :meth:`topk` compares all labels. False: it searches some of them, and
         :meth:`scores` may find better ones.
     leaves_out : bool, default=False
-        Whether positions may hold no label (`free`): neither a loss nor a ranking knows of them.
+        Whether positions may hold no label (`free`). Losses and rankings ignore such positions.
     free : tensor of bool of shape (n_labels,), or None
-        Positions that hold no label, since theirs was removed. None: all hold one.
+        Positions without a label, such as those of removed labels. None: all hold one.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether the head can train with a class of loss on such targets."""
+        """Return whether the head can train with a class of loss on such targets."""
         known = issubclass(kind, (PointwiseLoss, RowwiseLoss)) and kind.needs in ("", *cls.offers)
         return known and ("multi-label" if multilabel else "multi-class") in kind.tasks
 
@@ -151,15 +151,15 @@ class Head(nn.Module, ABC):
         )
 
     def fused_parameters(self) -> list[nn.Parameter]:
-        """Parameters that :meth:`loss` updates itself if `update` is given."""
+        """Return the parameters updated by :meth:`loss` if `update` is given."""
         return []
 
     def row_parameters(self) -> list[nn.Parameter]:
-        """Parameters of which :meth:`loss` has gradients for the rows of a batch only."""
+        """Return the parameters with row-sparse gradients in :meth:`loss`."""
         return []
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
-        """Parameters that lack rows of other processes, each with its shard."""
+        """Return the parameters split over processes, each with its shard."""
         return {}
 
     def take_shards(self, shard_of: ShardOf) -> None:
@@ -173,37 +173,37 @@ class Head(nn.Module, ABC):
         """
 
     def forget_shards(self) -> None:
-        """Become a head of one process, once the parameters have all rows."""
+        """Become a head of one process, after all rows are in the parameters."""
         vars(self).pop("shard", None)
 
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
-        """Parameters that hold a bias beside the weights of a row: they round worse than others.
+        """Return the parameters with a bias in each row, beside the weights.
 
         Returns
         -------
         list of (parameter, length, column)
-            The parameter, the number of numbers in a row of it, and the place of the bias in a row.
-            `save` and `compress` keep these biases exact.
+            The parameter, the length of a row, and the column of the bias in it. Biases lose more
+            by rounding than weights: `save` and `compress` keep them exact.
         """
         return []
 
     def step_bytes(self, n_rows: int) -> int:
         """Estimate the temporaries of :meth:`loss` and of the optimiser's step, in bytes.
 
-        Read before the head is trained, when it may have no weights yet. Zero: unknown.
+        Called before training, when the head may have no weights yet. Zero: unknown.
         """
         return 0
 
     def bytes_per_row(self, k: int | None = None) -> int:
-        """Estimate what a sample takes in :meth:`topk`, or in :meth:`scores` without k, in bytes.
+        """Estimate the bytes per sample of :meth:`topk`, or of :meth:`scores` without k.
 
-        It includes the result. Prediction cuts its batches by it.
+        The estimate includes the result. Prediction chooses its batch size by it.
         """
         return self._itemsize * (4 * self.n_labels + 6 * (k or 0))
 
     @property
     def _itemsize(self) -> int:
-        """Bytes of a number of the head."""
+        """Return the size of the head's numbers, in bytes."""
         return next(self.parameters(), torch.zeros(())).element_size()
 
     def set_prior(self, frequency: Tensor) -> None:
@@ -213,32 +213,32 @@ class Head(nn.Module, ABC):
 
     @property
     def free(self) -> Tensor | None:
-        """Mask of the positions that hold no label; None: all hold one."""
+        """Mask of the positions without a label; None: all hold one."""
         # Registered by `set_free` alone: heads whose labels never change have no such state.
         return self._buffers.get("_free")
 
     def set_free(self, free: Tensor) -> None:
-        """Set which positions hold no label."""
+        """Set the mask of the positions without a label."""
         self.register_buffer("_free", free if free.any() else None)
 
     def _labelled(self, logits: Tensor, labels: Labels, empty: float = -torch.inf) -> Tensor:
-        """Logits, or their losses, with `empty` at the positions that hold no label."""
+        """Fill logits, or their losses, with `empty` at the positions without a label."""
         free = self.free
         return logits if free is None else logits.masked_fill(free[labels], empty)
 
     def label_rows(self) -> list[tuple[Tensor, int]]:
-        """Parameters with numbers for each label, and how many: those of position p are row p.
+        """Return the parameters with one row a label, and the row's length.
 
-        The rows are those of ``parameter.view(-1, how many)``. Removed labels have zeros there.
+        Row p of ``parameter.view(-1, length)`` belongs to position p. Removed labels have zeros.
         """
         return []
 
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
-        """Parameters and buffers to enlarge for more labels, with the origin of each row.
+        """Return the parameters and buffers to enlarge for more labels, with each row's origin.
 
         Along the first axis, row i of the enlarged tensor is row ``origin[i]`` of the present one;
-        -1: a new row. Scores of the labels that the head has must stay as they are. The base class
-        appends rows to the parameters of :meth:`label_rows`.
+        -1: a new row. Scores of present labels must not change. The base class appends rows to the
+        parameters of :meth:`label_rows`.
 
         Raises
         ------
@@ -259,13 +259,13 @@ class Head(nn.Module, ABC):
         )
 
     def set_n_labels(self, n_labels: int) -> None:
-        """Set the number of labels, once the tensors of :meth:`room_for` are enlarged."""
+        """Set the number of labels, after the tensors of :meth:`room_for` are enlarged."""
         self.n_labels = n_labels
 
     def start_labels(self, positions: Tensor, frequency: Tensor) -> None:
-        """Initialise labels at `positions`, whose rows are zeros.
+        """Initialise labels at `positions`; their rows are zeros.
 
-        `frequency` has the share of the samples that hold each label, of shape (n_labels,).
+        `frequency`, of shape (n_labels,), has the share of samples with each label.
         """
 
     @abstractmethod
@@ -276,39 +276,39 @@ class Head(nn.Module, ABC):
         sample_weight: Tensor | None = None,
         update: Update | None = None,
     ) -> Tensor:
-        """Mean loss of a batch: ``sum(weight * loss of the sample) / n_rows``.
+        """Compute the mean loss of a batch: ``sum(weight * loss of the sample) / n_rows``.
 
-        Weights have mean one over all training samples, not over the batch, so that a heavy sample
-        counts for its weight whichever samples it shares a batch with (:func:`row_weights`).
+        Weights have mean one over all training samples, not over the batch. The influence of a
+        sample does not depend on the other samples of its batch (:func:`row_weights`).
 
         With `update`, the loss takes the optimiser step of the :meth:`fused_parameters` before it
         returns, and has a gradient for everything else. Without it, the loss is a differentiable
-        function of features and all parameters. A head that updates parameters calls
-        :func:`check_finite` on its loss before, so that a step with a loss of NaN changes nothing.
+        function of features and all parameters. Before a head updates parameters, it calls
+        :func:`check_finite` on its loss: a step with a loss of NaN changes nothing.
         """
 
     @abstractmethod
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Scores and positions of the k best labels, both (n_rows, k), best first.
+        """Return scores and positions of the k best labels, both (n_rows, k), best first.
 
         Among labels with equal scores, the lower position comes first.
         """
 
     @abstractmethod
     def scores(self, features: Tensor) -> Tensor:
-        """Scores of every label, of shape (n_rows, n_labels)."""
+        """Compute the scores of every label, of shape (n_rows, n_labels)."""
 
     def scores_at(self, features: Tensor, positions: Tensor) -> Tensor:
-        """Scores of the labels at `positions`, both (n_rows, k), differentiable by the features.
+        """Compute scores at `positions`, both (n_rows, k), differentiable by the features.
 
-        Explanations follow its gradient. The base class computes the scores of all labels.
+        Explanations use the gradient. The base class computes the scores of all labels.
         """
         return self.scores(features).gather(1, positions)
 
     def label_vectors(self) -> Tensor:
-        """Vector of each label, (n_labels, d): labels with similar ones have similar scores.
+        """Return a vector of each label, (n_labels, d); similar vectors give similar scores.
 
-        The base class has those of a head with a method `classifier`.
+        The base class returns the weights of a head with a method `classifier`.
         """
         classifier = getattr(type(self), "classifier", None)
         if classifier is None:
@@ -317,7 +317,7 @@ class Head(nn.Module, ABC):
         return vectors
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Probabilities of all labels from their scores, if `link` is not None."""
+        """Compute the probabilities of all labels from their scores, if `link` is not None."""
         if self.link is None:
             raise ValueError(f"{type(self).__name__} defines no probabilities: its link is None")
         return _LINKS[self.link](scores)
@@ -325,7 +325,7 @@ class Head(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class HeadTask:
-    """What a head is built for.
+    """Sizes and settings for building a head.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class HeadTask:
     memory_limit : int, default=2**30
         Limit in bytes of temporary logits.
     n_members : int, default=1
-        Number of networks that the encoder trains side by side.
+        Number of networks in the encoder, trained side by side.
     shard_of : callable, default=whole
         Returns the rows of a table in this process, as :meth:`Head.take_shards` reads it.
     """
@@ -356,19 +356,19 @@ class HeadTask:
 
     @property
     def size(self) -> tuple[int, int, bool]:
-        """First three arguments of every head."""
+        """Arguments common to all heads: n_features, n_labels, multilabel."""
         return self.n_features, self.n_labels, self.multilabel
 
 
 class HeadPart(Part):
-    """Base class of heads as parameters: they check themselves against the labels, and build.
+    """Base class of heads as parameters: a part checks its values and builds a :class:`Head`.
 
     A subclass names its parameters in ``__init__``, sets `head`, and defines :meth:`build`.
 
     Attributes
     ----------
     head : type of Head
-        Class of the head that is built.
+        Class of the built head.
     """
 
     head: ClassVar[type[Head]]
@@ -407,15 +407,15 @@ class HeadPart(Part):
             kind.resolve_loss(loss, multilabel, f"head={type(self).__name__}()")
 
     def for_labels(self, n_labels: int, multilabel: bool) -> HeadPart:
-        """Return the part with all that follows from the labels set, such as lengths."""
+        """Return a part with values resolved for the labels, such as lengths."""
         return self
 
     def order_lengths(self, multilabel: bool) -> tuple[int, ...]:
-        """Return the lengths by which labels are ordered; empty: there is no order to choose."""
+        """Return the lengths for the order of labels; empty: there is no order to choose."""
         return ()
 
     def grown(self, head: Any) -> HeadPart:
-        """Return the part of a head to which labels were added."""
+        """Return the part of a head after labels were added."""
         return self
 
     def build(self, task: HeadTask) -> Head:
@@ -424,12 +424,12 @@ class HeadPart(Part):
 
 
 class GivenHead(HeadPart):
-    """Head given as a class or function, which has a loss of its own.
+    """Head given as a class or function, with a loss of its own.
 
     Parameters
     ----------
     make : callable
-        Function of ``(n_features, n_labels, multilabel)`` that returns a :class:`Head`.
+        Returns a :class:`Head` for ``(n_features, n_labels, multilabel)``.
     """
 
     is_planned = False
@@ -457,7 +457,7 @@ class GivenHead(HeadPart):
 
 
 class DigitPart(HeadPart):
-    """Base class of heads as parameters that write labels in digits.
+    """Base class of heads as parameters, for heads over the digits of labels.
 
     Parameters `n_heads`, `lengths` and `label_order` are those of the subclasses.
     """
@@ -487,7 +487,7 @@ class DigitPart(HeadPart):
         return self._checked(MixedRadix, n_labels)
 
     def _checked(self, code: Callable[..., Any], n_labels: int) -> tuple[int, ...]:
-        """Lengths of a code, which raises if they do not cover the labels."""
+        """Return the lengths of a code; raise if they do not cover the labels."""
         given = None
         if self.lengths is not None:
             given = tuple(np.atleast_1d(np.asarray(self.lengths, dtype=object)).tolist())
@@ -511,7 +511,7 @@ class DigitPart(HeadPart):
 
 
 def origins(n_rows: int, n_more: int, device: torch.device) -> Tensor:
-    """Origin of the rows of a tensor to which rows are appended, for :meth:`Head.room_for`."""
+    """Return the origins of kept rows and of appended ones (-1), for :meth:`Head.room_for`."""
     rows = torch.arange(n_rows + n_more, device=device)
     return torch.where(rows < n_rows, rows, -1)
 
@@ -545,16 +545,16 @@ def row_weights(sample_weight: Tensor | None, features: Tensor) -> Tensor:
 
 
 def half_precision_linear(layer: nn.Module, features: Tensor) -> Tensor:
-    """Outputs of a linear layer by a product of bfloat16 matrices; biases keep all their digits."""
+    """Compute a linear layer by a product of bfloat16 matrices; biases keep their precision."""
     weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
     return F.linear(features.bfloat16(), weight.bfloat16()).to(features.dtype) + bias
 
 
 def check_finite(loss: Tensor) -> None:
-    """Raise if a loss is not finite: called by heads before they update their own weights.
+    """Raise if a loss is not finite; heads call it before they update their own weights.
 
-    On a GPU nothing happens, because reading a number waits for all work under way; there the
-    optimiser leaves out the updates that are not finite, and training stops after the step.
+    On a GPU nothing happens, because reading a number would wait for all queued work. There the
+    optimiser skips updates by infinities or NaN, and training stops after the step.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Multi-Head Cascade: each head refines the groups of labels that the previous head kept."""
+"""Multi-Head Cascade: each head refines the label groups kept by the previous head."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sklearn_xlc.heads.whole import WHOLE, ShardOf, Whole, whole
 
 
 class _Pairs(NamedTuple):
-    """Rows and nodes, with the log score of the path to the node (in a beam) or its target."""
+    """(row, node) pairs, with the log score of the path (in a beam) or the target of the node."""
 
     rows: Tensor
     nodes: Tensor
@@ -142,7 +142,7 @@ class CascadeHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether it can train nodes, each on its own or given its parent."""
+        """Return whether the loss can train nodes, each on its own or given its parent."""
         per_node = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
         return per_node and super().accepts(kind, multilabel)
 
@@ -180,13 +180,13 @@ class CascadeHead(Head):
         return max(widest, self.n_nodes[0]) * 6 * (self._itemsize + 8)
 
     def _beam_for(self, k: int) -> int:
-        """Width of a beam that holds k labels."""
+        """Return the beam width for k labels."""
         # Every kept parent has all its children, except the last node of a level.
         n_free = 0 if self.free is None else int(self.free.sum())
         return max(self.beam_width, -(-(k - 1 + n_free) // self.code.lengths[-1]) + 1)
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Start nodes at their frequency, in later levels among the samples that score them."""
+        """Start nodes at their frequency, in later levels among samples with the parent in beam."""
         with torch.no_grad():
             for level, bias in enumerate(self._first_biases(frequency)):
                 held = self._weights(level)[1]
@@ -195,7 +195,7 @@ class CascadeHead(Head):
                 held[: len(own)] = own
 
     def _first_biases(self, frequency: Tensor) -> Iterator[Tensor]:
-        """Biases of the nodes of each level."""
+        """Compute the initial biases of the nodes of each level."""
         labels = torch.arange(self.n_labels, device=frequency.device)
         parents = frequency  # not read on the first level
         for level, n_nodes in enumerate(self.n_nodes):
@@ -211,7 +211,7 @@ class CascadeHead(Head):
             parents = mass
 
     def _weights(self, level: int) -> tuple[Tensor, Tensor]:
-        """Weights and biases of the nodes of a level, and of codes without a node behind them."""
+        """Return weights and biases of the nodes of a level, then of codes without a node."""
         if level == 0:
             return self.first.weight.data, self.first.bias.data
         nodes = self.tables[level - 1].data.view(-1, self.embedding_dim + 1)
@@ -223,9 +223,9 @@ class CascadeHead(Head):
         return [(self.tables[-1], self.embedding_dim + 1)]
 
     def _without_label(self, level: int) -> Tensor | None:
-        """Mask of the nodes of a level that hold no label and are left out; None: there are none.
+        """Return the mask of ignored nodes of a level, without any label; None: there are none.
 
-        In multi-label a node has a probability of its own: only labels are left out.
+        In multi-label a node has its own probability, so only nodes of single labels are ignored.
         """
         is_last = level + 1 == self.code.n_heads
         if self.free is None or is_last or self.multilabel:
@@ -260,26 +260,26 @@ class CascadeHead(Head):
             biases[nodes] = bias[nodes].to(biases)
 
     def _count_nodes(self, n_labels: int) -> list[int]:
-        """Nodes of each level that are a prefix of a label."""
+        """Count the nodes of each level with at least one label below."""
         return [(n_labels - 1) // int(p) + 1 for p in self.code.place_values]
 
     # --- scores of the children of kept parents -------------------------------------------
 
     def _linear(self, layer: nn.Module, features: Tensor) -> Tensor:
-        """Outputs of a linear layer, in training by a product of its precision."""
+        """Compute a linear layer; in training at the precision of products."""
         if not (self.low_precision and self.training):
             return layer(features)
         return half_precision_linear(layer, features)
 
     def _child_logits(self, level: int, features: Tensor, rows: Tensor, parents: Tensor) -> Tensor:
-        """Logits of the children of (row, parent) pairs, of shape (n_pairs, length)."""
+        """Compute the logits of the children of (row, parent) pairs, (n_pairs, length)."""
         logits, held = self._held_logits(level, features, rows, parents)
         return self.table_shards[level - 1].joined_sum(logits, held, len(rows))
 
     def _held_logits(
         self, level: int, features: Tensor, rows: Tensor, parents: Tensor
     ) -> tuple[Tensor, Labels]:
-        """The same of the pairs whose parents this process holds, and which these are."""
+        """Compute the same for the pairs with parents in this process, and their selection."""
         query = self._linear(self.queries[level - 1], features)
         query = torch.cat([query, query.new_ones(len(query), 1)], dim=1)  # for the bias
         table, length = self.tables[level - 1], self.code.lengths[level]
@@ -288,7 +288,7 @@ class CascadeHead(Head):
         return ChildLogits.apply(table, query, rows[held], shard.own(parents[held]), length), held
 
     def _children(self, level: int, parents: Tensor) -> tuple[Tensor, Tensor]:
-        """Children of parents, (n_pairs, length), and whether they exist."""
+        """Return the children of parents, (n_pairs, length), and whether they exist."""
         length = self.code.lengths[level]
         children = parents[:, None] * length + torch.arange(length, device=parents.device)
         exist, without = children < self.n_nodes[level], self._without_label(level)
@@ -362,7 +362,7 @@ class CascadeHead(Head):
         return loss
 
     def _node_weights(self, weights: Tensor, rows: Tensor, parents: Tensor, level: int) -> Tensor:
-        """Weight of the loss of each pair's children."""
+        """Return the weight of the loss of each pair's children."""
         if self.level_weighting == "sum":
             return weights[rows]
         _, exist = self._children(level, parents)
@@ -370,7 +370,7 @@ class CascadeHead(Head):
         return (weights / n_nodes)[rows]
 
     def _beam(self, rows: Tensor, children: Tensor, scores: Tensor) -> _Pairs:
-        """Best `beam_width` children of each row, over pairs in any order."""
+        """Return the best `beam_width` children of each row, over pairs in any order."""
         rows = rows.repeat_interleave(children.shape[1])
         scores = scores.reshape(-1)
         order = torch.argsort(scores, descending=True, stable=True)
@@ -382,7 +382,7 @@ class CascadeHead(Head):
         return _Pairs(rows[keep], children.reshape(-1)[keep], scores[keep])
 
     def _true_nodes(self, level: int, targets: Targets, values: Tensor) -> _Pairs:
-        """Distinct (row, node) pairs that hold a positive, sorted, and their targets."""
+        """Return the distinct (row, node) pairs with a positive, sorted, and their targets."""
         n_nodes = self.n_nodes[level]
         nodes = targets.ids // int(self.code.place_values[level])
         key, inverse = torch.unique(targets.rows * n_nodes + nodes, return_inverse=True)
@@ -390,7 +390,7 @@ class CascadeHead(Head):
         return _Pairs(key // n_nodes, key % n_nodes, highest)
 
     def _with_true(self, kept: _Pairs, true: _Pairs, level: int) -> _Pairs:
-        """The beam joined with every parent that holds a positive."""
+        """Join the beam with every parent of a positive."""
         n_nodes = self.n_nodes[level - 1]
         key = kept.rows * n_nodes + kept.nodes
         true_key = true.rows * n_nodes + true.nodes
@@ -401,7 +401,7 @@ class CascadeHead(Head):
         return _Pairs(key // n_nodes, key % n_nodes, path)
 
     def _mark(self, rows: Tensor, parents: Tensor, true: _Pairs, level: int) -> Tensor:
-        """Multi-hot targets of the pairs' children, of shape (n_pairs, length)."""
+        """Return multi-hot targets of the pairs' children, of shape (n_pairs, length)."""
         length, n_parents = self.code.lengths[level], self.n_nodes[level - 1]
         key, order = (rows * n_parents + parents).sort()
         # Every true node's parent is among the pairs, so the search always hits.
@@ -413,7 +413,7 @@ class CascadeHead(Head):
     # --- prediction -----------------------------------------------------------------------
 
     def _squash(self, logits: Tensor, exist: Tensor | None = None) -> Tensor:
-        """Log probabilities: of each node on its own (multi-label) or given its parent."""
+        """Compute log probabilities of nodes, each on its own (multi-label) or given its parent."""
         if self.multilabel:
             return F.logsigmoid(logits)
         if exist is not None:
@@ -421,14 +421,14 @@ class CascadeHead(Head):
         return logits.log_softmax(-1)
 
     def _first_beam(self, logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """Nodes and log scores of the best first digits, both (n_rows, width)."""
+        """Return nodes and log scores of the best first digits, both (n_rows, width)."""
         best, nodes = topk_by_position(logits, min(width, self.n_nodes[0]))
         if self.multilabel:
             return nodes, F.logsigmoid(best)
         return nodes, best - logits.logsumexp(1, keepdim=True)
 
     def _leaves(self, features: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """Leaves below the beam and their final scores, -inf where none exists."""
+        """Return the leaves below the beam and their final scores, -inf where none exists."""
         n_rows = len(features)
         nodes, path = self._first_beam(self._first_logits(features), width)
         for level in range(1, self.code.n_heads):
@@ -449,7 +449,7 @@ class CascadeHead(Head):
         return nodes, path
 
     def _finish(self, scores: Tensor) -> Tensor:
-        """Log probability to score: its log odds in multi-label, so that 0 is even odds."""
+        """Convert log probabilities to scores: in multi-label to log odds."""
         if not self.multilabel:
             return scores
         scores = scores.clamp(max=-torch.finfo(scores.dtype).tiny)
@@ -457,13 +457,13 @@ class CascadeHead(Head):
 
     @torch.no_grad()
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Best k labels below the beam; the beam is widened if it has fewer than k labels."""
+        """Return the best k labels below the beam; widen the beam if it has fewer labels."""
         nodes, path = self._leaves(features, self._beam_for(k))
         return topk_by_position(path, k, nodes)
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
-        """Scores of every label: the beam holds all nodes."""
+        """Compute the scores of every label, with all nodes in the beam."""
         nodes, path = self._leaves(features, max(self.n_nodes))
         return path.gather(1, nodes.argsort(dim=1)[:, : self.n_labels])
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Meetings(NamedTuple):
-    """Pairs of rows and parents, sorted so that parents of equally many rows are neighbours."""
+    """Pairs of rows and parents, sorted by the number of rows per parent."""
 
     parents: Tensor
     order: Tensor  # of the pairs, parent by parent
@@ -29,7 +29,7 @@ class Meetings(NamedTuple):
         return cls(unique[by_count], order, groups)
 
     def each(self, *by_pair: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
-        """Parents of each group, and views of shape (n_parents, n_rows, ...) of its pairs."""
+        """Yield the parents of each group, and views (n_parents, n_rows, ...) of its pairs."""
         parent = pair = 0
         for number, size in self.groups:
             pairs = slice(pair, pair + number * size)

@@ -1,4 +1,4 @@
-"""Any loss over chunks of labels, for every head with logits that can be computed by chunk."""
+"""Loss, gradient and ranking over chunks of labels, for heads with logits by chunk."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CHUNK = 4096
 
 
 class ChunkedHead(Head):
-    """Base class of heads that compute loss, gradient and ranking in chunks of labels.
+    """Base class of heads with loss, gradient and ranking in chunks of labels.
 
     The logits and gradients of all labels are never held at once: the loss takes the optimiser step
-    of a chunk as soon as its gradient is known. (A loss that needs the normaliser of the row keeps
-    the logits if they fit into `memory_limit`, and otherwise computes them twice.)
+    of a chunk as soon as its gradient is known. A loss over the normaliser of the row keeps the
+    logits if they fit into `memory_limit`, and otherwise computes them twice.
 
     Subclasses compute the logits of a chunk in :meth:`logits`, and their derivative in
     :meth:`backward`. :meth:`fused_parameters` names the parameters that :meth:`backward` updates.
@@ -49,9 +49,9 @@ class ChunkedHead(Head):
     criterion : Loss
         Loss in use.
     shard : Whole or Shard
-        Labels whose weights are in this process: all, or some where several processes train and the
-        class sets `shards`. :meth:`chunks`, :meth:`logits` and :meth:`backward` see these labels
-        only, by their positions among all; ``weight[self.held(chunk)]`` are their weights.
+        Labels with weights in this process: all, or some if several processes train and the class
+        sets `shards`. :meth:`chunks`, :meth:`logits` and :meth:`backward` get only these labels, as
+        positions among all; ``weight[self.held(chunk)]`` are their weights.
 
     Examples
     --------
@@ -97,12 +97,12 @@ class ChunkedHead(Head):
         self.link = "exp" if shared else self.criterion.link
 
     def inputs(self, features: Tensor) -> Tensor:
-        """Inputs of the chunks: the features, or a differentiable function of them."""
+        """Return the inputs of the chunks: features, or a differentiable function of them."""
         return features
 
     @abstractmethod
     def logits(self, inputs: Tensor, chunk: Any) -> Tensor:
-        """Logits of one chunk of labels, of shape (n_rows, chunk), in memory of their own."""
+        """Compute the logits of one chunk of labels, (n_rows, chunk), in a new tensor."""
 
     @abstractmethod
     def backward(
@@ -125,20 +125,20 @@ class ChunkedHead(Head):
         return 3 * width * (self._itemsize + 8)
 
     def chunk_size(self) -> int:
-        """Number of labels in a chunk."""
+        """Return the number of labels in a chunk."""
         return CHUNK
 
     def chunks(self) -> list[slice]:
-        """Slices of labels, in order."""
+        """Return slices of labels, in order."""
         held = self.all_held()
         return slices(held.start, held.stop, self.chunk_size())
 
     def held(self, chunk: Labels) -> Labels:
-        """Positions of the weights of a chunk in the tables of this process."""
+        """Return the positions of a chunk's weights in the tables of this process."""
         return self.shard.own(chunk)
 
     def all_held(self) -> slice:
-        """Labels whose weights this process holds."""
+        """Return the labels with weights in this process."""
         return self.shard.rows(self.n_labels)
 
     def sharded_parameters(self) -> dict[nn.Parameter, Any]:
@@ -148,15 +148,14 @@ class ChunkedHead(Head):
         self.shard = shard_of(self.n_labels) if vars(type(self)).get("shards") else WHOLE
 
     def draw(self, targets: Targets) -> Drawn | None:
-        """Draw the labels that a step trains; None: all.
+        """Draw the labels of a step; None: all.
 
-        A head that draws receives the positions of labels, in place of slices, in :meth:`logits`
-        and :meth:`backward`.
+        With drawn labels, :meth:`logits` and :meth:`backward` receive positions in place of slices.
         """
         return None
 
     def drawn_here(self, targets: Targets) -> Drawn | None:
-        """Labels that a step trains here: of those drawn, the ones that this process holds."""
+        """Return the sampled labels owned by this process."""
         drawn = self.draw(targets)
         return None if drawn is None else Drawn(*self.shard.chosen(*drawn))
 
@@ -190,11 +189,11 @@ class ChunkedHead(Head):
     def arranged(
         self, inputs: Tensor, targets: Targets, weights: Tensor
     ) -> tuple[Tensor, Targets, Tensor]:
-        """Batch that :meth:`loss_and_gradient` reads: the given one, or one of other rows."""
+        """Arrange the batch for :meth:`loss_and_gradient`; by default it stays unchanged."""
         return inputs, targets, weights
 
     def put_back(self, gradient: Tensor) -> Tensor:
-        """Gradient of the inputs, from that of the rows which :meth:`arranged` has made."""
+        """Convert the gradient of the rows of :meth:`arranged` to the gradient of the inputs."""
         return gradient
 
     def loss_and_gradient(
@@ -205,27 +204,27 @@ class ChunkedHead(Head):
         update: Update | None,
         drawn: Drawn | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Loss without autograd and penalty, and its gradient by the inputs, if there is `update`.
+        """Compute loss (without penalty) and, with `update`, its input gradient, without autograd.
 
-        `weights` are those of :func:`row_weights`, and `drawn` the labels of :meth:`draw`.
+        `weights` come from :func:`row_weights`, and `drawn` are the labels of :meth:`draw`.
         """
         of_kind = _pointwise if isinstance(self.criterion, PointwiseLoss) else _rowwise
         return of_kind(self, inputs, targets, weights, update, drawn)
 
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
-        """Regularisation of the inputs."""
+        """Compute the regularisation of the inputs."""
         return 0.0
 
     def topk(self, features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return self.topk_of(self.inputs(features), k)
 
     def topk_of(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Scores and positions of the k best labels, from the inputs of the chunks."""
+        """Return scores and positions of the k best labels, from the inputs of the chunks."""
         n_held = self.shard.n_held(self.n_labels)
         return self.shard.merged(*self.topk_held(inputs, min(k, n_held)), k)
 
     def topk_held(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best labels of those whose weights this process holds."""
+        """Return the k best of the labels with weights in this process."""
         normalisers = []
 
         def chunks() -> Iterator[tuple[int, Tensor]]:
@@ -250,7 +249,7 @@ class ChunkedHead(Head):
 
 
 class _Precomputed(torch.autograd.Function):
-    """Loss with gradients that are already computed."""
+    """Loss with precomputed gradients."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, gradients: list[Tensor], *variables: Tensor) -> Tensor:
@@ -264,7 +263,7 @@ class _Precomputed(torch.autograd.Function):
 
 
 class Drawn(NamedTuple):
-    """Labels that a step trains, and the factors of their losses as negatives."""
+    """Labels of a step, and the factors of their losses as negatives."""
 
     positions: Tensor
     factors: Tensor
@@ -292,9 +291,9 @@ def positives_by_chunk(
     weights: Tensor,
     positions: Tensor | None = None,
 ) -> list[tuple[slice, Positives]]:
-    """Every chunk with its positives; `values` and `weights` have one entry per positive.
+    """Return every chunk with its positives; `values` and `weights` have one entry per positive.
 
-    The chunks are of `positions`, which hold all positives; None: of neighbours among all labels.
+    The chunks cut `positions`, which include all positives; None: the range of all labels.
     """
     ids, rows = targets.ids, targets.rows
     if len(chunks) == 1:
@@ -318,14 +317,14 @@ def positives_by_chunk(
 
 
 def slices(start: int, stop: int, size: int) -> list[slice]:
-    """Cut a range into slices of one size, but for the last."""
+    """Cut a range into slices of equal size; the last may be shorter."""
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 def _parts(
     head: ChunkedHead, targets: Targets, values: Tensor, weights: Tensor, drawn: Drawn | None
 ) -> list[tuple[slice, Labels, Positives]]:
-    """Chunks of all labels or of those drawn: place, labels as heads read them, positives."""
+    """Return chunks of all or drawn labels: slice, labels for the head, positives."""
     positions = None if drawn is None else drawn.positions
     targets, values, weights = head.shard.select(targets, values, weights)
     size = head.chunk_size()
@@ -435,9 +434,9 @@ def _loss_of_rows(
     negative: Tensor,
     shard: Whole,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-    """Loss, log-sum-exp of each row's negatives, derivatives by it and by each positive.
+    """Compute loss, log-sum-exp of each row's negatives, derivatives by it and by positives.
 
-    Processes that hold a head together exchange two numbers a row before, and two after.
+    Processes with shards of one head exchange two numbers a row before, and two after.
     """
     rows = torch.cat([*(found.rows for found in parts), negative.new_empty(0, dtype=torch.int64)])
     weights = torch.cat([*(found.weights for found in parts), negative[:0]])

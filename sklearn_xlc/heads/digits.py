@@ -1,4 +1,4 @@
-"""Heads that score digits of labels, or of label sets: a linear layer and the losses of digits."""
+"""Heads over digits of labels, or of label sets: a linear layer and the losses of digits."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class DigitHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether it can train digits, of which each sample has one in every head."""
+        """Return whether the loss can train digits, one in every head of each sample."""
         known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy)) and not kind.per_label
         return known and kind.needs in ("", *cls.offers)
 
     # --- labels that come later -------------------------------------------------------------
 
     def _lengths_for(self, n_labels: int) -> tuple[int, ...]:
-        """Lengths of the heads for more labels, under which the present ones keep their digits."""
+        """Return lengths of the heads for more labels; present labels keep their digits."""
         raise NotImplementedError
 
     def room_for(self, n_labels: int) -> list[tuple[Tensor, Tensor]]:
@@ -90,7 +90,7 @@ class DigitHead(Head):
 
     @torch.no_grad()
     def _start_outputs(self, outputs: Tensor, start: Tensor) -> None:
-        """Initialise some outputs of each group, with the biases `start` of all outputs of one."""
+        """Initialise some outputs of each group; `start` has the biases of all outputs."""
         for group in range(self.n_groups):
             rows = outputs + group * sum(self.code.lengths)
             new = self.linear.weight.new_empty(len(rows), self.n_features)
@@ -98,7 +98,7 @@ class DigitHead(Head):
             self.linear.bias[rows] = start[outputs].to(new)
 
     def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the heads, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
+        """Compute logits, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
         n_outputs = self.n_groups * sum(self.code.lengths)
         outputs = self.linear(features)
         heads = outputs[:, :n_outputs].view(len(features), self.n_groups, -1)
@@ -107,7 +107,7 @@ class DigitHead(Head):
     def _concatenated_loss(
         self, logits: Tensor, at: tuple[Tensor, Tensor], weights: Tensor, values: Tensor
     ) -> Tensor:
-        """Loss over the concatenation of all heads, of which ``logits[at]`` are the true digits.
+        """Compute the loss over all heads concatenated; ``logits[at]`` are the true digits.
 
         Row ``at[0]`` has the weight `weights` and, for each of its codes, the soft target `values`.
         """
@@ -121,26 +121,26 @@ class DigitHead(Head):
         return share @ self.criterion.value(-logits.log_softmax(1)[at]).sum(1)
 
     def _columns(self, digits: Tensor) -> Tensor:
-        """Columns of digits in the concatenation of all heads; both of shape (n, n_heads)."""
+        """Return the columns of digits in all heads concatenated; both (n, n_heads)."""
         offsets = [0, *np.cumsum(self.code.lengths)[:-1].tolist()]
         return digits + torch.tensor(offsets, device=digits.device)
 
     def _squash(self, logits: Tensor) -> Tensor:
-        """Additive scores of the digits of a head, on the last axis."""
+        """Compute additive scores of the digits of a head, on the last axis."""
         return logits.log_softmax(-1) if self.criterion.needs_normaliser else F.logsigmoid(logits)
 
     # --- groups: a mixture of products ------------------------------------------------------
 
     def _n_codes(self) -> int:
-        """Number of labels, or of label sets."""
+        """Return the number of labels, or of label sets."""
         raise NotImplementedError
 
     def _merged(self, codes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Codes of all groups in one order, and which of them, from the second on, repeat."""
+        """Sort the codes of all groups; return them and a mask of repeats, from the second on."""
         raise NotImplementedError
 
     def _to_digits(self, codes: np.ndarray) -> np.ndarray:
-        """Digits of codes, on an additional last axis."""
+        """Return the digits of codes, on an additional last axis."""
         raise NotImplementedError
 
     def _mixture_topk(
@@ -150,7 +150,7 @@ class DigitHead(Head):
         k: int,
         n_candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and codes of the k best, from the best candidates of every group."""
+        """Return scores and codes of the k best, from the best candidates of every group."""
         most = self._n_codes()
         n_candidates = n_candidates or min(most, max(2 * k, 16))
         found = [self.code.topk(heads, n_candidates) for heads in groups]
@@ -175,7 +175,7 @@ class DigitHead(Head):
     def _mixture_scores(
         self, groups: list[list[np.ndarray]], mixing: np.ndarray, digits: np.ndarray
     ) -> np.ndarray:
-        """Logarithm of the mixture of products, unnormalised (Eq. 16)."""
+        """Compute the logarithm of the mixture of products, unnormalised (Eq. 16)."""
         per_group = [
             sum(np.take_along_axis(head, digits[..., h], axis=1) for h, head in enumerate(heads))
             + mixing[:, group, None]

@@ -1,4 +1,4 @@
-"""Head with a last layer that is a fixed simplex equiangular tight frame, or learnt."""
+"""Head with a simplex equiangular tight frame as fixed last layer, or a learnt one."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class ETFHead(ChunkedHead):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     feature_dim : int, default=None
-        Number of entries of h, which a linear layer computes from the features. None: h is the
+        Number of entries of h, the output of a linear layer on the features. None: h is the
         features.
     learned : bool, default=False
         Train W.
     with_bias : bool, default=True
         Whether each label has a trained bias, which starts at the label's frequency.
     feature_decay : float, default=0.0
-        Weight of the mean of :math:`\|h\|^2` in the loss; the batch size times lambda_H of [1]_,
-        where the squared norms of a batch are summed.
+        Weight of the mean of :math:`\|h\|^2` in the loss: the batch size times lambda_H of [1]_,
+        since [1]_ sums the squared norms of a batch.
     memory_limit : int, default=2**30
         Limit in bytes of the temporary logits.
     seed : int, default=0
@@ -134,7 +134,7 @@ class ETFHead(ChunkedHead):
 
     @property
     def is_simplex(self) -> bool:
-        """Whether all pairs of rows of W have the same angle exactly."""
+        """Whether all pairs of rows of W have exactly the same angle."""
         has_all = self.weight is None and self.free is None
         return has_all and self.feature_dim >= self.n_labels - 1
 
@@ -175,7 +175,7 @@ class ETFHead(ChunkedHead):
             self.bias[positions] = self._first_biases(frequency)[positions].to(self.bias)
 
     def inputs(self, features: Tensor) -> Tensor:
-        """Inputs of the classifier: h, of shape (n_rows, feature_dim)."""
+        """Compute the inputs of the classifier: h, of shape (n_rows, feature_dim)."""
         if self._is_low() and isinstance(self.projection, nn.Linear):
             return half_precision_linear(self.projection, features)
         return self.projection(features)
@@ -201,7 +201,7 @@ class ETFHead(ChunkedHead):
         return self._product(inputs, self.classifier(inputs, chunk).T)
 
     def _is_low(self) -> bool:
-        """Whether products have half precision now."""
+        """Return whether products have half precision now."""
         return self.training and self.low_precision
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
@@ -224,12 +224,12 @@ class ETFHead(ChunkedHead):
             update(self.bias, self.held(chunk), gradient.sum(0))
 
     def products(self, inputs: Tensor) -> Tensor:
-        """Logits without biases, W h, of shape (n_rows, n_labels)."""
+        """Compute the logits without biases, W h, of shape (n_rows, n_labels)."""
         products = torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
         return self.shard.joined_columns(products)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
-        """Rows of W, of shape (chunk, feature_dim)."""
+        """Return rows of W, of shape (chunk, feature_dim)."""
         if self.weight is not None:
             return self.weight[self.held(chunk)]
         key = (like.dtype, like.device)

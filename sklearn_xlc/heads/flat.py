@@ -1,4 +1,4 @@
-"""One output per label: the plain classifier, and the baseline of all others."""
+"""Flat head: a linear classifier with one output per label."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class FlatHead(ChunkedHead):
     loss : str or Loss, default="auto"
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
     n_negatives : int, default=None
-        Number of labels that a step draws as negatives, besides those of the samples of its batch.
-        Of a row-wise loss they estimate the normaliser. None: all labels.
+        Number of random negative labels of a step, besides the labels of the batch. They estimate
+        the normaliser of a row-wise loss. None: all labels.
     n_members : int, default=1
-        Number of classifiers that are trained side by side, each on its own part of the features,
-        and whose logits are averaged. The loss is the sum of their losses, and they share a bias:
-        otherwise each is trained as it would be alone.
+        Number of classifiers trained side by side, each on its own part of the features. Their
+        logits are averaged and their losses summed. They share a bias; apart from it, each is
+        trained as it would be alone.
     shard_of : callable, default=whole
         As in :class:`~sklearn_xlc.heads.ChunkedHead`.
 
@@ -145,7 +145,7 @@ class FlatHead(ChunkedHead):
                 self.bias.copy_(self.criterion.prior(frequency)[self.all_held()])
 
     def draw(self, targets: Targets) -> Drawn | None:
-        """Labels of the batch, and random others if that makes a step cheaper."""
+        """Draw the labels of the batch and random others, if a step then costs less."""
         if self.n_negatives is None or 2 * self.n_negatives >= self.n_labels:
             return None
         device = targets.ids.device
@@ -165,7 +165,7 @@ class FlatHead(ChunkedHead):
     def arranged(
         self, inputs: Tensor, targets: Targets, weights: Tensor
     ) -> tuple[Tensor, Targets, Tensor]:
-        """Batch in which each member has rows of its own: losses of members add up."""
+        """Arrange the batch with separate rows for each member; member losses add up."""
         n_members = self.n_members
         if n_members == 1:
             return inputs, targets, weights
@@ -179,7 +179,7 @@ class FlatHead(ChunkedHead):
         return self.projection(features)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
-        """Weights of the labels, of shape (chunk, n_features)."""
+        """Return the weights of the labels, of shape (chunk, n_features)."""
         weight = self.weight[self.held(chunk)]
         return weight if self.n_members == 1 else weight / self.n_members
 
@@ -212,7 +212,7 @@ class FlatHead(ChunkedHead):
         return best, positions + first if first else positions
 
     def _screening_for(self, inputs: Tensor, k: int) -> Screening | None:
-        """Search for the best labels if it is faster than all logits, and their order is enough."""
+        """Return the search for the best labels, or None if all logits are needed or faster."""
         if (
             self.training
             or torch.is_grad_enabled()
@@ -306,7 +306,7 @@ class FlatHead(ChunkedHead):
         return loss, gradient
 
     def _read(self, chunk: Labels) -> Tensor:
-        """Weights of a chunk at the precision of products, once for both passes of a step."""
+        """Read the weights of a chunk at the precision of products, once for both passes."""
         if self._last is None or self._last[0] is not chunk:
             held = self.held(chunk)
             weight = (
@@ -385,17 +385,17 @@ class Bottleneck(HeadPart):
 
 
 def _state_of(parameter: Tensor | None) -> Any:
-    """What changes when a parameter is written to."""
+    """Return the identity and version of a parameter, to detect changes."""
     if parameter is None or parameter.is_inference():
         return id(parameter)
     return parameter.data_ptr(), parameter._version
 
 
 def _members(inputs: Tensor, weight: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Inputs and weights of each member; one pair where the inputs are as wide as the weights.
+    """Return inputs and weights of each member; one pair if both have the same width.
 
-    In training the rows of one member follow those of another; products with parts of the weights
-    are then as fast as with copies, and faster than batched ones.
+    In training the rows of the members follow one another. Products with parts of the weights are
+    then as fast as with copies, and faster than batched products.
     """
     n_members = weight.shape[1] // inputs.shape[1]
     if n_members == 1:

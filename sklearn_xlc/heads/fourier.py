@@ -1,4 +1,4 @@
-"""Fourier output layer: it can predict every set of up to k labels, however many there are."""
+"""Fourier output layer: every set of up to k labels can be predicted, for any number of labels."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ ENTRY = 0.1
 
 
 class FourierHead(ChunkedHead):
-    r"""Output layer of fixed Fourier columns, which give the guarantee, and learnt slack columns.
+    r"""Output layer of fixed Fourier columns and learnt slack columns.
 
-    The logits are :math:`W p + S q`, where W is :func:`~sklearn_xlc.geometry.fourier_matrix` for n
-    labels of which k are active, S is a learnt matrix of shape (n, s), and the coefficients p and q
-    are linear in the features. W is never trained, and beyond 10 000 labels never stored [1]_.
+    The logits are :math:`W p + S q`. W is :func:`~sklearn_xlc.geometry.fourier_matrix` for n labels
+    with k active ones; it guarantees that every set of up to k labels can be predicted. S is a
+    learnt matrix of shape (n, s). The coefficients p and q are linear in the features. W is never
+    trained, and beyond 10 000 labels never stored [1]_.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class FourierHead(ChunkedHead):
     multilabel : bool
         Whether a sample may hold any number of labels, or exactly one.
     max_active : int
-        Number k of active labels that the guarantee covers; ``2 k + 1`` must not exceed n.
+        Largest number k of active labels in the guarantee; ``2 k + 1`` must not exceed n.
     n_slack : int, default=0
         Number s of learnt columns.
     memory_limit : int, default=2**30
@@ -146,7 +147,7 @@ class FourierHead(ChunkedHead):
 
     @torch.no_grad()
     def _start_slack(self) -> None:
-        """Slack columns in pairs that cancel: they learn like random columns, but start at zero."""
+        """Draw slack columns in pairs with a sum of zero; they learn like random columns."""
         weight, bias = self.projection.weight, self.projection.bias
         if self.init == "random":
             bound = max(1, self.n_slack) ** -0.5  # as nn.Linear has it
@@ -205,7 +206,7 @@ class FourierHead(ChunkedHead):
 
     @property
     def _n_grid(self) -> int:
-        """Labels for which the Fourier columns were made; those that came later lie between."""
+        """Number of labels of the first fit, the Fourier grid; later labels lie between them."""
         return self.n_grid or self.n_labels
 
     @torch.no_grad()
@@ -221,14 +222,14 @@ class FourierHead(ChunkedHead):
             self.slack[positions, 0] = target - constant
 
     def inputs(self, features: Tensor) -> Tensor:
-        """Coefficients of the columns of :meth:`output_weights`."""
+        """Compute the coefficients of the columns of :meth:`output_weights`."""
         gains = np.ones(self.width + self.n_slack)
         gains[: self.width] = self.gain
         coefficients = self.projection(features)
         return coefficients * self._table("gains", coefficients, lambda: gains)
 
     def classifier(self, like: Tensor, chunk: slice = slice(None)) -> Tensor:
-        """Weights of the labels, of shape (chunk, width + n_slack)."""
+        """Return the weights of the labels, of shape (chunk, width + n_slack)."""
         return torch.as_tensor(self._output_weights(chunk)).to(like)
 
     def step_bytes(self, n_rows: int) -> int:
@@ -240,7 +241,7 @@ class FourierHead(ChunkedHead):
         return CHUNK if self.method == "chunk" else self.shard.n_held(self._n_grid)
 
     def chunks(self) -> list[slice]:
-        """Slices of labels, in order; those that came later have slices of their own."""
+        """Return slices of labels, in order; labels added later have separate slices."""
         start, stop, _ = self.all_held().indices(self.n_labels)
         grid = min(max(start, self._n_grid), stop)
         return slices(start, grid, self.chunk_size()) + slices(grid, stop, CHUNK)
@@ -284,7 +285,7 @@ class FourierHead(ChunkedHead):
             update(self.slack, held, to_slack.to(into.dtype))
 
     def output_weights(self) -> np.ndarray:
-        """Fourier and slack columns, of shape (n_labels, 2 * max_active + 1 + n_slack)."""
+        """Return Fourier and slack columns, (n_labels, 2 * max_active + 1 + n_slack)."""
         return self._output_weights(slice(None))
 
     def _output_weights(self, chunk: slice) -> np.ndarray:
@@ -293,21 +294,21 @@ class FourierHead(ChunkedHead):
         return np.hstack([np.vstack([rows, self._rows_between()])[chunk], slack])
 
     def _basis(self, like: Tensor) -> Tensor:
-        """First rows of W, as many as a chunk has."""
+        """Return the first rows of W, one for each label of a chunk."""
         size = min(self.chunk_size(), self._n_grid)
         return self._table(
             "basis", like, lambda: fourier_matrix(self._n_grid, self.max_active, stop=size)
         )
 
     def _between(self, like: Tensor, chunk: slice) -> Tensor:
-        """Rows of W of a chunk of labels that came later."""
+        """Return the rows of W of a chunk of labels added later."""
         rows = self._table("between", like, self._rows_between)
         return rows[chunk.start - self._n_grid : chunk.stop - self._n_grid]
 
     def _rows_between(self) -> np.ndarray:
-        """Rows of labels that came later: Eq. 8 of the paper at angles between those of the others.
+        """Compute the rows of labels added later: Eq. 8 of the paper at intermediate angles.
 
-        The guarantee holds for any angles that differ: as many sign changes as 2 k can be made.
+        The guarantee holds for any distinct angles: the function can change its sign 2 k times.
         """
         n, later = self._n_grid, np.arange(self.n_labels - self._n_grid)
         # Halves of the gaps, then quarters, and so on: bits of the round in reverse order.
@@ -320,7 +321,7 @@ class FourierHead(ChunkedHead):
         return np.hstack([np.ones((len(later), 1)), 2**0.5 * waves]) / n**0.5
 
     def _phase(self, shift: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of each frequency's rotation over `shift` labels."""
+        """Return cosine and sine of each frequency's rotation over `shift` labels."""
 
         def make() -> np.ndarray:
             # f * shift modulo n is exact in integers, so that high frequencies lose no digits.
@@ -332,7 +333,7 @@ class FourierHead(ChunkedHead):
         return cosines, sines
 
     def _table(self, name: Any, like: Tensor, make: Callable[[], np.ndarray]) -> Tensor:
-        """A constant, made once for each type and device; it is not part of the state."""
+        """Return a constant, cached for each type and device; it is not part of the state."""
         key = (name, like.dtype, like.device)
         if key not in self._tables:
             # Created in prediction mode, it must also work in training.
@@ -342,7 +343,7 @@ class FourierHead(ChunkedHead):
 
 
 def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Coefficients of the same function of t, read from a later label on."""
+    """Rotate Fourier coefficients, to start at a later label."""
     turned = coefficients.clone()
     even, odd = coefficients[:, 1::2], coefficients[:, 2::2]
     turned[:, 1::2] = even * cosines + odd * sines
@@ -351,7 +352,7 @@ def _turn(coefficients: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def _fastest(n_labels: int, max_active: int, memory_limit: int) -> str:
-    """Algorithm for the product with W that was fastest in benchmarks/sweep_fourier.py."""
+    """Return the fastest algorithm for the product with W, by benchmarks/sweep_fourier.py."""
     fits = 8 * FFT_ROWS * n_labels <= memory_limit
     smooth = next_fast_len(n_labels) == n_labels
     if max_active >= FFT_ACTIVE and FFT_LABELS[0] <= n_labels <= FFT_LABELS[1] and smooth and fits:
@@ -360,14 +361,14 @@ def _fastest(n_labels: int, max_active: int, memory_limit: int) -> str:
 
 
 def _inverse_transform(coefficients: Tensor, n_labels: int) -> Tensor:
-    """Product with W by an inverse real Fourier transform."""
+    """Multiply with W by an inverse real Fourier transform."""
     spectrum = torch.complex(coefficients[:, 1::2], -coefficients[:, 2::2]) / 2**0.5
     constant = torch.complex(coefficients[:, :1], torch.zeros_like(coefficients[:, :1]))
     return torch.fft.irfft(torch.cat([constant, spectrum], dim=1), n=n_labels, norm="ortho")
 
 
 def _transform(gradient: Tensor, max_active: int) -> Tensor:
-    """Product with the transpose of W by a real Fourier transform."""
+    """Multiply with the transpose of W by a real Fourier transform."""
     spectrum = torch.fft.rfft(gradient, norm="ortho")[:, : max_active + 1]
     pairs = torch.stack([spectrum.real, -spectrum.imag], dim=2)[:, 1:] * 2**0.5
     return torch.cat([spectrum.real[:, :1], pairs.flatten(1)], dim=1)

@@ -1,4 +1,4 @@
-"""Losses in which the positives of each label have a weight."""
+"""Losses with a weight of each label's positives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from sklearn_xlc.heads.losses import Labels, Loss, PointwiseLoss, RowwiseLoss
 
 
 class _LabelWeighted(Loss, ABC):
-    r"""A loss, and the weight of each label, by its position.
+    r"""Loss with a weight of each label, by position.
 
-    The weight w of label l multiplies the loss of l in samples that have l; its loss in the others
-    stays. With soft target y the loss of a logit is :math:`w y \ell_1(z) + (1 - y) \ell_0(z)`.
+    The weight w of label l multiplies the loss of l in samples with l; the loss of l in other
+    samples stays. With soft target y the loss of a logit is
+    :math:`w y \ell_1(z) + (1 - y) \ell_0(z)`.
     """
 
     per_label = True
@@ -32,7 +33,7 @@ class _LabelWeighted(Loss, ABC):
 
 
 class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
-    """Pointwise loss in which positives have the weights of their labels."""
+    """Pointwise loss with label weights on the positives."""
 
     @property
     def _inner(self) -> PointwiseLoss:
@@ -72,7 +73,7 @@ class WeightedPointwiseLoss(_LabelWeighted, PointwiseLoss):
 
 
 class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
-    """Row-wise loss in which positives have the weights of their labels."""
+    """Row-wise loss with label weights on the positives."""
 
     @property
     def _inner(self) -> RowwiseLoss:
@@ -96,7 +97,7 @@ class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
 
 
 def with_label_weight(loss: Loss, label_weight: Tensor | None) -> Loss:
-    """Loss whose positives have weights of labels, in place of those that it has.
+    """Return a loss with label weights on its positives, in place of present weights.
 
     Parameters
     ----------

@@ -29,8 +29,8 @@ Labels = slice | Tensor
 class Loss(Parameters, nn.Module, ABC):
     """Base class of losses; subclass :class:`PointwiseLoss` or :class:`RowwiseLoss`.
 
-    A loss is a module, so that its buffers (quantities of the labels) move between devices and are
-    saved with the model.
+    A loss is a module: its buffers (quantities of the labels) move between devices and are saved
+    with the model.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Loss(Parameters, nn.Module, ABC):
         Whether the loss has a parameter per label, in buffers set by :meth:`fit`. Heads whose
         outputs are nodes or digits, not labels, refuse such a loss.
     needs : str
-        What the loss needs of a head beyond logits, one of its `offers`. Empty: nothing.
+        Input beyond logits, one of a head's `offers`. Empty: none.
     """
 
     link: ClassVar[str | None] = None
@@ -66,23 +66,23 @@ class Loss(Parameters, nn.Module, ABC):
         Parameters
         ----------
         label_counts : tensor of shape (n_labels,)
-            Weighted number of training samples that hold the label at each position.
+            Weighted number of training samples with the label at each position.
         n_samples : float
             Weighted number of training samples.
         """
 
     @abstractmethod
     def prior(self, frequency: Tensor) -> Tensor:
-        """Logits at which heads start, of shape (n_labels,), from label frequencies."""
+        """Compute the initial logits of heads, (n_labels,), from label frequencies."""
 
     def extra_repr(self) -> str:
-        """Show the constructor's parameters, which are stored under their names."""
+        """Format the constructor's parameters, read from attributes of the same names."""
         names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
 class PointwiseLoss(Loss):
-    r"""Base class of losses that are a sum over labels, each with a loss of its logit.
+    r"""Base class of sums over labels of a loss of the logit.
 
     With soft target y the loss of a logit is :math:`y\,\ell_1(z) + (1 - y)\,\ell_0(z)`. A subclass
     defines :meth:`negative` (:math:`\ell_0`) and :meth:`positive` (:math:`\ell_1`). The other
@@ -109,30 +109,30 @@ class PointwiseLoss(Loss):
 
     @abstractmethod
     def negative(self, logits: Tensor) -> Tensor:
-        """Loss of logits whose target is 0, elementwise."""
+        """Compute the loss of logits with target 0, elementwise."""
 
     @abstractmethod
     def positive(self, logits: Tensor, labels: Labels) -> Tensor:
-        """Loss of logits whose target is 1, elementwise.
+        """Compute the loss of logits with target 1, elementwise.
 
         ``buffer[labels]`` of a buffer of shape (n_labels,) broadcasts against `logits`.
         """
 
     def negative_derivative(self, logits: Tensor) -> Tensor:
-        """Derivative of :meth:`negative`; may overwrite `logits`."""
+        """Compute the derivative of :meth:`negative`; may overwrite `logits`."""
         return _derivatives(self.negative, logits)[1][0]
 
     def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
-        """Loss of logits with these targets, less that with target 0."""
+        """Compute the loss of logits with these targets, less the loss with target 0."""
         return targets * (self.positive(logits, labels) - self.negative(logits))
 
     def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
-        """Value and derivative of :meth:`excess`."""
+        """Compute value and derivative of :meth:`excess`."""
         value, (slope,) = _derivatives(lambda z: self.excess(z, targets, labels), logits)
         return value, slope
 
     def forward(self, logits: Tensor, targets: Tensor, labels: Labels = slice(None)) -> Tensor:
-        """Loss of logits with dense targets, elementwise and differentiable."""
+        """Compute the loss of logits with dense targets, elementwise and differentiable."""
         return self.negative(logits) + self.excess(logits, targets, labels)
 
 
@@ -307,7 +307,7 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 def inverse_propensities(
     label_counts: Tensor, n_samples: float, a: float = 0.55, b: float = 1.5
 ) -> Tensor:
-    """One divided by the propensity of each label, from the number of samples that hold it.
+    """Compute the inverse propensity of each label from its number of samples.
 
     Raises
     ------
@@ -324,13 +324,13 @@ def inverse_propensities(
 
 
 class RowwiseLoss(Loss):
-    r"""Base class of losses that are a sum over the positives of a row.
+    r"""Base class of sums over the positives of a row.
 
     The loss of a positive is a function of two numbers. The *surprise* of label k is
     :math:`\log \sum_j e^{z_j} - z_k`, minus its log probability. Its *margin* is
     :math:`\log \sum_{j \notin S} e^{z_j} - z_k`, where S are the row's positives: how far the
-    labels that the row does not have outscore k. A positive with soft target y counts y times. A
-    subclass defines :meth:`value`.
+    negatives of the row outscore k. A positive with soft target y counts y times. A subclass
+    defines :meth:`value`.
 
     Attributes
     ----------
@@ -357,16 +357,16 @@ class RowwiseLoss(Loss):
 
     @abstractmethod
     def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
-        """Loss of each positive, of shape (n_positives,)."""
+        """Compute the loss of each positive, of shape (n_positives,)."""
 
     def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
-        """Derivatives of :meth:`value` by surprise and by margin."""
+        """Compute the derivatives of :meth:`value` by surprise and by margin."""
         return _derivatives(self.value, surprise, margin)[1]
 
     def share(
         self, weights: Tensor, rows: Tensor, targets: Tensor, labels: Tensor | None = None
     ) -> Tensor:
-        """Weight of each positive in the loss, from the weights of all rows.
+        """Compute the weight of each positive in the loss, from the weights of all rows.
 
         Heads whose outputs are labels also give the positives' `labels`.
         """
@@ -404,7 +404,7 @@ class PickAllLabels(RowwiseLoss):
     competition : float, default=1.0
         Share of the loss in which every label competes with all labels, including the other labels
         of its row, as in [1]_ (the surprise). In the rest of the loss it competes only with the
-        labels that the row does not have.
+        negatives of the row.
     reduction : {"sum", "mean"}, default="sum"
         Whether the loss of a row is the sum over its labels, as in [1]_, or the mean.
 
@@ -436,7 +436,7 @@ class PickAllLabels(RowwiseLoss):
 
 
 class JointCrossEntropy(SoftmaxCrossEntropy):
-    """One softmax over the digits of all heads, for heads that score digits.
+    """One softmax over the digits of all heads, for heads over digits.
 
     Its scores have no probabilities.
 
@@ -507,7 +507,7 @@ def resolve_loss(
     accepts: Callable[[type[Loss]], bool],
     where: str = "this head",
 ) -> Loss:
-    """Return the loss of a name, or a copy of a loss, if its class is accepted.
+    """Return a new loss by name, or a copy of a loss; raise if its class is not accepted.
 
     Parameters
     ----------
@@ -544,7 +544,7 @@ def resolve_loss(
 def _derivatives(
     function: Callable[..., Tensor], *arguments: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Value of an elementwise function, and its derivative by each argument."""
+    """Compute an elementwise function, and its derivative by each argument."""
     with torch.enable_grad():
         variables = [argument.detach().requires_grad_() for argument in arguments]
         value = function(*variables)

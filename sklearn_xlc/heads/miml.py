@@ -121,7 +121,7 @@ class MIMLHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether it can train bags."""
+        """Return whether the loss can train bags."""
         known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy))
         return known and super().accepts(kind, multilabel)
 
@@ -131,9 +131,10 @@ class MIMLHead(Head):
         return min(self.memory_limit, size)
 
     def attend(self, label_embeddings: Tensor) -> None:
-        """Attend to instances by their cosine with these vectors, of shape (n_labels, n_columns).
+        """Set the label vectors of the attention, of shape (n_labels, n_columns).
 
-        The vectors are constants; zero ones attend to all instances alike.
+        The attention uses their cosines with instances. The vectors are constants; zero vectors
+        attend to all instances equally.
         """
         rows = F.normalize(label_embeddings, dim=1)
         self.label_embeddings = rows.T.contiguous().to(self.weight)
@@ -208,13 +209,13 @@ class MIMLHead(Head):
     # --- instances ------------------------------------------------------------------------
 
     def instance_logits(self, bags: Bags, chunk: slice) -> Tensor:
-        """Largest concept of each label of a chunk, of shape (n_instances, chunk)."""
+        """Compute the largest concept of each label of a chunk, (n_instances, chunk)."""
         weight, bias = self.weight[chunk], self.concept_bias[chunk]
         concepts = F.linear(bags.features, weight.flatten(0, 1), bias.flatten())
         return concepts.unflatten(1, bias.shape).amax(2)  # (n_instances, chunk, n_concepts)
 
     def log_mask(self, bags: Bags, chunk: slice) -> Tensor | None:
-        """Logarithm of the attention mask M, of shape (n_instances, chunk); None if all ones.
+        """Compute the log of the attention mask M, (n_instances, chunk); None if all ones.
 
         ``M = g softmax(cosine / temperature)`` over the g instances of a bag (Section 6 of the
         paper): the mean of each of its columns over a bag is one.
@@ -231,7 +232,7 @@ class MIMLHead(Head):
             return affinity - mean.log()[owner]
 
     def _keys_and_values(self, bags: Bags, chunk: slice) -> tuple[Tensor, Tensor]:
-        """Keys that rank instances for each label, and their logits for the bag."""
+        """Compute the ranking keys of instances for each label, and their logits for the bag."""
         logits, log_mask = self.instance_logits(bags, chunk), self.log_mask(bags, chunk)
         if self.bias is None:
             return logits.detach() if log_mask is None else logits.detach() + log_mask, logits
@@ -245,13 +246,13 @@ class MIMLHead(Head):
     # --- bags -----------------------------------------------------------------------------
 
     def _bag_logits(self, bags: Bags, chunk: slice) -> Tensor:
-        """Logits of bags, (n_bags, chunk): of each label in the first-ranked instance."""
+        """Compute the logits of bags, (n_bags, chunk), from the first-ranked instances."""
         keys, values = self._keys_and_values(bags, chunk)
         logits = values.gather(0, first_of_segments(keys, bags.owner, len(bags)))
         return self._labelled(logits, chunk)
 
     def _label_losses(self, bags: Bags, targets: Targets, chunk: slice) -> Tensor:
-        """Loss of each bag, summed over the labels of a chunk."""
+        """Compute the loss of each bag, summed over the labels of a chunk."""
         criterion, counts = cast(PointwiseLoss, self.criterion), self._target_counts(targets, chunk)
         if not self.counts:
             logits = self._labelled(self._bag_logits(bags, chunk), chunk, 0.0)
@@ -271,19 +272,19 @@ class MIMLHead(Head):
     def _softmax_terms(
         self, bags: Bags, chunk: slice, at: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Log-sum-exp of each bag's logits of a chunk, and the logits of its positives."""
+        """Compute the log-sum-exp of each bag's logits of a chunk, and its positives' logits."""
         logits = self._bag_logits(bags, chunk)
         return logits.logsumexp(1), logits[at]
 
     def _target_counts(self, targets: Targets, chunk: slice) -> Tensor:
-        """Target of each label of a chunk for each bag, of shape (n_bags, chunk)."""
+        """Return the target of each label of a chunk for each bag, of shape (n_bags, chunk)."""
         counts = self.weight.new_zeros(len(targets), chunk.stop - chunk.start)
         inside = (targets.ids >= chunk.start) & (targets.ids < chunk.stop)
         at = (targets.rows[inside], targets.ids[inside] - chunk.start)
         return counts.index_put_(at, targets.values_like(counts)[inside])
 
     def _chunks(self, bags: Bags) -> list[slice]:
-        """Slices of labels whose concepts, and intermediate results, fit the memory limit."""
+        """Return slices of labels; concepts and temporaries of each fit the memory limit."""
         n_concepts = self.weight.shape[1]
         size = 2 * len(bags.instances) * (n_concepts + 4) * self.weight.element_size()
         step = max(1, min(self.n_labels, self.memory_limit // max(1, size)))
@@ -298,13 +299,13 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def segment_max(values: Tensor, owner: Tensor, n_segments: int) -> Tensor:
-    """Largest value of each segment and column, of shape (n_segments, n_columns)."""
+    """Return the largest value of each segment and column, (n_segments, n_columns)."""
     lowest = values.new_full((n_segments, values.shape[1]), float("-inf"))
     return lowest.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax")
 
 
 def first_of_segments(keys: Tensor, owner: Tensor, n_segments: int) -> Tensor:
-    """Row of the largest key of each segment and column; of the first one on ties."""
+    """Return the row of the largest key of each segment and column, the first one on ties."""
     is_largest = keys == segment_max(keys, owner, n_segments)[owner]
     numbers = torch.arange(len(keys), device=keys.device)[:, None].expand_as(keys)
     numbers = torch.where(is_largest, numbers, len(keys))
@@ -314,13 +315,13 @@ def first_of_segments(keys: Tensor, owner: Tensor, n_segments: int) -> Tensor:
 
 
 def sort_segments(keys: Tensor, owner: Tensor) -> Tensor:
-    """Rows by decreasing key within each segment, segment after segment; ties keep their order."""
+    """Sort rows by decreasing key within each segment; ties keep their order."""
     order = keys.argsort(dim=0, descending=True, stable=True)
     return order.gather(0, owner[order].argsort(dim=0, stable=True))
 
 
 def _cosines(instances: Any, vectors: Tensor) -> Tensor:
-    """Cosines of instances with unit vectors (n_columns, n_vectors); 0 for empty instances."""
+    """Compute cosines of instances with unit vectors (n_columns, n_vectors); 0 if empty."""
     if isinstance(instances, Tensor):
         return F.normalize(instances, dim=1) @ vectors
     products = F.embedding_bag(

@@ -1,4 +1,4 @@
-"""Powerset product: a label set as one class of 2**C, of which each head scores a few labels."""
+"""Powerset product: a label set is one class of 2**C, and each head scores a few labels."""
 
 from __future__ import annotations
 
@@ -120,30 +120,30 @@ class PowersetHead(DigitHead):
     # --- blocks of one size, side by side ---------------------------------------------------
 
     def _runs(self) -> list[tuple[int, int]]:
-        """Numbers of labels, and how many consecutive blocks have this number."""
+        """Runs of equal blocks: their number of labels, and the number of blocks."""
         return [(size, len(list(run))) for size, run in groupby(self.code.sizes.tolist())]
 
     def _by_block(self, labels: Tensor) -> list[Tensor]:
-        """Values of labels, (n, n_labels), as (n, n_blocks, size) for every run of blocks."""
+        """Reshape values of labels, (n, n_labels), to (n, n_blocks, size) for every run."""
         runs = self._runs()
         parts = labels.split([size * count for size, count in runs], dim=1)
         return [part.view(len(labels), count, size) for part, (size, count) in zip(parts, runs)]
 
     def _by_head(self, logits: Tensor) -> list[Tensor]:
-        """Logits, (n, n_groups, n_outputs), as (n, n_groups, n_blocks, 2**size) for every run."""
+        """Reshape logits, (n, n_groups, n_outputs), to (n, n_groups, n_blocks, 2**size) by run."""
         runs = self._runs()
         parts = logits.split([2**size * count for size, count in runs], dim=2)
         return [part.unflatten(2, (count, 2**size)) for part, (size, count) in zip(parts, runs)]
 
     def _grouped(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and log weights of the groups; that of a single group is zero."""
+        """Compute logits and log weights of the groups; a single group has log weight zero."""
         logits, mixing = self._outputs(features)
         return logits, mixing if self.n_groups > 1 else logits.new_zeros(len(logits), 1)
 
     # --- training ---------------------------------------------------------------------------
 
     def _digits(self, targets: Targets) -> Tensor:
-        """Digits of the label sets, of shape (n_rows, n_heads)."""
+        """Compute the digits of the label sets, of shape (n_rows, n_heads)."""
         starts = torch.as_tensor(self.code.starts, device=targets.ids.device)
         heads = torch.searchsorted(starts, targets.ids, right=True) - 1
         bits = torch.ones_like(targets.ids) << (starts[heads + 1] - 1 - targets.ids)
@@ -187,7 +187,7 @@ class PowersetHead(DigitHead):
         return weights @ self.criterion.value(-products.logsumexp(1))
 
     def _rows_at_once(self) -> int:
-        """Samples whose logits, with two temporaries and a gradient, fit into `memory_limit`."""
+        """Return the number of samples per part, for logits and temporaries in `memory_limit`."""
         return max(1, self.memory_limit // self._step_bytes_of_row())
 
     def _step_bytes_of_row(self) -> int:
@@ -204,7 +204,7 @@ class PowersetHead(DigitHead):
         return self._step_bytes_of_row() + (per_label + 6 * (k or 0)) * self._itemsize
 
     def bytes_per_row_of_sets(self, k: int) -> int:
-        """Estimate what a sample takes in :meth:`topk_sets`, in bytes."""
+        """Estimate the bytes per sample of :meth:`topk_sets`."""
         # Parents and digits of every head, the digits found, and the labels of the sets.
         n_candidates = self.n_groups * max(2 * k, 16) if self.n_groups > 1 else k
         return self.bytes_per_row() + n_candidates * 32 * self.code.n_heads + 12 * k * self.n_labels
@@ -228,7 +228,7 @@ class PowersetHead(DigitHead):
 
     @torch.no_grad()
     def topk_sets(self, features: Tensor, k: int) -> tuple[Tensor, Targets]:
-        """Scores of the k best label sets, (n_rows, k), best first, and the sets.
+        """Return scores of the k best label sets, (n_rows, k), best first, and the sets.
 
         Scores are log probabilities with "ce", otherwise sums over the digits. Row ``k * i + j`` of
         the sets is set j of sample i.
@@ -247,7 +247,7 @@ class PowersetHead(DigitHead):
     def _search(
         self, runs: list[np.ndarray], mixing: np.ndarray, k: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and digits of the k best label sets, head by head."""
+        """Return scores and digits of the k best label sets, head by head."""
         groups = [
             [run[:, group, block] for run in runs for block in range(run.shape[2])]
             for group in range(self.n_groups)
@@ -270,7 +270,7 @@ class PowersetHead(DigitHead):
 
 
 def independent(probabilities: Tensor) -> Tensor:
-    """Probabilities of all sets of independent labels, the first label as most significant bit.
+    """Compute the probabilities of all sets of independent labels; the first label is the top bit.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def independent(probabilities: Tensor) -> Tensor:
 
 
 def log_marginals(log_sets: Tensor) -> tuple[Tensor, Tensor]:
-    """Log probabilities of the presence and of the absence of labels, from those of all their sets.
+    """Compute log probabilities of the presence and absence of labels, from all their sets.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def log_marginals(log_sets: Tensor) -> tuple[Tensor, Tensor]:
     Returns
     -------
     holding, without : tensors of shape (..., b)
-        Log of the summed probability of the sets that hold a label, and of the others.
+        Log of the summed probability of the sets with a label, and of the sets without it.
     """
     holding, without = [], []
     while log_sets.shape[-1] > 1:  # the first label halves the sets; then it is summed out

@@ -156,7 +156,7 @@ class ProductHead(DigitHead):
         return share @ self.criterion.value(-(mixing[rows] + products).logsumexp(1))  # Eq. 16
 
     def _log_scores(self, features: Tensor) -> tuple[list[list[np.ndarray]], np.ndarray]:
-        """Additive scores of every group's heads, in NumPy, and the groups' log weights."""
+        """Compute additive scores of every group's heads, in NumPy, and log weights of groups."""
         logits, mixing = self._outputs(features)
         groups = []
         for group in range(self.n_groups):
@@ -203,7 +203,7 @@ class ProductHead(DigitHead):
         return torch.cat([group[rows].sum(1) for group in groups], dim=1)
 
     def _log_mass(self, heads: list[Tensor]) -> Tensor:
-        """Log probability that the digits of softmaxes belong to a label that exists."""
+        """Compute the log probability of existing labels under the softmaxes of the digits."""
         edge, terms = torch.zeros_like(heads[0][..., 0]), []
         last = self.code.encode(np.array([self.n_labels - 1]))[0]
         for head, digit in zip(
@@ -230,7 +230,7 @@ class ProductHead(DigitHead):
         return self.code.encode(codes)
 
     def _normalizer(self, groups: list[list[np.ndarray]], mixing: np.ndarray) -> np.ndarray:
-        """Log of what the products, or their mixture, give all labels that exist, (n_rows, 1)."""
+        """Compute the log probability of all existing labels, of shape (n_rows, 1)."""
         mixing = mixing if self.n_groups > 1 else np.zeros_like(mixing, shape=(len(mixing), 1))
         if self.free is not None:  # a difference needs more digits
             groups = [[head.astype(np.float64) for head in heads] for heads in groups]
@@ -260,9 +260,9 @@ class ProductHead(DigitHead):
 
 
 class Product(DigitPart):
-    """Independent heads, whose log probabilities add up.
+    """Sum of the log probabilities of independent heads.
 
-    For class labels it is the fastest head and the coarsest: labels that share a digit share
+    For class labels it is the fastest head and the coarsest: labels with a common digit share
     parameters. For label sets the set of a sample is one class among ``2**n_labels``, and each head
     scores all sets of a few labels; sets have probabilities
     (:meth:`~sklearn_xlc.MultiHeadClassifier.predict_topk_sets`), and the most probable one is
@@ -357,6 +357,6 @@ class Product(DigitPart):
 
 
 def _without(total: Tensor, gone: Tensor) -> Tensor:
-    """Logarithm of a total less a part of it, from their logarithms."""
+    """Compute the log of a total less a part, from their logs."""
     share = (gone.double() - total.double()).clamp(max=-1e-14)
     return (total + torch.log(-torch.expm1(share))).to(total)

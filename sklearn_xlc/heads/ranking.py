@@ -1,4 +1,4 @@
-"""The best labels of each row, of one list or of chunks of labels; equal scores by position."""
+"""Find the best labels of each row, in one list or in chunks; equal scores rank by position."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def merge_topk(
 
 
 def topk_of_chunks(chunks: Iterable[tuple[int, Tensor]], k: int) -> tuple[Tensor, Tensor]:
-    """Find the k best labels over chunks of labels, in time linear in their number for any k.
+    """Find the k best labels over chunks of labels, in linear time for any k.
 
     Parameters
     ----------

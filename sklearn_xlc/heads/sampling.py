@@ -1,4 +1,4 @@
-"""Multi-Head Sampling for pretraining: train only the groups of labels that a batch needs."""
+"""Multi-Head Sampling for pretraining: train only the label groups of a batch."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ class SamplingHead(Head):
 
     @classmethod
     def accepts(cls, kind: type[Loss], multilabel: bool) -> bool:
-        """Whether it is a softmax cross-entropy, which trains one label per sample."""
+        """Return whether the loss is a softmax cross-entropy of one label per sample."""
         return issubclass(kind, SoftmaxCrossEntropy) and kind.needs in ("", *cls.offers)
 
     @property
     def angular(self) -> ArcFace | None:
-        """Loss of cosines; None: scores are products."""
+        """Loss of cosines, or None if scores are products."""
         return self.criterion if isinstance(self.criterion, ArcFace) else None
 
     def row_parameters(self) -> list[nn.Parameter]:
@@ -154,7 +154,7 @@ class SamplingHead(Head):
         return 3 * min(self.n_labels, max(k, CHUNK)) * (self._itemsize + 8)
 
     def set_prior(self, frequency: Tensor) -> None:
-        """Estimate how often a sub-head is drawn because it holds a label of the batch."""
+        """Store the share of samples with a label of each sub-head."""
         padded = F.pad(frequency, (0, self.n_heads * self.length - self.n_labels))
         self.head_frequency.copy_(padded.view(self.n_heads, self.length).sum(1))
 
@@ -212,21 +212,21 @@ class SamplingHead(Head):
         return self.shard.cross_entropy(logits, at, share, criterion.value)
 
     def _missing(self, ids: Tensor) -> Tensor:
-        """Mask of the positions that hold no label."""
+        """Return the mask of the positions without a label."""
         if self.free is None:
             return ids >= self.n_labels
         held = F.pad(~self.free, (0, self.n_heads * self.length - self.n_labels))
         return ~held[ids]
 
     def _logits_of(self, features: Tensor, heads: Tensor, at: tuple[Tensor, Tensor]) -> Tensor:
-        """Logits of the labels of sub-heads whose weights this process holds."""
+        """Compute the logits of sub-heads with weights in this process."""
         rows = cast(Tensor, self.shard.own(heads))
         weight = F.embedding(rows, self.weight, sparse=True).view(-1, self.n_features)
         loss = self.angular
         return features @ weight.T if loss is None else _angular_logits(loss, features, weight, at)
 
     def _draw_negatives(self, heads: Tensor) -> Tensor:
-        """Sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
+        """Draw the sub-heads of the batch and up to `n_sampled_heads` random others, ascending."""
         n_more = min(self.n_sampled_heads, self.n_heads - len(heads))
         if not n_more or not self.training:
             return heads
@@ -239,7 +239,7 @@ class SamplingHead(Head):
         return torch.cat([heads, others[order[:n_more]]]).sort().values
 
     def _draw_for_rows(self, own: Tensor) -> Tensor:
-        """Own sub-head of each row, then `n_sampled_heads` distinct others, one row a row."""
+        """Draw the sub-heads of each row: its own, then `n_sampled_heads` distinct others."""
         n_others = self.n_heads - 1
         n_more = min(self.n_sampled_heads, n_others) if self.training else 0
         drawn = own.new_empty(len(own), n_more)
@@ -253,10 +253,10 @@ class SamplingHead(Head):
         return torch.cat([own[:, None], drawn], 1)
 
     def _log_expected_count(self, drawn: Tensor, n_rows: int, position: Tensor) -> Tensor:
-        """Log P(sub-head scores a row), once a label, of shape (n_drawn * L,) or a row each.
+        """Compute log P(sub-head scores a row) for each label, (n_drawn * L,) or one row a row.
 
-        Shared sub-heads score each row if a label of the batch is theirs, or if they are drawn; of
-        the others `position` is that of each row's own.
+        A shared sub-head scores all rows if it has a label of the batch or is drawn. Otherwise
+        `position` is the place of each row's own sub-head.
         """
         if not self.shared_heads:
             rate = min(1.0, self.n_sampled_heads / max(1, self.n_heads - 1))
@@ -310,7 +310,7 @@ class SamplingHead(Head):
 
 
 class Sampling(DigitPart):
-    """One output per label; a step trains only the groups of outputs that hold its labels.
+    """One output per label; a step trains only the groups of outputs with its labels.
 
     For class labels; for pretraining an encoder, used through
     :meth:`~sklearn_xlc.MultiHeadClassifier.transform`.

@@ -1,13 +1,13 @@
-"""Best labels of a linear layer in a fraction of the time: products of eight bits, and a bound.
+"""Find the best labels of a linear layer by eight-bit products and an error bound.
 
-Products of eight-bit integers are ten times faster than those of float32, and exact. What rounding
-changes in a logit is bounded by the inequality of Cauchy and Schwarz: if inputs a are rounded to
+Products of eight-bit integers are ten times faster than products of float32, and exact. The
+inequality of Cauchy and Schwarz bounds the rounding error of a logit: if inputs a are rounded to
 a + e and weights w to w + d,
 
     |(a + e)(w + d) - aw| <= |e| |w| + |a + e| |d|,
 
-where all norms are known. A label whose upper bound is below the lower bounds of k others is not
-among the k best. Logits of the few labels that are left are computed in float32.
+and all norms are known. A label with an upper bound below the lower bounds of k others is not among
+the k best. The logits of the few remaining labels are computed in float32.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Compute = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @functools.cache
 def multiplies_int8() -> bool:
-    """Whether torch multiplies eight-bit integers here at full speed, and without saturation."""
+    """Return whether torch multiplies eight-bit integers fast and without saturation here."""
     found = torch.cpu.get_capabilities()
     if not any(found.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8")):
         return False
@@ -79,7 +79,7 @@ def multiplies_int8() -> bool:
 
 
 class _Rounded(NamedTuple):
-    """Inputs ``scale * (numbers - zero)``, where numbers have eight bits."""
+    """Inputs ``scale * (numbers - zero)``, with numbers of eight bits."""
 
     numbers: Tensor
     scale: float
@@ -87,7 +87,7 @@ class _Rounded(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """Linear layer with weights of eight bits, in the order in which oneDNN reads them."""
+    """Linear layer with weights of eight bits, in the memory layout of oneDNN."""
 
     weight: Tensor
     scales: Tensor
@@ -103,7 +103,7 @@ class _Packed(NamedTuple):
         return self._product(inputs, self.bias, 1.0, torch.float32)
 
     def steps(self, inputs: _Rounded, lowest: float, step: float) -> Tensor:
-        """``(logits - lowest) / step`` as integers from 0 to 255; others become 0 or 255."""
+        """Compute ``(logits - lowest) / step`` as integers, clipped to 0 and 255."""
         return self._product(inputs, self.bias - lowest, step, torch.uint8)
 
     def _product(self, inputs: _Rounded, bias: Tensor, step: float, dtype: torch.dtype) -> Tensor:
@@ -114,14 +114,14 @@ class _Packed(NamedTuple):
 
 
 class _Norms(NamedTuple):
-    """Norms of the rows of weights, or of rounded inputs, and of what rounding changes in them."""
+    """Norms of the rows of weights, or of rounded inputs, and of their rounding errors."""
 
     full: np.ndarray
     error: np.ndarray
 
 
 class _Radius(NamedTuple):
-    """Bounds of the errors of logits: a share of each row times that of each label."""
+    """Bounds of the errors of logits: a factor of each row times a factor of each label."""
 
     of_row: np.ndarray
     of_label: np.ndarray
@@ -130,18 +130,18 @@ class _Radius(NamedTuple):
 
     @classmethod
     def of(cls, rows: _Norms, labels: _Norms, beside: np.ndarray) -> _Radius:
-        """|e| |w| + |a + e| |d|, bounded by its value for a usual row times the row's share."""
+        """Bound |e| |w| + |a + e| |d| by its value for a usual row times the row's factor."""
         full, error = (max(_middle(part), _TINY) for part in rows)
         of_row = np.maximum(rows.full / full, rows.error / error)
         of_label = (error * labels.full + full * labels.error) * _SLACK
         return cls(of_row, of_label, float(of_label.max()), beside)
 
     def most(self) -> np.ndarray:
-        """Bound for any label of each row."""
+        """Return a bound for any label of each row."""
         return self.of_row * self.largest + self.beside
 
     def at(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Bound for each pair, and what its sum in float32 may differ by."""
+        """Return a bound for each pair, including the error of its sum in float32."""
         return self.of_row[rows] * self.of_label[labels] + self.beside[rows]
 
 
@@ -159,7 +159,7 @@ class _Logits(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """Labels of rows, in order of the rows, of which row i begins at ``starts[i]``."""
+    """Labels of rows, sorted by row; row i begins at ``starts[i]``."""
 
     rows: np.ndarray
     labels: np.ndarray
@@ -172,7 +172,7 @@ class _Pairs(NamedTuple):
         return cls(rows, labels, starts)
 
     def padded(self, values: np.ndarray, k: int) -> np.ndarray:
-        """Values of the pairs as a matrix, a row for each row, at least k columns wide."""
+        """Arrange values of the pairs in a matrix with at least k columns."""
         width = max(k, int(np.diff(self.starts).max()))
         n_rows = len(self.starts) - 1
         least = -np.inf if values.dtype.kind == "f" else np.iinfo(values.dtype).min
@@ -183,11 +183,11 @@ class _Pairs(NamedTuple):
 
 
 class Screening:
-    """Search for the best labels of a linear layer, which computes few logits in float32.
+    """Search for the best labels of a linear layer with few logits in float32.
 
-    The result is that of all logits in float32, whatever the numbers: where bounds leave too many
-    labels of a row, all of its logits are computed. (A sum in float32 depends on the order of its
-    terms, and so on the size of the batch: labels whose logits agree but for the last digits may
+    The result equals the ranking of all logits in float32, for any inputs: if the bounds leave too
+    many labels of a row, all of its logits are computed. (A sum in float32 depends on the order of
+    its terms, and so on the size of the batch: labels with logits equal up to the last digits may
     change places.)
 
     Parameters
@@ -200,7 +200,7 @@ class Screening:
     Attributes
     ----------
     is_finite : bool
-        Whether weights and biases are; otherwise there is nothing to search by.
+        Whether weights and biases are finite; otherwise no search is possible.
 
     Examples
     --------
@@ -240,7 +240,7 @@ class Screening:
 
     @staticmethod
     def suits(inputs: Tensor, weight: Tensor, k: int) -> bool:
-        """Whether screening is possible, and faster than all logits."""
+        """Return whether screening is possible, and faster than all logits."""
         return (
             inputs.dtype == weight.dtype == torch.float32
             and inputs.is_cpu
@@ -251,7 +251,7 @@ class Screening:
         )
 
     def topk(self, inputs: Tensor, k: int, compute: Compute) -> tuple[Tensor, Tensor]:
-        """Logits and positions of the k best labels, best first, equal logits by position.
+        """Return logits and positions of the k best labels, equal logits by position.
 
         Parameters
         ----------
@@ -260,11 +260,12 @@ class Screening:
         k : int
             Number of labels, few of all (:meth:`suits`).
         compute : callable
-            Computes logits and positions from all logits of the rows that it is given.
+            Computes logits and positions from all logits of the given rows.
 
         Returns
         -------
         logits, positions : tensors of shape (n_rows, k)
+            Best first.
         """
         best, positions = inputs.new_empty(len(inputs), k), torch.empty(len(inputs), k).long()
         is_open = np.ones(len(inputs), dtype=bool)
@@ -279,7 +280,7 @@ class Screening:
         return best, positions
 
     def _search(self, inputs: Tensor, k: int) -> tuple[Tensor, Tensor, np.ndarray] | None:
-        """Logits and positions of the best labels, and a mask of rows where they are not known."""
+        """Return logits and positions of the best labels, and a mask of unresolved rows."""
         bounded = self._rounded(inputs)
         if bounded is None:
             return None
@@ -294,7 +295,7 @@ class Screening:
         return *_best_of(pairs, self._exact(inputs, pairs), k), is_open
 
     def _rounded(self, inputs: Tensor) -> tuple[_Rounded, _Radius] | None:
-        """Inputs in eight bits, and the bounds that follow; None: numbers are too large for any."""
+        """Round inputs to eight bits; return them with bounds, or None for too large numbers."""
         low, high = inputs.amin(1).numpy(), inputs.amax(1).numpy()
         if not (high.max() < _HUGE and low.min() > -_HUGE):  # NaN is not, either
             return None
@@ -337,7 +338,7 @@ class Screening:
     def _among_first(
         self, inputs: Tensor, logits: Tensor, k: int, radius: _Radius
     ) -> tuple[Tensor, Tensor] | None:
-        """Best labels if they are surely among those with the largest logits, for few rows."""
+        """Return the best labels of few rows if they are surely among the largest logits."""
         first, labels = logits.topk(min(k + _FIRST, len(self._bias)))
         pairs = np.arange(len(inputs))[:, None], labels[:, :k].numpy()
         lower = first[:, :k].numpy() - radius.at(*pairs)
@@ -348,7 +349,7 @@ class Screening:
         return topk_by_position(exact, k, labels)
 
     def _candidates(self, logits: _Logits, k: int, radius: _Radius) -> tuple[_Pairs, np.ndarray]:
-        """Pairs with the labels that may be among the k best, and a mask of rows with too many.
+        """Return pairs of candidates for the k best, and a mask of rows with too many.
 
         The mask's rows have no pairs.
         """
@@ -380,7 +381,7 @@ class Screening:
         return _Pairs.of(rows, labels, len(values)), is_open
 
     def _narrowed(self, pairs: _Pairs, logits: _Logits, k: int, radius: _Radius) -> _Pairs:
-        """Pairs whose upper bound is not below the k-th lower bound of the row."""
+        """Keep the pairs with an upper bound of at least the k-th lower bound of the row."""
         rows, labels, _ = pairs
         values = logits.values.take(rows * logits.values.shape[1] + labels)
         width = radius.at(rows, labels) + logits.half
@@ -390,7 +391,7 @@ class Screening:
         return _Pairs.of(rows[kept], labels[kept], len(kth))
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
-        """Logits of the pairs in float32; each is the same whatever other pairs there are."""
+        """Compute the logits of the pairs in float32, each independent of the other pairs."""
         labels, n_rows, n_labels = torch.from_numpy(pairs.labels), len(inputs), len(self._bias)
         pointers, biases = torch.from_numpy(pairs.starts), self._bias.index_select(0, labels)
         size = n_rows, n_labels
@@ -403,18 +404,18 @@ def _norms(rows: Tensor) -> np.ndarray:
 
 
 def _middle(values: np.ndarray) -> float:
-    """Median, or the larger of two, in a fifth of the time of NumPy's for few values."""
+    """Return the median (the upper one), in a fifth of the time of NumPy's for few values."""
     return float(np.partition(values, len(values) // 2)[len(values) // 2])
 
 
 def _kth_largest(values: np.ndarray, k: int) -> np.ndarray:
-    """The k-th largest value of each row, in a tenth of the time that torch takes for k of them."""
+    """Return the k-th largest value of each row, in a tenth of the time of torch's topk."""
     place = values.shape[1] - k
     return np.partition(values, place, axis=1)[:, place]
 
 
 def _best_of_parts(values: np.ndarray, most: int, fewest: int) -> np.ndarray:
-    """Largest values of parts of at most `most` columns, while halves are at least `fewest` / 2.
+    """Return largest values of parts of at most `most` columns; keep at least `fewest` / 2 parts.
 
     Column j belongs to part j modulo the number of parts. Of an odd number, the last is left out.
     """
@@ -427,16 +428,16 @@ def _best_of_parts(values: np.ndarray, most: int, fewest: int) -> np.ndarray:
 
 
 def _places(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of what is true in a matrix."""
+    """Return rows and columns of the true entries of a matrix."""
     flat = np.flatnonzero(found)
     rows = flat // found.shape[1]
     return rows, flat - rows * found.shape[1]
 
 
 def _best_of(pairs: _Pairs, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Logits and labels of the best k pairs of each row, equal logits by position.
+    """Return logits and labels of the best k pairs of each row, equal logits by position.
 
-    One sort of joint keys does both, as bits of a float32 have its order but for the sign.
+    One sort of joint keys orders both: apart from the sign, the bits of a float32 have its order.
     """
     bits = _in_order(logits.add_(0.0).numpy().view(np.int32))  # -0.0 is equal to 0.0
     keys = bits.astype(np.int64) << 32 | _LAST - pairs.labels
@@ -446,5 +447,5 @@ def _best_of(pairs: _Pairs, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _in_order(bits: np.ndarray) -> np.ndarray:
-    """Integers in the order of the floats of these bits, or the other way around."""
+    """Convert bits of floats to integers in the order of the floats, or back."""
     return bits ^ (bits >> 31 & 2**31 - 1)

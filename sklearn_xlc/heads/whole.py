@@ -44,7 +44,7 @@ class Whole:
         return slice(0, n_rows)
 
     def labels(self, n_labels: int) -> slice:
-        """Return the labels whose weights are in this process."""
+        """Return the labels with weights in this process."""
         return slice(0, n_labels)
 
     def own(self, rows: Labels) -> Labels:
@@ -56,7 +56,7 @@ class Whole:
         return slice(None)
 
     def select(self, targets: Targets, *values: Tensor) -> tuple[Any, ...]:
-        """Select the positives whose rows are in this process, and their `values`."""
+        """Select the positives with rows in this process, and their `values`."""
         return targets, *values
 
     def chosen(self, labels: Tensor, *values: Tensor, unit: int = 1) -> tuple[Tensor, ...]:
@@ -68,11 +68,11 @@ class Whole:
         return held
 
     def positions(self, labels: Tensor, table: Tensor, width: int) -> Tensor:
-        """Return the positions of labels in ``table.view(-1, width)``, where they are held."""
+        """Return the positions of held labels in ``table.view(-1, width)``."""
         return labels
 
     def of(self, parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, Any]:
-        """Return the parameters that lack rows of other processes, each with its shard."""
+        """Return the parameters split over processes, each with its shard."""
         return {}
 
     def refuse_part(self) -> None:
@@ -93,7 +93,7 @@ class Whole:
         return classifier(like)
 
     def rows_at(self, table: Tensor, labels: Tensor, unit: int = 1) -> Tensor:
-        """Return rows of a table by label, whichever process holds them; :meth:`chosen`."""
+        """Return rows of a table by label, from all processes; see :meth:`chosen`."""
         return table[labels]
 
     def draw_normal(self, table: Tensor, std: float) -> None:
@@ -122,7 +122,7 @@ class Whole:
         return own
 
     def joined_sum(self, own: Tensor, held: Labels, n_rows: int) -> Tensor:
-        """Join rows, of which this process has found those `held`; differentiable."""
+        """Join rows from all processes (this one has the rows `held`), differentiably."""
         return own
 
     def logsumexp(self, held: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class Whole:
         return held
 
     def never(self, dtype: torch.dtype) -> float:
-        """Return the logit of a label that a row does not score."""
+        """Return the logit of a label without a score for a row."""
         return -torch.inf
 
     def cross_entropy(
@@ -217,7 +217,7 @@ ShardOf = Callable[..., Whole]
 
 
 def whole(n_labels: int, unit: int = 1) -> Whole:
-    """Return all rows of a table, for a head that one process holds.
+    """Return all rows of a table, for a head in one process.
 
     Parameters
     ----------

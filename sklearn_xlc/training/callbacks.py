@@ -20,14 +20,14 @@ from sklearn_xlc.training.devices import numpy_dtype
 
 
 def callback_of(entry: Any) -> Any:
-    """Return the callback of an entry of `callbacks`, which may have a name."""
+    """Return the callback of an entry of `callbacks`, with or without a name."""
     return entry[-1] if isinstance(entry, tuple) and entry else entry
 
 
 def copied(callbacks: Any) -> list[Any]:
     """Return deep copies of the user's callbacks.
 
-    A part that cannot be copied, such as the writer of a log, is shared with the copy.
+    Parts without a deep copy, such as the writer of a log, are shared with the copy.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def copied(callbacks: Any) -> list[Any]:
 
 
 def copy_of(entry: Any, memo: dict[int, Any]) -> Any:
-    """Deep copy of an entry of `callbacks`; parts without one, such as locks, are shared."""
+    """Deep copy an entry of `callbacks`; share parts without a deep copy, such as locks."""
     if isinstance(entry, tuple):
         return (*entry[:-1], copy_of(entry[-1], memo)) if entry else entry
     try:
@@ -77,14 +77,14 @@ def _deep_copy(value: Any, memo: dict[int, Any]) -> Any:
 
 
 class CosineSchedule(Callback):
-    """Learning rate per step: linear warm-up, then a half cosine down to zero.
+    """Set the learning rate of each step: linear warm-up, then a half cosine down to zero.
 
     Parameters
     ----------
     n_steps : int
         Number of steps of the whole training.
     warmup : float, default=0.05
-        Fraction of the steps that warm up.
+        Fraction of warm-up steps.
     """
 
     def __init__(self, n_steps: int, warmup: float = 0.05) -> None:
@@ -118,7 +118,7 @@ class CosineSchedule(Callback):
 
 
 class WeightAveraging(Callback):
-    """Average the weights, and replace them by the average when training ends.
+    """Average the weights, and load the average when training ends.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class WeightAveraging(Callback):
 
     Notes
     -----
-    Training holds a second copy of the model. `partial_fit` averages nothing.
+    Training holds a second copy of the model. `partial_fit` does not average.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class CollapseMonitor(Callback):
     """Record measures of neural collapse after every epoch.
 
     The history of the net receives ``nc1``, ``nc2_means``, ``nc2_weights``, ``nc3``, and ``ncm_2``,
-    ``ncm_3``, ..., ``nc1_2``, ``nc1_3``, ... for every number of labels that samples have.
+    ``ncm_3``, ..., ``nc1_2``, ``nc1_3``, ... for every size of label sets in the data.
     ``nc2_weights`` and ``nc3`` are NaN except for
     :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. The samples are not saved with a model.
 
@@ -225,7 +225,7 @@ class CollapseMonitor(Callback):
         return {"X": None, "y": None}
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Measure, unless the monitor was loaded from a file, which holds no samples."""
+        """Record the measures, unless the monitor was loaded from a file, without samples."""
         if self.X is None:
             return
         head, encoder = net.module_.head, net.module_.encoder

@@ -1,4 +1,4 @@
-"""Checkpoints of a fit: written after epochs, and found again by the same fit started anew."""
+"""Checkpoints of a fit: written after epochs, and found when the same fit starts again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from sklearn_xlc.training.encoding import Encoder, decode, identity
 
 #: Number of the format, part of a fit's name: files of another format are not looked at.
 FORMAT = 1
-#: After a checkpoint, training goes on for at least this many times as long as writing it took.
+#: Shortest time between two checkpoints, in multiples of the time to write one.
 PAUSE = 20
-#: Seconds after which a temporary file that nobody writes to is taken for the rest of a kill.
+#: Seconds without a write after which a temporary file counts as left over from a killed fit.
 ABANDONED = 600
-#: Classes and functions, which are no state.
+#: Types of classes and functions, which are no state.
 _CODE = (
     type,
     types.FunctionType,
@@ -39,32 +39,31 @@ _CODE = (
 
 
 class Checkpoints:
-    """Checkpoints of one fit in a folder that other fits may share.
+    """Checkpoints of one fit; other fits may share the folder.
 
-    A file holds all that the rest of the training depends on, so that a resumed fit ends in the
-    same bytes: weights and buffers, the optimiser's state, random generators, the history, and the
-    state of callbacks (attributes whose names end in "_", as skorch has it). The last two files are
-    kept, and the last one once the fit is finished.
+    A file holds weights and buffers, the optimiser's state, random generators, the history, and the
+    state of callbacks (attributes whose names end in "_", as skorch has it). A resumed fit ends in
+    the same bytes as one without interruption. The last two files are kept, and only the last one
+    once the fit is finished.
 
     Parameters
     ----------
     folder : str or path-like
-        Folder of the files; it is made if there is none.
+        Folder of the files; created if missing.
     fit : str
-        Name of the fit, which tells it from all others in the folder: files are called
-        ``<fit>-<epoch>.xlc``.
+        Name of the fit, unique in the folder; files are named ``<fit>-<epoch>.xlc``.
     processes : Alone or Processes, default=None
         Processes of the fit, of which the first writes. None: one.
 
     Raises
     ------
     OSError
-        If the folder cannot be made, or no file be written there.
+        If the folder cannot be created or written to.
 
     Warns
     -----
     UserWarning
-        If a checkpoint of the fit cannot be read. The one before it is taken, if there is one.
+        If a checkpoint of the fit cannot be read. The previous one is used, if there is one.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Checkpoints:
         self._found = self._newest()
 
     def seed_or(self, seed: int) -> int:
-        """Seed of the fit that is gone on with, or else `seed`; for ``random_state=None``."""
+        """Return the seed of the resumed fit, or else `seed`; for ``random_state=None``."""
         self.seed = self._found[1]["seed"] if self._found else seed
         return self.seed
 
@@ -92,7 +91,7 @@ class Checkpoints:
         Parameters
         ----------
         net : XLCNet
-            Net that is about to train; callbacks have been told so.
+            Net after ``on_train_begin``, before its first step.
 
         Returns
         -------
@@ -102,12 +101,12 @@ class Checkpoints:
         Raises
         ------
         TypeError
-            If a callback has state that a file cannot hold.
+            If a file cannot hold the state of a callback.
 
         Warns
         -----
         UserWarning
-            If the checkpoint belongs to a fit that began with other weights.
+            If the checkpoint belongs to a fit with other initial weights.
         """
         with Fetching() as fetching:
             state = _state(net, fetching)
@@ -135,19 +134,19 @@ class Checkpoints:
         return self._finished
 
     def save(self, net: Any, finished: bool = False) -> None:
-        """Write a checkpoint, unless the last one is too recent for what it took.
+        """Write a checkpoint, unless the last one is recent and took long to write.
 
         Parameters
         ----------
         net : XLCNet
             Net between two epochs, or after the last one.
         finished : bool, default=False
-            Whether training has ended; such a checkpoint is always written.
+            Whether training has ended; the checkpoint is then always written.
 
         Raises
         ------
         OSError
-            If the file cannot be written; earlier ones are as they were.
+            If the file cannot be written; earlier ones stay unchanged.
         """
         began = time.monotonic()
         is_due = finished or began - self._saved_at >= PAUSE * self._took
@@ -181,7 +180,7 @@ class Checkpoints:
     # --- files ------------------------------------------------------------------------------
 
     def _prepare(self, folder: str) -> None:
-        """Make the folder, try to write there, and remove what killed fits have half written."""
+        """Create the folder, test writing, and remove temporary files of killed fits."""
         try:
             os.makedirs(folder, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
@@ -198,7 +197,7 @@ class Checkpoints:
                     path.unlink()
 
     def _files(self) -> list[Path]:
-        """Checkpoints of the fit, oldest first."""
+        """Return the checkpoints of the fit, oldest first."""
         epochs = {}
         for path in self.folder.iterdir():
             match = re.fullmatch(rf"{re.escape(self.fit)}-(\d+)\.xlc", path.name)
@@ -207,7 +206,7 @@ class Checkpoints:
         return sorted(epochs, key=epochs.__getitem__)
 
     def _newest(self) -> tuple[Path, Any, Any] | None:
-        """The newest checkpoint that can be read, with its document and arrays."""
+        """Return the newest readable checkpoint, with its document and arrays."""
         found = self._readable() if self.processes.is_first else None
         path = self.processes.of_first(None if found is None else found[0])
         if path is None or found is not None:
@@ -227,7 +226,7 @@ class Checkpoints:
         return None
 
     def _remove_old(self, newest: Path, finished: bool) -> None:
-        """Remove all checkpoints but the newest and, before the end, the one before it."""
+        """Remove all checkpoints but the newest and, unless `finished`, the previous one."""
         keep = {newest} if finished else {newest, self._last}
         for path in self._old:
             if path not in keep:
@@ -240,7 +239,7 @@ class Checkpoints:
 
 
 def _state(net: Any, fetching: Fetching) -> dict[str, Any]:
-    """State of a net between two epochs; of several processes, in the first, as of one."""
+    """Return the state of a net between two epochs; rank 0 has it for all processes."""
     state = {
         "history": list(net.history),
         "module": module_state(net.module_),
@@ -254,7 +253,7 @@ def _state(net: Any, fetching: Fetching) -> dict[str, Any]:
 
 
 def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Document and arrays of a state."""
+    """Encode a state as a document and arrays."""
     encoder = Encoder()
     try:
         document = {name: encoder.encode(value, name) for name, value in state.items()}
@@ -267,7 +266,7 @@ def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _restore(net: Any, state: dict[str, Any]) -> None:
-    """Give a net copies of a state."""
+    """Load copies of a state into a net."""
     net.history.extend(state["history"])
     net.module_.load_state_dict(state["module"]["state_dict"])
     buffers = dict(net.module_.named_buffers())
@@ -285,9 +284,9 @@ def _restore(net: Any, state: dict[str, Any]) -> None:
 
 
 def _callback_state(callback: Callback) -> dict[str, Any]:
-    """State of a callback: attributes with a final "_", but those that it does not pickle itself.
+    """Return the state of a callback: its pickled attributes with a final "_".
 
-    Of objects with a state of their own there is an entry ``name()``.
+    An object with a state of its own has the entry ``name()``.
     """
     pickled = callback.__getstate__()
     state = {}

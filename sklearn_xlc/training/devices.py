@@ -1,4 +1,4 @@
-"""Types and devices of torch, and its threads: for little work, and after a fork."""
+"""Types, devices and threads of torch."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from sklearn_xlc.batches.randomness import GLOBAL_LOCK
 from sklearn_xlc.distributed.processes import ALONE, Alone
 
 DTYPES = (np.float64, np.float32)
-#: From so many multiply-adds on, more threads than one are worth their meetings: on a machine that
-#: does other work, each of a pass's many meetings may wait for a time slice (docs/performance.md).
+#: Multiply-adds of a pass above which several threads are faster than one. Threads synchronise many
+#: times a pass; on a busy machine each time may wait for a time slice (docs/performance.md).
 MANY = 2**31
 TORCH_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 
 
 def numpy_dtype(module: nn.Module) -> np.dtype:
-    """NumPy type of the parameters of a module."""
+    """Return the NumPy type of the parameters of a module."""
     return np.dtype(str(next(module.parameters()).dtype).removeprefix("torch."))
 
 
 def resolve_device(device: Any, processes: Alone = ALONE) -> str:
-    """Name of the device to use; without the requested GPU, warn and use the CPU.
+    """Return the name of the device to use; without the requested GPU, warn and use the CPU.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def resolve_device(device: Any, processes: Alone = ALONE) -> str:
 
 @functools.cache
 def multiplies_bfloat16(device: str) -> bool:
-    """Whether a device computes products of bfloat16 matrices faster than those of float32."""
+    """Return whether a device multiplies bfloat16 matrices faster than float32 ones."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_capability(device) >= (8, 0)
     found = torch.cpu.get_capabilities()
@@ -66,7 +66,7 @@ def multiplies_bfloat16(device: str) -> bool:
 
 
 class _AsIfWritable:
-    """Memory of an array that may be read-only, described as writable."""
+    """Array interface with the memory described as writable, even if it is read-only."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array  # kept alive by arrays and tensors that share the memory
@@ -75,9 +75,9 @@ class _AsIfWritable:
 
 
 def shared_tensor(array: np.ndarray) -> torch.Tensor:
-    """Tensor that shares the memory of an array.
+    """Return a tensor on the memory of an array.
 
-    A memory-mapped array is read-only, which torch warns of; nobody writes into the tensor:
+    A memory-mapped array is read-only, and torch would warn. Nobody writes into the tensor:
     training copies the weights first.
     """
     return torch.from_numpy(np.asarray(_AsIfWritable(array)))
@@ -91,16 +91,16 @@ class _OfThread(threading.local):
 
 
 _THIS = _OfThread()
-#: Numbers of threads that those have who compute on one for the moment.
+#: Numbers of threads to restore, one for each caller inside `threads_for`.
 _LIMITED: dict[object, int] = {}
 
 
 @contextlib.contextmanager
 def threads_for(work: int) -> Iterator[None]:
-    """Compute on one thread if there is little work; the caller's number of threads comes back.
+    """Compute on one thread if there is little work, then restore the number of threads.
 
-    The result depends on the work and on the number of threads alone, not on the clock, so that
-    equal fits stay equal to the last bit.
+    The choice depends on the work and on the number of threads, not on the clock. Equal fits stay
+    equal to the last bit.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def threads_for(work: int) -> Iterator[None]:
 def one_thread_after_fork() -> None:
     """Give every process forked from now on a single thread of torch.
 
-    Of the threads that compute for torch a fork copies none, but the child would wait for them.
+    A fork does not copy torch's worker threads, but the child would wait for them.
     """
     if hasattr(os, "register_at_fork"):
         # Held, so that the child gets torch's global generator and default type as they should be.

@@ -1,8 +1,8 @@
 """Steps of the default network without autograd.
 
-Autograd, modules and gradients that parameters hold take half a millisecond a step, whatever there
-is to compute. A step of a perceptron with one hidden layer under a flat head calls the same kernels
-by :meth:`MLPEncoder.backward`, in the same order, so that weights are equal to the last bit.
+Autograd, module calls and gradients of parameters take half a millisecond a step, however small the
+batch. A step of a perceptron with one hidden layer under a flat head calls the same kernels by
+:meth:`MLPEncoder.backward`, in the same order. The weights are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sklearn_xlc.training.finite import check_forward
 from sklearn_xlc.training.foreign import may_draw
 from sklearn_xlc.training.optimizer import RowOptimizer
 
-#: Callbacks of skorch that leave steps alone.
+#: Callbacks of skorch without effect on steps.
 _QUIET = {EarlyStopping, EpochTimer, PassthroughScoring, PrintLog, ProgressBar}
 
 
@@ -39,7 +39,7 @@ class DirectStep:
     Parameters
     ----------
     module : EncoderHead
-        Module with such parts.
+        Module with this encoder and head.
     optimizer : RowOptimizer
         Optimiser of its parameters.
 
@@ -55,10 +55,10 @@ class DirectStep:
 
     @classmethod
     def of(cls, module: Any, optimizer: RowOptimizer, callbacks: list[Any]) -> DirectStep | None:
-        """Step of an encoder with a head; None where the general one is asked for.
+        """Return the direct step for a module, or None if it needs the general step.
 
-        That is, if a layer or a weight is another than those of the default network, or has a hook,
-        or if a callback may read or change what a step leaves.
+        It needs the general step if a layer or weight differs from the default network's or has a
+        hook, or if a callback may read or change the results of a step.
         """
         encoder, head = module.encoder, module.head
         is_mlp = type(encoder) in (MLPEncoder, TextEncoder)
@@ -81,7 +81,7 @@ class DirectStep:
         Raises
         ------
         FloatingPointError
-            As a step of :class:`XLCNet` does.
+            If features, loss, weights or moments would become too large, infinite or NaN.
         """
         features, kept = self.encoder.forward_kept(batch.inputs)
         check_forward(features, ())
@@ -96,13 +96,13 @@ class DirectStep:
 
 
 def _is_special(parameter: nn.Parameter) -> bool:
-    """Whether a parameter is frozen, has hooks, or is not on the CPU."""
+    """Return whether a parameter is frozen, has hooks, or is not on the CPU."""
     hooks = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
     return any(hooks) or not (parameter.requires_grad and parameter.is_cpu)
 
 
 def _has_hooks(optimizer: RowOptimizer) -> bool:
-    """Whether anything is called at each step of the optimiser, or of all modules."""
+    """Return whether the optimiser's steps have hooks, or all modules global ones."""
     return bool(
         "step" in vars(optimizer)  # a schedule of torch counts the calls
         or optimizer._optimizer_step_pre_hooks

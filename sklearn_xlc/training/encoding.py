@@ -1,4 +1,4 @@
-"""Values as a JSON document and arrays: what a checkpoint holds, and what tells fits apart."""
+"""Values as a JSON document and arrays, for checkpoints and for digests of fits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _KNOWN = {"sklearn_xlc", "sklearn", "skorch", "torch", "numpy", "scipy"} | sys.s
 
 
 class Encoder:
-    """Encode values as a JSON document, and tensors and arrays beside it; :func:`decode` reverses.
+    """Encode values as a JSON document and arrays; :func:`decode` is the inverse.
 
-    Held are None, numbers, str, list, tuple, set, dict, OrderedDict, numbers and arrays of NumPy,
-    tensors, tables that processes hold in parts, and random generators of NumPy and torch. Every
-    value comes back with its type and its bits; tensors and tables come back as plain tensors,
-    where containers hold one twice as two.
+    Supported are None, numbers, str, list, tuple, set, dict, OrderedDict, numbers and arrays of
+    NumPy, tensors, tables split over processes, and random generators of NumPy and torch. Decoding
+    restores the type and the bits of every value, but tensors and tables become plain tensors. A
+    tensor that occurs twice becomes two tensors.
 
     Attributes
     ----------
     arrays : dict of str to ndarray
-        Arrays of the values encoded so far, named by where they occur. They share memory with
+        Arrays of the values encoded so far, by the path to the value. They share memory with
         tensors on the CPU.
     """
 
@@ -50,7 +50,7 @@ class Encoder:
         Raises
         ------
         TypeError
-            If the value is, or holds, anything else than the types above.
+            If the value is, or contains, an object of another type.
         """
         kind = type(value)
         if kind in _PLAIN:
@@ -134,8 +134,8 @@ def decode(
     device : str or torch.device, default="cpu"
         Device of the tensors that were not on the CPU.
     copies : bool, default=True
-        Whether tensors are copies. False: they may share the memory of the arrays, and must not be
-        written to.
+        Whether tensors are copies. False: they may share the memory of the arrays; do not write to
+        them.
 
     Returns
     -------
@@ -191,26 +191,30 @@ def _generator(kind: str, state: Any, device: Any) -> Any:
 
 
 def digest_of_some(rows: Rows) -> str:
-    """Digest of a few evenly spaced samples, with their labels and weights.
+    """Return the digest of 64 evenly spaced samples, with their labels and weights.
 
-    It tells other data and another order, and does not read a large mapped X.
+    It changes with the data and with their order, without reading all of a large mapped X.
     """
     some = rows.take(np.unique(np.linspace(0, len(rows) - 1, 64).astype(np.int64)))
     return short_digest([some.X, some.Y, some.bags, some.sample_weight])
 
 
 def short_digest(value: Any) -> str:
-    """First 16 digits of :func:`identity`, for messages."""
+    """Return the first 16 digits of :func:`identity`, for messages."""
     return identity(value)[:16]
 
 
 def identity(value: Any) -> str:
-    """Digest that equal values share, in this process and in others, and different ones do not.
+    """Return a digest of a value, equal for equal values in all processes.
 
-    Numbers, arrays, tensors and containers count by value; functions by name, code, defaults and
-    closure; classes by name and, unless they are Python's or of a package whose version counts, by
-    their methods, constants and base classes; other objects by class and by what they would pickle,
-    or by their attributes if they cannot be pickled (a file, a lock).
+    The digest covers:
+
+    - numbers, arrays, tensors and containers: their values;
+    - functions: name, code, defaults and closure;
+    - classes of Python and of packages whose version counts: their names;
+    - other classes: name, methods, constants and base classes;
+    - other objects: class and pickled state, or attributes if they cannot be pickled (a file, a
+      lock).
 
     Parameters
     ----------
@@ -228,7 +232,7 @@ def identity(value: Any) -> str:
 
 
 class _Describer(Encoder):
-    """Encoder of any object, whose documents nobody decodes."""
+    """Encoder of any object, for digests; its documents are never decoded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -278,7 +282,7 @@ class _Describer(Encoder):
 
 
 def _state(value: Any) -> Any:
-    """What an object would pickle, or else its attributes."""
+    """Return the pickled state of an object, or else its attributes."""
     try:
         reduced = value.__reduce_ex__(4)
         if isinstance(reduced, str):
@@ -290,7 +294,7 @@ def _state(value: Any) -> Any:
 
 
 def _code_of(kind: type) -> dict[str, Any]:
-    """Methods and constants of a class, without what Python adds."""
+    """Return the methods and constants of a class, without Python's own entries."""
     code: dict[str, Any] = {}
     for name, part in vars(kind).items():
         if isinstance(part, staticmethod | classmethod):

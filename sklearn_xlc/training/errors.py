@@ -1,16 +1,16 @@
-"""Errors of torch: whose they are."""
+"""Errors of torch: raise them in the name of the failing module."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
-#: What the allocators of torch say, for the CPU and for a GPU, where they find no memory.
+#: Parts of the messages of torch's allocators, for the CPU and for GPUs, if memory runs out.
 _ALLOCATORS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
 def is_of_an_allocator(error: BaseException) -> bool:
-    """Whether torch, NumPy or the interpreter has found no memory."""
+    """Return whether torch, NumPy or the interpreter ran out of memory."""
     if isinstance(error, MemoryError):
         # NumPy's own subclass; the interpreter's MemoryError and that of C++ have no text.
         return type(error) is not MemoryError or not error.args or "bad_alloc" in str(error)
@@ -19,19 +19,19 @@ def is_of_an_allocator(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def failure_of(what: str) -> Iterator[None]:
-    """Raise ValueError that names a module if the block fails inside of torch.
+    """Turn an error of torch in the block into a ValueError with the name of a module.
 
-    Errors of an allocator are raised as they are.
+    Errors of an allocator are raised unchanged.
 
     Parameters
     ----------
     what : str
-        What computes in the block, such as "the encoder Net".
+        Name of the module in the message, such as "the encoder Net".
 
     Raises
     ------
     ValueError
-        If the block raises RuntimeError or IndexError, which are the cause of the error.
+        If the block raises RuntimeError or IndexError; the original is the cause.
 
     Examples
     --------

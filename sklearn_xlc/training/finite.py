@@ -1,4 +1,4 @@
-"""Refuse a step before it leaves a weight, a moment or a running statistic that is not finite."""
+"""Raise before a step makes a weight, a moment or a running statistic infinite or NaN."""
 
 from __future__ import annotations
 
@@ -9,56 +9,55 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-#: Buffers of up to so many numbers are taken for running statistics, which a forward pass moves;
-#: larger ones are constants, such as pretrained tables, which no step copies.
+#: Largest size of a running statistic, a buffer that forward passes update. Larger buffers count as
+#: constants, such as pretrained tables, and no step copies them.
 STATISTICS_SIZE = 2**16
 
 
 @functools.cache
 def largest(dtype: torch.dtype) -> float:
-    """Norm that no features, gradient or move of a weight may reach.
+    """Return the upper bound of the norms of features, gradients and weight updates.
 
-    Squares of smaller numbers are finite, and fewer than 1e19 moves cannot add up to infinity.
+    Squares of smaller numbers are finite, and fewer than 1e19 updates cannot add up to infinity.
     """
     return torch.finfo(dtype).max ** 0.5
 
 
 class Statistic(NamedTuple):
-    """Place of a buffer: a module may move its buffer, or put another one there."""
+    """Reference to a buffer by module and name; the module may replace the tensor."""
 
     buffers: dict[str, Tensor | None]
     name: str
 
     @property
     def buffer(self) -> Tensor:
-        """The buffer that is there now, apart from gradients."""
+        """The current buffer, detached."""
         buffer = self.buffers[self.name]
         assert buffer is not None
         return buffer.detach()
 
     def kept(self) -> Kept:
-        """The buffer as it is now."""
+        """Return a copy of the current buffer."""
         return Kept(self, self.buffers[self.name], self.buffer.clone())
 
 
 class Kept(NamedTuple):
-    """A statistic as it was before a step."""
+    """Copy of a statistic before a step."""
 
     statistic: Statistic
     buffer: Tensor | None
     values: Tensor
 
     def put_back(self) -> None:
-        """Undo what a step has moved."""
+        """Restore the statistic."""
         self.statistic.buffers[self.statistic.name] = self.buffer
         self.statistic.buffer.copy_(self.values)
 
 
 def running_statistics(module: nn.Module) -> list[Statistic]:
-    """Buffers that a forward pass may move, such as those of batch normalisation.
+    """Return the buffers a forward pass may update, such as batch normalisation's.
 
-    Buffers that are too large from the start are constants, such as the mask of an attention, which
-    holds infinities or the least number there is.
+    Buffers with huge values from the start are constants, such as an attention mask of infinities.
     """
     return [
         Statistic(part._buffers, name)
@@ -75,7 +74,7 @@ def _is_moderate(buffer: Tensor) -> bool:
 
 
 def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
-    """Raise FloatingPointError if features, or statistics that they have moved, are too large."""
+    """Raise FloatingPointError if features or running statistics are too large."""
     moved = [statistic.buffer for statistic in statistics]
     checked = [
         getattr(features, "features", features).detach(),  # bags hold instances'
@@ -90,9 +89,9 @@ def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
 
 
 def check_weights(module: nn.Module) -> None:
-    """Raise ValueError if training has left a weight that is not finite, or a buffer with NaN.
+    """Raise ValueError if a trained weight is infinite or NaN, or a buffer has NaN.
 
-    A buffer may hold infinities of its own, such as the mask of an attention.
+    Buffers may have infinities by design, such as an attention mask.
     """
     trained = {id(parameter) for parameter in module.parameters() if parameter.requires_grad}
     for name, values in [*module.named_parameters(), *module.named_buffers()]:

@@ -1,4 +1,4 @@
-"""Code that is not of this package: which modules and callbacks may draw random numbers."""
+"""Find modules and callbacks of other packages with random draws of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from sklearn_xlc.batches.randomness import is_ours
 
-#: Modules of torch, below `torch.nn.modules`, whose layers draw nothing, but for `DRAWING`.
+#: Modules of torch, below `torch.nn.modules`, without random layers, except for `DRAWING`.
 DETERMINISTIC = frozenset(
     f"torch.nn.modules.{name}"
     for name in (
@@ -34,10 +34,10 @@ DRAWING = frozenset({"FractionalMaxPool2d", "FractionalMaxPool3d", "MultiheadAtt
 
 
 def may_draw(module: nn.Module) -> bool:
-    """Whether a part of a module may draw from torch's global generator.
+    """Return whether a part of a module may draw from torch's global generator.
 
-    The layers of this package draw from the fit's own generator, and most of torch's layers draw
-    nothing. Any other class may, and so may hooks.
+    The layers of this package draw from the fit's own generator, and most of torch's layers do not
+    draw. Any other class may draw, and so may hooks.
 
     Parameters
     ----------
@@ -63,6 +63,6 @@ def _is_known(part: nn.Module) -> bool:
 
 
 def callback_may_draw(callback: Any) -> bool:
-    """Whether a callback is neither skorch's nor this package's."""
+    """Return whether a callback is neither skorch's nor this package's."""
     kind = type(callback)
     return not (kind.__module__.startswith("skorch.") or is_ours(kind))

@@ -1,4 +1,4 @@
-"""Gradients of a step as callbacks see them, those included that no parameter holds."""
+"""Gradients of a step for callbacks, including gradients of single rows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 def reads_gradients(observer: Any) -> bool:
-    """Whether a callback, or a net, has an ``on_grad_computed`` of its own."""
+    """Return whether a callback or net overrides ``on_grad_computed``."""
     method = type(observer).on_grad_computed
     return method not in (Callback.on_grad_computed, NeuralNet.on_grad_computed)
 
 
 class CollectedGradients:
-    """Gradients of one step, which callbacks may change in place or replace.
+    """Gradients of one step; callbacks may change or replace them.
 
-    Parameters that torch gives a dense gradient are passed to callbacks as they are. Of others the
-    callbacks see a parameter that holds only the rows with a gradient: rows that a sparse layer or
-    a table read, and chunks of labels of a head that would update itself. For such a step the head
-    hands its gradients over instead, and they are all held at once.
+    Callbacks receive parameters with a dense gradient unchanged. In place of any other parameter
+    they receive one with only the rows that have a gradient: rows read by a sparse layer or table,
+    and chunks of labels of a head with fused updates. The head then collects its gradients here
+    instead of updating its weights, and all of them are in memory at once.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class CollectedGradients:
         self._sparse: list[tuple[nn.Parameter, nn.Parameter]] = []
 
     def collect(self, parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
-        """Take a gradient in place of :meth:`RowOptimizer.update`."""
+        """Store a gradient; called in place of :meth:`RowOptimizer.update`."""
         self._fused.append((parameter, rows, _some_rows(parameter, rows, gradient)))
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Parameters, or those of their rows that have a gradient, by name."""
+        """Yield parameters, or their rows with a gradient, by name."""
         names = {parameter: name for name, parameter in self.module.named_parameters()}
         collected = {parameter for parameter, *_ in self._fused}
         for parameter, name in names.items():
@@ -61,7 +61,7 @@ class CollectedGradients:
             yield names[parameter], own
 
     def apply(self, optimizer: RowOptimizer) -> None:
-        """Put the gradients of rows where the optimiser's step finds them; update fused rows."""
+        """Write sparse gradients back to their parameters, and update fused rows."""
         for parameter, own in self._sparse:
             old, new = parameter.grad, own.grad
             if old is not None and new is not None:

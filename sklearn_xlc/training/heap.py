@@ -1,4 +1,4 @@
-"""The memory of a step stays with the process until the fit ends."""
+"""Keep the memory of a step for the next one, until the fit ends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-#: Options of glibc's `mallopt`, and the largest values to which glibc itself raises them as a
-#: process allocates and frees: the state to which a fit returns.
+#: Options of glibc's `mallopt`. A fit returns to `_USUAL`, the largest values to which glibc itself
+#: raises them as a process allocates and frees.
 _TRIM, _MMAP = -1, -3
 _USUAL = {_MMAP: 2**25, _TRIM: 2**26}
 _KEEP = {_MMAP: 2**30, _TRIM: 2**31 - 1}
@@ -33,12 +33,12 @@ def _glibc() -> Any:
 
 @contextlib.contextmanager
 def memory_kept() -> Iterator[None]:
-    """Keep freed memory for the next step instead of handing it back to the system.
+    """Keep freed memory for the next step instead of returning it to the system.
 
     Every step allocates and frees the same temporaries of many megabytes. By default glibc maps
-    them anew each time, and the system then fills each page with zeros: half of the time of a step
-    and more. At the end of the block (of the last, if several threads are inside) the memory goes
-    back to the system. Without glibc nothing happens.
+    them anew each time, and the system then fills each page with zeros. This takes half of the time
+    of a step and more. At the end of the block (of the last, if several threads are inside) the
+    memory returns to the system. Without glibc nothing happens.
     """
     global _users
     library = _glibc()
@@ -60,10 +60,10 @@ def memory_kept() -> Iterator[None]:
 
 @functools.cache
 def memory_reused() -> None:
-    """Let freed memory of up to 64 MB stay with the process from now on, for the next prediction.
+    """Keep up to 64 MB of freed memory from now on, for the next prediction.
 
-    A process that has fitted does so already. In others glibc hands the memory of each batch back
-    to the system, which takes up to a third of the time of a prediction.
+    After a fit a process does so already. Otherwise glibc returns the memory of each batch to the
+    system, up to a third of the time of a prediction.
     """
     library = _glibc()
     with _LOCK:

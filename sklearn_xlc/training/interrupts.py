@@ -9,30 +9,30 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-#: Modules that call fits and have more to do than one: if they are on the stack, they are told.
-#: Of scikit-learn, all but those that pass one fit on.
+#: Modules that run many fits: if one is on the stack, the interrupt is raised. Of scikit-learn, all
+#: but `_PASS_ON`, which run a single fit.
 _CALLERS = ("joblib.", "sklearn.", "sklearn_xlc.estimators.aggregated_label.")
 _PASS_ON = ("sklearn.base.", "sklearn.pipeline.", "sklearn.utils.")
 
 
 class Interrupts:
-    """Context in which Ctrl-C is taken down for the training loop, where it can be.
+    """Context manager to end training after the current step on Ctrl-C.
 
-    The handler of the caller is asked first. If it raises ``KeyboardInterrupt``, as Python's own
-    does, the first one is kept in `asked`, and the loop ends when it next looks; a second one is
-    raised. The first one is raised, too, as long as `can_stop` is false, and where a caller has
-    more to do than this fit and must be told: below joblib and scikit-learn's searches and
-    ensembles, and in child processes. Signals reach the main thread only.
+    The caller's handler runs first. If it raises ``KeyboardInterrupt``, as Python's own does, the
+    first one sets `asked`, and the loop ends at its next check. A second one is raised. The first
+    one is raised, too, while `can_stop` is false, below joblib and scikit-learn's searches and
+    ensembles (which run more than this fit), and in child processes. Signals reach the main thread
+    only.
 
     Parameters
     ----------
     can_stop : callable
-        Whether there is a model to keep: true once a step has been taken.
+        Returns whether there is a model to keep: true after the first step.
 
     Attributes
     ----------
     asked : bool
-        Whether the loop is to end.
+        Whether the loop should end.
     raised : bool
         Whether a ``KeyboardInterrupt`` of the caller's handler has been raised.
     """
@@ -65,7 +65,7 @@ class Interrupts:
 
 
 def _is_part_of_more() -> bool:
-    """Whether a search or the like calls this fit, or this process is a child of another."""
+    """Return whether the fit is one of many (as in a search) or in a child process."""
     if multiprocessing.parent_process() is not None:
         return True
     frame: Any = sys._getframe()

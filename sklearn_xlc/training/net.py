@@ -1,4 +1,4 @@
-"""The skorch net that trains an encoder and a head."""
+"""Train an encoder and a head in a net of skorch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sklearn_xlc.training.scoring import Samples, ScoredNet
 
 
 class EncoderHead(nn.Module):
-    """An encoder and the head on top of it.
+    """Module of an encoder and a head.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class EncoderHead(nn.Module):
         self.encoder, self.head = encoder, head
 
     def forward(self, inputs: Any) -> Any:
-        """Features of the inputs; bags are returned with the features of their instances."""
+        """Compute the features of the inputs; for bags, return them as `Bags` of instances."""
         if isinstance(inputs, Bags):
             return replace(inputs, features=self._encode(inputs.instances))
         return self._encode(inputs)
@@ -61,7 +61,7 @@ class EncoderHead(nn.Module):
 
 
 class XLCNet(ScoredNet, NeuralNet):
-    """Net of skorch that trains an :class:`EncoderHead` on :class:`~sklearn_xlc.batches.Rows`.
+    """Net of skorch for an :class:`EncoderHead` and :class:`~sklearn_xlc.batches.Rows`.
 
     A classifier builds a net in `fit` and keeps it as ``net_``. skorch provides the training loop,
     callbacks and history; this class provides batches, optimiser, training step and checkpoints.
@@ -73,34 +73,35 @@ class XLCNet(ScoredNet, NeuralNet):
     rng : numpy Generator
         Generator that draws the order of the training samples.
     generators : tuple of torch.Generator, default=()
-        Generators for everything else that training draws, such as dropout: one for the CPU and,
-        if `device` is another, one for it. Modules and callbacks that may draw from torch's global
+        Generators for all other random draws of training, such as dropout: one for the CPU and, if
+        `device` is another, one for it. Modules and callbacks that may draw from torch's global
         generator (see :func:`~sklearn_xlc.training.foreign.may_draw`) run with these in its place,
         one thread at a time. Empty: torch's global generators.
     validation : Rows, default=None
-        Samples held out, for scores of callbacks.
+        Held-out samples, for the validation loss and for scores of callbacks.
     with_valid_loss : bool, default=True
         Whether ``valid_loss`` of the held-out samples is computed after each epoch.
     keeps_interrupted : bool, default=False
-        Whether an interrupt by the user, or of a callback, ends the training after the current step
-        and leaves a usable net (:class:`~sklearn_xlc.training.interrupts.Interrupts`); otherwise it
-        is raised.
+        Whether an interrupt by the user or a callback ends the training after the current step and
+        keeps the net (:class:`~sklearn_xlc.training.interrupts.Interrupts`); otherwise it is
+        raised.
     precision : {"float32", "bfloat16"}, default="float32"
-        Precision of the encoder; "bfloat16" runs it under autocast. The head has a precision of its
-        own.
+        Precision of the encoder; "bfloat16" runs it under autocast. The head has its own
+        precision.
     optimizer_rule : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Update rule of each kind of parameter, see
         :data:`~sklearn_xlc.training.optimizer.RULES`.
     row_momentum : bool, default=True
-        Whether Adam on the rows of sparse layers and tables has a first moment. Where steps touch
-        a row now and then, it averages steps long ago, and takes a third of the update's time.
+        Whether Adam on the rows of sparse layers and tables has a first moment. If steps rarely
+        touch a row, the moment averages gradients of long ago. It takes a third of the update's
+        time.
     head_lr : float, default=None
-        Peak learning rate of the head. None: `lr`, that of the encoder.
+        Peak learning rate of the head. None: `lr`.
     checkpoints : Checkpoints, default=None
-        Checkpoints from which training goes on, and which it writes. None: none.
+        Checkpoints to resume from and to write. None: none.
     processes : Alone or Processes, default=None
-        Processes that train the module together: each holds its shard of the head, and reads all
-        of a batch or its part (:func:`~sklearn_xlc.distributed.sharing.batches_for`). None: one.
+        Processes of a distributed fit: each holds its shard of the head, and reads all of a batch
+        or its part (:func:`~sklearn_xlc.distributed.sharing.batches_for`). None: a single process.
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
         `device`, `callbacks` ``optimizer__weight_decay`` and
@@ -115,7 +116,7 @@ class XLCNet(ScoredNet, NeuralNet):
     history : skorch.history.History
         One row per epoch, with ``train_loss`` and, given `validation`, ``valid_loss``.
     interrupted_ : bool
-        Whether an interrupt has ended the training.
+        Whether an interrupt ended the training.
 
     Examples
     --------
@@ -189,7 +190,7 @@ class XLCNet(ScoredNet, NeuralNet):
         return self
 
     def partial_fit(self, X: Rows, y: Any = None, classes: Any = None, **fit_params: Any) -> XLCNet:
-        """Train; unlike in skorch, an interrupt by the user is raised, or noted."""
+        """Train; on an interrupt by the user, raise it or set ``interrupted_``."""
         if not self.initialized_:
             self.initialize()
         self._callbacks_may_draw = any(callback_may_draw(c) for _, c in self.callbacks_)
@@ -203,7 +204,7 @@ class XLCNet(ScoredNet, NeuralNet):
         return self
 
     def _run(self, X: Rows, y: Any, **fit_params: Any) -> bool:
-        """Run the loop; whether no interrupt has ended it."""
+        """Run the loop; return False if an interrupt ended it."""
         self._interrupts = Interrupts(can_stop=self._has_stepped)
         try:
             with self._interrupts if self.keeps_interrupted else contextlib.nullcontext():
@@ -221,12 +222,12 @@ class XLCNet(ScoredNet, NeuralNet):
         return True
 
     def _has_stepped(self) -> bool:
-        """Whether a step has been taken, here or before the checkpoint."""
+        """Return whether training has taken a step, now or before the checkpoint."""
         batches = self.history[0]["batches"] if self.history else []
         return bool(batches) and "train_loss" in batches[0]
 
     def _end_early(self) -> None:
-        """Make the history that of a training which ends within an epoch."""
+        """Complete the history of an epoch cut short."""
         self._interrupts.asked = True  # also where a callback has raised the interrupt
         row = self.history[-1]
         steps = [batch for batch in row["batches"] if "train_loss" in batch]
@@ -239,14 +240,14 @@ class XLCNet(ScoredNet, NeuralNet):
             row["train_batch_count"] = len(steps)
 
     def _stopped_early(self) -> bool:
-        """Whether the last interrupt was raised by skorch to stop early."""
+        """Return whether skorch raised the last interrupt for early stopping."""
         if self._interrupts.asked or self._interrupts.raised:
             return False
         rules = (rule for _, rule in self.callbacks_ if isinstance(rule, EarlyStopping))
         return any(rule.misses_ == rule.patience for rule in rules)
 
     def fit_loop(self, X: Rows, y: Any = None, epochs: int | None = None, **kwargs: Any) -> Any:
-        """Run all epochs, or those after the newest checkpoint."""
+        """Run all epochs, or the ones after the newest checkpoint."""
         if self.history:
             raise ValueError(
                 "training begins with a history, which a callback has loaded: LoadInitState of "
@@ -271,14 +272,14 @@ class XLCNet(ScoredNet, NeuralNet):
             self.checkpoints.save(self, finished)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
-        """Call the callbacks; those that may draw do so from the net's generators."""
+        """Call the callbacks, with the net's generators as torch's if they may draw."""
         with self._alone() if self._callbacks_may_draw else contextlib.nullcontext():
             super().notify(method_name, **kwargs)
 
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
     ) -> None:
-        """Take the steps of an epoch; one thread at a time where a module may draw."""
+        """Take the steps of an epoch; one thread at a time if a module may draw."""
         if iterator is None:
             return
         if training:
@@ -292,14 +293,14 @@ class XLCNet(ScoredNet, NeuralNet):
             stay_alike(self.module_, self.optimizer_, self.processes)
 
     def _direct_step(self) -> DirectStep | None:
-        """Way to take the steps of an epoch without autograd, where nobody would notice."""
+        """Return the step without autograd, or None if the module or a callback needs autograd."""
         is_usual = type(self) is XLCNet and type(self.module_) is EncoderHead
         if not is_usual or not self.generators or self._statistics:
             return None
         return DirectStep.of(self.module_, self.optimizer_, [c for _, c in self.callbacks_])
 
     def _batches(self, iterator: BatchIterator, draws: bool) -> Generator[Batch]:
-        """Batches until an interrupt; an encoder that may draw may do so in `collate`, too."""
+        """Yield batches until an interrupt; `collate` of an encoder may draw, too."""
         alone = self._alone if draws else contextlib.nullcontext
         with contextlib.closing(iter(iterator)) as batches:
             while True:
@@ -311,7 +312,7 @@ class XLCNet(ScoredNet, NeuralNet):
                 yield batch
 
     def _alone(self) -> Any:
-        """Context, or decorator, in which the net's generators are torch's global ones."""
+        """Return a context, or decorator, with the net's generators as torch's global ones."""
         return as_global(self.generators)
 
     def get_split_datasets(self, X: Rows, y: Any = None, **fit_params: Any) -> Any:
@@ -333,7 +334,7 @@ class XLCNet(ScoredNet, NeuralNet):
             self.module_.train(training)
 
     def train_step(self, batch: Batch, **fit_params: Any) -> dict[str, Any]:
-        """Take a step, or raise ValueError before anything that is not finite is kept."""
+        """Take a step, or raise ValueError and keep no infinite or NaN values."""
         self._set_training(True)
         self.optimizer_.zero_grad(set_to_none=True)
         before = [statistic.kept() for statistic in self._statistics]
@@ -379,9 +380,9 @@ class XLCNet(ScoredNet, NeuralNet):
     # --- what estimators ask for ----------------------------------------------------------
 
     def predicting(self, inputs: Any = None) -> contextlib.AbstractContextManager[None]:
-        """Context of predictions: no gradient, and torch's usual default device and type.
+        """Return a context for predictions: no gradients, and torch's usual device and type.
 
-        Given the inputs or features of a batch, also one thread where there is little to compute.
+        Given the inputs or features of a batch, it also limits small computations to one thread.
         """
         modes = [usual_modes(training=False)]
         if inputs is not None:
@@ -391,13 +392,13 @@ class XLCNet(ScoredNet, NeuralNet):
         return _together(*modes)
 
     def features(self, batch: Batch) -> Tensor:
-        """Features of a batch, in evaluation mode and without gradient."""
+        """Compute the features of a batch, in evaluation mode and without gradients."""
         self._set_training(False)
         with self.predicting(), threads_for(self._work(batch.inputs, len(batch))):
             return self.module_(batch.inputs).to(_dtype(self.module_))
 
     def _work(self, inputs: Any, n_samples: int) -> int:
-        """Multiply-adds of a pass, roughly: those with weights that every row meets."""
+        """Estimate the multiply-adds of a pass, from the weights used by every sample."""
         if isinstance(inputs, Bags) and inputs.indptr.is_cpu:  # a GPU would be waited for
             n_samples = int(inputs.indptr[-1])
         return n_samples * self._n_met

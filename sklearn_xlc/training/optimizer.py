@@ -1,4 +1,4 @@
-"""Optimiser for dense parameters, row-sparse parameters and heads that update themselves."""
+"""Optimiser for dense, row-sparse and fused parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sklearn_xlc.heads import check_finite
 from sklearn_xlc.training.finite import largest
 
-#: Update rules by `optimizer`: of all parameters but a sparse input layer, and of this layer.
+#: Update rules by `optimizer`: for all parameters but a sparse input layer, and for this layer.
 RULES = {
     "adam": ("adam", "adam"),
     "mixed": ("adam", "scaled"),
@@ -26,10 +26,10 @@ _ARGUMENTS = ("lr", "betas", "eps", "weight_decay", "momentum", "nesterov")
 #: Rows of a parameter, and their gradient.
 Gradient = tuple[slice | Tensor, Tensor]
 
-#: Numbers in a block of rows: all that an update reads and writes stays in the second-level cache.
+#: Numbers in a block of rows; the data of an update then fit into the second-level cache.
 _BLOCK = 2**17
 
-#: Decay of the running mean of squared gradients that "scaled" steps are divided by.
+#: Decay of the running mean of squared gradients for "scaled".
 _MEMORY = 0.99
 
 
@@ -39,8 +39,8 @@ class RowOptimizer(torch.optim.Optimizer):
     Row-wise Adagrad keeps one accumulator per row (the running sum of its mean squared gradient),
     so the state of a table of embeddings is small. Adam on rows is lazy: rows without a gradient
     keep their moments. "scaled" is SGD by the gradient over its root mean square, a running mean
-    over all entries that steps touch. Unlike Adam it moves the row of a rare word less than that of
-    a frequent one: Adam moves both by the rate at every step, and so overfits rare words.
+    over all updated entries. It moves the row of a rare word less than the row of a frequent one.
+    Adam moves both by the rate at every step, and so overfits rare words.
 
     Parameters
     ----------
@@ -56,11 +56,10 @@ class RowOptimizer(torch.optim.Optimizer):
     eps : float, default=1e-8
         Constant added to the root of the second moment.
     weight_decay : float, default=0.0
-        Decoupled weight decay, on the rows that are updated; with momentum it is part of the
-        gradient.
+        Decoupled weight decay of the updated rows; with momentum it is part of the gradient.
     momentum : float, default=0.0
         Momentum of "sgd", as in :class:`torch.optim.SGD`. It is lazy, too: rows without a gradient
-        keep theirs, and stay where they are.
+        keep their momentum and do not move.
     nesterov : bool, default=False
         Whether the momentum is Nesterov's.
     """
@@ -89,7 +88,7 @@ class RowOptimizer(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, with the settings that they do not share with the others."""
+        """Add a group of parameters; its settings override the defaults."""
         # Not torch's own, nor its `zero_grad` and `state_dict`: they load its compiler, which takes
         # a second and 70 MB.
         parameters = list(param_group["params"])
@@ -97,7 +96,7 @@ class RowOptimizer(torch.optim.Optimizer):
         self._index_groups()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a loaded state, which has new group dictionaries."""
+        """Restore a loaded state, with its new group dictionaries."""
         super().__setstate__(state)
         self._index_groups()
 
@@ -107,11 +106,11 @@ class RowOptimizer(torch.optim.Optimizer):
         self._group_of = {p: group for group in self.param_groups for p in group["params"]}
 
     def parameters(self) -> list[Tensor]:
-        """All parameters, in the order in which :meth:`state_dict` numbers them."""
+        """Return all parameters, in the order of the numbers in :meth:`state_dict`."""
         return list(self._group_of)
 
     def state_dict(self) -> dict[str, Any]:
-        """State and settings, with numbers in place of parameters; tensors are not copied."""
+        """Return state and settings, with numbers in place of parameters, without copies."""
         numbers = {p: number for number, p in enumerate(self._group_of)}
         return {
             "state": {numbers[p]: state for p, state in self.state.items()},
@@ -122,7 +121,7 @@ class RowOptimizer(torch.optim.Optimizer):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state of :meth:`state_dict`, of an optimiser of equal groups."""
+        """Load a copy of a :meth:`state_dict` of an optimiser with equal groups."""
         parameters = self.parameters()
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
             group.update({**saved, "params": group["params"]})
@@ -137,19 +136,19 @@ class RowOptimizer(torch.optim.Optimizer):
         parameters: dict[Tensor, nn.Parameter],
         change: Callable[[Tensor, Tensor], Tensor],
     ) -> RowOptimizer:
-        """Optimiser of other parameters, with the settings of this one and states made of its own.
+        """Return an optimiser of other parameters, with these settings and converted states.
 
         Parameters
         ----------
         parameters : dict of parameter to parameter
-            What takes the place of each parameter.
+            The new parameter for each old one.
         change : callable
-            Makes a number or tensor of the new state, from the old parameter and its old one.
+            Computes an entry of the new state from the old parameter and the old entry.
 
         Returns
         -------
         RowOptimizer
-            A new one; this one is left as it is.
+            A new optimiser; this one stays unchanged.
         """
         groups = [
             {**group, "params": [parameters[p] for p in group["params"]]}
@@ -161,7 +160,7 @@ class RowOptimizer(torch.optim.Optimizer):
         return made
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, and the updates of a step that was not finished."""
+        """Clear the gradients, and the checks of an unfinished step."""
         self._safe.clear()
         self._loss = None
         for group in self.param_groups:
@@ -184,12 +183,12 @@ class RowOptimizer(torch.optim.Optimizer):
         ------
         FloatingPointError
             If a weight or moment would not stay finite, or the loss of :meth:`require_finite` is
-            not; nothing has then been updated here.
+            not. Nothing is then updated here.
         """
         self.apply(self.gradients())
 
     def gradients(self) -> dict[Tensor, Gradient]:
-        """Gradients that parameters hold, as :meth:`apply` reads them."""
+        """Return the gradients of the parameters, in the form of :meth:`apply`."""
         gradients: dict[Tensor, Gradient] = {}
         for parameter in self._group_of:
             found = parameter.grad
@@ -200,12 +199,12 @@ class RowOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def apply(self, gradients: dict[Tensor, Gradient]) -> None:
-        """Take the step of :meth:`step` by gradients that are not those of the parameters.
+        """Take the step of :meth:`step` with the given gradients.
 
         Parameters
         ----------
         gradients : dict of parameter to (rows, gradient)
-            Distinct rows that have a gradient, or ``slice(None)``, and their gradient.
+            Distinct rows with a gradient, or ``slice(None)``, and their gradient.
 
         Raises
         ------
@@ -236,8 +235,8 @@ class RowOptimizer(torch.optim.Optimizer):
         Raises
         ------
         FloatingPointError
-            If a weight or moment would not stay finite. (On a GPU :meth:`step` raises, so that no
-            chunk of labels waits for the one before; here the gradient is then left out.)
+            If a weight or moment would not stay finite. On a GPU this method skips the update, and
+            :meth:`step` raises, so no chunk of labels waits for the previous one.
         """
         group, norm = self._group_of[parameter], torch.linalg.vector_norm(gradient)
         self._check_norm(group, norm)
@@ -246,7 +245,7 @@ class RowOptimizer(torch.optim.Optimizer):
         self._update_rows(group, parameter, rows, gradient, norm)
 
     def _checked_norms(self, gradients: dict[Tensor, Gradient]) -> dict[Tensor, Tensor]:
-        """Norm of each gradient, all of them safe."""
+        """Return the norm of each gradient; raise unless all are safe."""
         norms = {p: torch.linalg.vector_norm(gradient) for p, (_, gradient) in gradients.items()}
         for parameter, norm in norms.items():
             self._check_norm(self._group_of[parameter], norm)
@@ -258,7 +257,7 @@ class RowOptimizer(torch.optim.Optimizer):
         return norms
 
     def _check_norm(self, group: dict[str, Any], norm: Tensor) -> None:
-        """Raise unless steps by gradients of this norm are safe; on a GPU leave that to `step`."""
+        """Raise unless a step with this gradient norm is safe; on a GPU, `step` raises."""
         limit = largest(norm.dtype)
         if norm.device.type == "cpu":
             _raise_unless(_is_safe(group, float(norm), limit))
@@ -354,7 +353,7 @@ class RowOptimizer(torch.optim.Optimizer):
 def _with_momentum(
     group: dict[str, Any], table: Tensor, velocity: Tensor, rows: slice | Tensor, gradient: Tensor
 ) -> Tensor:
-    """Take in a gradient of some rows, and return what :class:`torch.optim.SGD` steps along."""
+    """Update the velocity of some rows; return the direction of :class:`torch.optim.SGD`."""
     if group["weight_decay"]:
         gradient = gradient.add(table[rows], alpha=group["weight_decay"])
     along = velocity[rows].mul_(group["momentum"]).add_(gradient)
@@ -412,7 +411,7 @@ def _fused_adam(
 
 
 def _root_mean_square(state: dict[str, Tensor], size: int, norm: Tensor) -> float:
-    """Root of the running mean of squared gradients, one of this size and norm included."""
+    """Update the running mean of squared gradients by one of this norm; return its root."""
     if size:
         now = float(norm) ** 2 / size
         state["mean_square"].mul_(_MEMORY).add_((1 - _MEMORY) * now)
@@ -427,7 +426,7 @@ def _as_table(values: Tensor) -> Tensor:
 
 
 def _is_safe(group: dict[str, Any], norm: Any, limit: float) -> Any:
-    """Whether a step by a gradient of this norm keeps weights and moments finite."""
+    """Return whether weights and moments stay finite in a step with this gradient norm."""
     # Adam and Adagrad divide by the norm; decay by more than 2 makes weights grow without end.
     if group["rule"] == "sgd":
         norm = norm / (1 - group["momentum"])  # of the longest velocity by such gradients
@@ -441,7 +440,7 @@ def _raise_unless(safe: bool | Tensor) -> None:
 
 
 def distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and values of a row-sparse gradient, summed where a row occurs twice."""
+    """Return rows and values of a row-sparse gradient; sum the values of repeated rows."""
     rows = gradient._indices()[0]
     # Layers here give each row once, most of them in order, which autograd forgets; sorting ids is
     # cheaper than values.

@@ -33,12 +33,13 @@ def parameter_groups(
     Returns
     -------
     list of dict
-        Groups that hold every parameter once; no group is empty.
+        Non-empty groups; every parameter is in exactly one.
 
     Raises
     ------
     ValueError
-        If a group of the encoder holds a parameter twice, another module's, or an unknown option.
+        If a group of the encoder has a repeated parameter, one of another module, or an unknown
+        option.
     """
     fused = set(module.head.fused_parameters())
     rows = set(getattr(module.encoder, "row_parameters", list)())
@@ -62,7 +63,7 @@ def parameter_groups(
 
 
 def _own_options(encoder: nn.Module) -> dict[nn.Parameter, dict[str, float]]:
-    """Learning rate and weight decay that an encoder sets, by parameter."""
+    """Return the encoder's own learning rates and weight decays, by parameter."""
     parameters, own = set(encoder.parameters()), {}
     for group in getattr(encoder, "parameter_groups", list)():
         options = {name: value for name, value in group.items() if name != "params"}

@@ -1,4 +1,4 @@
-"""What `verbose=1` shows: a line for each epoch, and a bar within it."""
+"""Output of `verbose=1`: a line for each epoch, and a bar within it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sklearn_xlc.batches.randomness import as_global, new_generators
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.training.foreign import may_draw
 
-#: Numbers of best labels whose precision is shown.
+#: Values of k of the printed P@k.
 RANKS = (1, 5)
 
 
 class EpochLines(Callback):
     """Print a line for each epoch, and record P@1 and P@5 of held-out samples.
 
-    A line has the epoch, the training loss, ``valid_loss`` and P@k where samples are held out, the
-    seconds that the epoch took, and those that are left.
+    A line has the epoch, the training loss, the duration of the epoch and the time left. With
+    held-out samples it also has ``valid_loss`` and P@k.
 
     Parameters
     ----------
     n_losses : int, default=1
-        Number of labels over which the loss of a sample is a sum; the loss of a label is printed.
+        Number of labels in the sum of a sample's loss; the line has the loss per label.
     """
 
     def __init__(self, n_losses: int = 1) -> None:
@@ -42,7 +42,7 @@ class EpochLines(Callback):
     def on_epoch_begin(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Remember which epoch was the first: a resumed training begins with another."""
+        """Store the number of the first epoch; in a resumed fit it is not 1."""
         if not self._first:
             self._first, self._began = len(net.history), time.monotonic()
             self._ended = self._began
@@ -50,14 +50,14 @@ class EpochLines(Callback):
     def on_epoch_end(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Measure the precision, and print the line."""
+        """Compute the precision, and print the line."""
         if dataset_valid is not None:
             for k, value in _precisions(net, dataset_valid).items():
                 net.history.record(f"valid_precision_at_{k}", value)
         self._print(net)
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Print the line of an epoch that ended early, or at which another callback stopped."""
+        """Print the line of an epoch cut short by an interrupt or another callback."""
         if self._first and len(net.history) != self._printed:
             self._print(net, goes_on=False)
 
@@ -83,29 +83,29 @@ class EpochLines(Callback):
 
 
 class EpochBar(ProgressBar):
-    """Bar of the steps of an epoch, which is cleared at its end, also where training stops."""
+    """Progress bar of the steps of an epoch, cleared at its end and when training stops."""
 
     def on_epoch_begin(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Make the bar; in notebooks without ipywidgets, where skorch's fails, a plain one."""
+        """Create the bar; in notebooks without ipywidgets (where skorch's fails), a plain one."""
         from tqdm.auto import tqdm
 
         self.pbar_ = tqdm(total=self.batches_per_epoch, leave=False)
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Clear the bar of an epoch that did not end."""
+        """Clear the bar of an unfinished epoch."""
         if hasattr(self, "pbar_"):
             self.pbar_.close()
 
 
 def shows_bars() -> bool:
-    """Whether standard error is a terminal, or this is a notebook."""
+    """Return whether standard error is a terminal, or this is a notebook."""
     return sys.stderr.isatty() or ProgressBar().in_ipynb()
 
 
 def duration(seconds: float) -> str:
-    """Seconds as text.
+    """Format seconds as text.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def duration(seconds: float) -> str:
 
 
 def _precisions(net: Any, held: Any) -> dict[int, float]:
-    """Precision of the best labels of held-out samples, by their number."""
+    """Compute P@k of held-out samples, by k."""
     n_labels = net.module_.head.n_labels
     # Whether there are lines or not makes no difference to what the fit draws next.
     alone = as_global(new_generators(0)) if may_draw(net.module_) else contextlib.nullcontext()

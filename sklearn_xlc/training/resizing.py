@@ -1,4 +1,4 @@
-"""Copies of a module, and of its optimiser, in which labels have come or gone."""
+"""Copy a module and its optimiser with labels added or removed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
-    """Copy a module, and its optimiser, with positions for more labels, which hold none yet.
+    """Copy a module and its optimiser, with free positions for more labels.
 
     Parameters
     ----------
     module : EncoderHead
-        Encoder and head; nothing of them is changed.
+        Encoder and head; unchanged.
     n_labels : int
-        Number of positions, at least as many as the head has.
+        New number of positions, at least the present one.
     optimizer : RowOptimizer
         Optimiser of the module's parameters.
 
     Returns
     -------
     module : EncoderHead
-        Copy. Rows of labels are as they were, and further ones zeros.
+        Copy. Rows of present labels keep their values; new rows are zero.
     optimizer : RowOptimizer
         Optimiser of the copy, with copies of the moments.
 
@@ -60,22 +60,22 @@ def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any,
 def without_labels(
     module: Any, positions: Tensor, optimizer: RowOptimizer
 ) -> tuple[Any, RowOptimizer]:
-    """Copy a head, and its optimiser, without the labels at some positions.
+    """Copy a head and its optimiser, without the labels at some positions.
 
     Parameters
     ----------
     module : EncoderHead
-        Encoder and head; nothing of them is changed.
+        Encoder and head; unchanged.
     positions : tensor of int of shape (n,)
-        Positions that no longer hold a label.
+        Positions of the labels to remove.
     optimizer : RowOptimizer
         Optimiser of the module's parameters.
 
     Returns
     -------
     module : EncoderHead
-        Module with the same encoder and another head, in which nothing of these labels is left. It
-        shares what did not change.
+        Module with the same encoder, and a head with zeros for these labels. Unchanged tensors are
+        shared.
     optimizer : RowOptimizer
         Optimiser of this module.
     """
@@ -108,7 +108,7 @@ def without_labels(
 
 
 def _label_buffers(head: nn.Module) -> list[Tensor]:
-    """Buffers of losses with a number for each label."""
+    """Return the buffers of losses with one entry per label."""
     losses = [part for part in head.modules() if isinstance(part, Loss)]
     buffers = [buffer for loss in losses for buffer in loss.buffers(recurse=False)]
     return [buffer for buffer in buffers if buffer.shape[:1] == (head.n_labels,)]
@@ -124,7 +124,7 @@ def _like(old: Tensor, values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _moved(values: Tensor, rows: Tensor) -> Tensor:
-    """Rows of a tensor by their origin; zeros where it is -1."""
+    """Return the rows of a tensor at `rows`; zeros for -1."""
     moved = values.detach().index_select(0, rows.clamp(min=0))
     moved[rows < 0] = 0
     return moved

@@ -1,4 +1,4 @@
-"""Scores of a net in training: its samples as callbacks see them, and its predictions."""
+"""Samples and predictions of a net in training, for scores of callbacks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sklearn_xlc.batches import Rows
 
 
 class Samples(Dataset):
-    """Samples of a fit with the labels that scorers read.
+    """Samples of a fit, with labels for scorers.
 
     Parameters
     ----------
     rows : Rows
         Samples, with positions in place of labels.
     classifier : classifier or None
-        Classifier that is being trained, as :class:`ScoredNet` has it. None: labels stay positions.
+        Classifier in training, as in :class:`ScoredNet`. None: labels stay positions.
     """
 
     def __init__(self, rows: Rows, classifier: Any = None) -> None:
@@ -30,33 +30,33 @@ class Samples(Dataset):
 
     @cached_property
     def labels(self) -> Any:
-        """Class labels, or an indicator in CSR whose columns are labels."""
+        """Class labels, or a CSR indicator with one column per label."""
         return self.X.Y if self._classifier is None else self._classifier._given_labels(self.X)
 
     @property
     def y(self) -> Any:
-        """The labels, in a form that skorch passes on to scorers."""
+        """Labels in a form accepted by skorch's scorers."""
         return Indicator(self.labels) if sp.issparse(self.labels) else self.labels
 
 
 class Indicator(sp.csr_matrix):
-    """Indicator that ``skorch.utils.to_numpy`` takes for a frame, and hands on as CSR.
+    """CSR indicator; ``skorch.utils.to_numpy`` treats it as a data frame and returns CSR.
 
-    It refuses other sparse matrices; a dense one might not fit into memory.
+    skorch refuses other sparse matrices; a dense one might not fit into memory.
     """
 
     iloc = None
 
     @property
     def values(self) -> sp.csr_matrix:
-        """The indicator as scorers get it."""
+        """Indicator for scorers."""
         return sp.csr_matrix(self)
 
 
 class ScoredNet:
-    """What a scorer asks of an estimator, answered by the classifier that is being trained.
+    """Predictions for scorers during training, computed by the classifier in training.
 
-    Label sets are ranked, not decided on: decisions are fitted when training has ended.
+    Label sets can be ranked but not predicted: decisions are fitted after training.
     """
 
     #: The classifier, with this net as its ``net_``, while callbacks may ask for scores.
@@ -72,15 +72,15 @@ class ScoredNet:
 
     @property
     def classes_(self) -> Any:
-        """Class labels; numbers of columns with an indicator."""
+        """Class labels, or column numbers for an indicator."""
         return self._in_training().classes_
 
     def predict_topk(self, X: Any, k: int = 5, proba: bool = False) -> Any:
-        """Best labels and their scores."""
+        """Return the best labels and their scores."""
         return self._in_training().predict_topk(X, k, proba=proba)
 
     def predict(self, X: Any) -> Any:
-        """Class labels."""
+        """Predict class labels."""
         classifier = self._in_training()
         if classifier._code.multilabel:
             raise ValueError(
@@ -90,14 +90,14 @@ class ScoredNet:
         return classifier.predict(X)
 
     def decision_function(self, X: Any) -> Any:
-        """Scores of all labels."""
+        """Compute the scores of all labels."""
         return self._in_training().decision_function(X)
 
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities of all labels."""
+        """Compute the probabilities of all labels."""
         return self._in_training().predict_proba(X)
 
     def score(self, X: Any, y: Any) -> float:
-        """Precision at 1, or the accuracy of class labels."""
+        """Compute precision at 1, or the accuracy of class labels."""
         classifier = self._in_training()
         return classifier._score_of(X, classifier._truth(y), None)
