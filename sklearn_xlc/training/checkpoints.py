@@ -53,8 +53,8 @@ class Checkpoints:
     fit : str
         Name of the fit, which tells it from all others in the folder: files are called
         ``<fit>-<epoch>.xlc``.
-    processes : Alone or Processes, default=None
-        Processes of the fit, of which the first writes. None: one.
+    processes : Alone or Processes, default=ALONE
+        Processes of the fit, of which the first writes.
 
     Raises
     ------
@@ -67,11 +67,9 @@ class Checkpoints:
         If a checkpoint of the fit cannot be read. The one before it is taken, if there is one.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], fit: str, processes: Alone | None = None
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], fit: str, processes: Alone = ALONE) -> None:
         self.folder, self.fit = Path(folder).absolute(), fit  # a callback may change directory
-        self.seed, self.processes = 0, processes or ALONE
+        self.seed, self.processes = 0, processes
         self._prepare(os.fspath(folder))
         self._start = ""
         self._finished = False
