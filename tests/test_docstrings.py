@@ -13,7 +13,8 @@ from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import sklearn_xlc
-from sklearn_xlc.batches.rows import ALL_SAMPLES
+from sklearn_xlc.batches.rows import ALL_SAMPLES, WHOLE_BATCHES
+from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.heads.whole import whole
 
 #: Codes of numpydoc that no object is asked to fulfil, and why.
@@ -87,7 +88,12 @@ def is_own(value, module):
 
 
 #: Objects that stand for one process, by the names that docstrings give them.
-OBJECTS_AS_DEFAULTS = {"whole": whole, "ALL_SAMPLES": ALL_SAMPLES}
+OBJECTS_AS_DEFAULTS = {
+    "ALL_SAMPLES": ALL_SAMPLES,
+    "ALONE": ALONE,
+    "WHOLE_BATCHES": WHOLE_BATCHES,
+    "whole": whole,
+}
 OBJECTS = public_objects()
 ESTIMATORS = [getattr(sklearn_xlc, name) for name in sklearn_xlc.__all__ if name[0].isupper()]
 

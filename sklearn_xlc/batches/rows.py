@@ -312,6 +312,10 @@ class WholeBatches:
         return make_batch(rows.take(index))
 
 
+#: The one object of its class that iterators need: it has no state.
+WHOLE_BATCHES = WholeBatches()
+
+
 class BatchIterator:
     """Iterator over batches of `rows`, cut from whole arrays.
 
@@ -325,8 +329,8 @@ class BatchIterator:
         Generator that shuffles the samples in every pass; None keeps their order.
     device : torch.device
         Device of the batches.
-    cutter : WholeBatches, default=None
-        Cuts the batches. None: :class:`WholeBatches`.
+    cutter : WholeBatches or SharedBatches, default=WHOLE_BATCHES
+        Cuts the batches.
     """
 
     def __init__(
@@ -335,10 +339,10 @@ class BatchIterator:
         batch_size: int,
         rng: np.random.Generator | None,
         device: torch.device,
-        cutter: WholeBatches | None = None,
+        cutter: WholeBatches = WHOLE_BATCHES,
     ) -> None:
         self.rows, self.batch_size, self.rng, self.device = rows, batch_size, rng, device
-        self.cutter = cutter or WholeBatches()
+        self.cutter = cutter
 
     def __len__(self) -> int:
         return n_batches(len(self.rows), self.batch_size)

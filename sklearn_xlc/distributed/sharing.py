@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sklearn_xlc.batches import Bags, Batch, Rows, make_batch
 from sklearn_xlc.batches.randomness import Generators, as_global, drawing_rows
-from sklearn_xlc.batches.rows import AllSamples, WholeBatches
+from sklearn_xlc.batches.rows import WHOLE_BATCHES, AllSamples, WholeBatches
 from sklearn_xlc.distributed.processes import Alone, Processes
 from sklearn_xlc.distributed.shards import in_parts
 from sklearn_xlc.distributed.shared_rows import SharedRows
@@ -361,4 +361,4 @@ def batches_for(processes: Alone, module: Any, rows: Rows, batch_size: int) -> W
     """Return what cuts the batches of a module in training, whole or shared by processes."""
     if isinstance(processes, Processes) and shares_samples(module, rows, batch_size):
         return SharedBatches(processes)
-    return WholeBatches()
+    return WHOLE_BATCHES

@@ -52,8 +52,8 @@ class Builder:
         Validated samples.
     settings : Settings
         Resolved parameters.
-    processes : Alone or Processes, default=None
-        Processes that fit the classifier together. None: one.
+    processes : Alone or Processes, default=ALONE
+        Processes that fit the classifier together.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Builder:
         classifier: Any,
         data: TrainingData,
         settings: Settings,
-        processes: Alone | None = None,
+        processes: Alone = ALONE,
     ) -> None:
-        self.processes = processes or ALONE
+        self.processes = processes
         self.classifier, self.data, self.settings = classifier, data, settings
 
     def build(

@@ -67,8 +67,8 @@ class Plan:
         Validated samples.
     going_on : bool
         Whether the fitted network is trained further.
-    processes : Alone or Processes, default=None
-        Processes that fit the classifier together. None: one.
+    processes : Alone or Processes, default=ALONE
+        Processes that fit the classifier together.
 
     Attributes
     ----------
@@ -92,10 +92,10 @@ class Plan:
         data: TrainingData,
         *,
         going_on: bool,
-        processes: Alone | None = None,
+        processes: Alone = ALONE,
     ) -> None:
         self.classifier, self.data, self.going_on = classifier, data, going_on
-        self.processes = processes or ALONE
+        self.processes = processes
         self.settings = Settings(parameters_of(classifier), classifier._parts)
         self.encoder = encoder_part(self.settings["encoder"])
         self.checkpoints: Checkpoints | None = None

@@ -52,8 +52,8 @@ class Checkpoints:
         Folder of the files; created if missing.
     fit : str
         Name of the fit, unique in the folder; files are named ``<fit>-<epoch>.xlc``.
-    processes : Alone or Processes, default=None
-        Processes of the fit, of which the first writes. None: one.
+    processes : Alone or Processes, default=ALONE
+        Processes of the fit, of which the first writes.
 
     Raises
     ------
@@ -66,11 +66,9 @@ class Checkpoints:
         If a checkpoint of the fit cannot be read. The previous one is used, if there is one.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], fit: str, processes: Alone | None = None
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], fit: str, processes: Alone = ALONE) -> None:
         self.folder, self.fit = Path(folder).absolute(), fit  # a callback may change directory
-        self.seed, self.processes = 0, processes or ALONE
+        self.seed, self.processes = 0, processes
         self._prepare(os.fspath(folder))
         self._start = ""
         self._finished = False

@@ -99,9 +99,9 @@ class XLCNet(ScoredNet, NeuralNet):
         Peak learning rate of the head. None: `lr`.
     checkpoints : Checkpoints, default=None
         Checkpoints to resume from and to write. None: none.
-    processes : Alone or Processes, default=None
+    processes : Alone or Processes, default=ALONE
         Processes of a distributed fit: each holds its shard of the head, and reads all of a batch
-        or its part (:func:`~sklearn_xlc.distributed.sharing.batches_for`). None: a single process.
+        or its part (:func:`~sklearn_xlc.distributed.sharing.batches_for`).
     **kwargs
         Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
         `device`, `callbacks` ``optimizer__weight_decay`` and
@@ -154,14 +154,14 @@ class XLCNet(ScoredNet, NeuralNet):
         row_momentum: bool = True,
         head_lr: float | None = None,
         checkpoints: Checkpoints | None = None,
-        processes: Alone | None = None,
+        processes: Alone = ALONE,
         **kwargs: Any,
     ) -> None:
         self.rng, self.generators, self.validation = rng, generators, validation
         self.with_valid_loss, self.keeps_interrupted = with_valid_loss, keeps_interrupted
         self.precision, self.optimizer_rule = precision, optimizer_rule
         self.row_momentum, self.head_lr = row_momentum, head_lr
-        self.checkpoints, self.processes = checkpoints, processes or ALONE
+        self.checkpoints, self.processes = checkpoints, processes
         super().__init__(
             module,
             criterion=nn.Identity,

@@ -18,6 +18,7 @@ from _factories import make_learnable, quick
 from sklearn_xlc.batches import Bags, BatchIterator, Columns, Rows, make_batch, prefetching
 from sklearn_xlc.batches import rows as rows_module
 from sklearn_xlc.batches.randomness import new_generators
+from sklearn_xlc.batches.rows import WHOLE_BATCHES
 from sklearn_xlc.datasets import open_csr, save_csr
 from sklearn_xlc.distributed.processes import Processes
 from sklearn_xlc.distributed.shards import sharding
@@ -65,7 +66,7 @@ def test_batches_are_those_cut_when_asked_for(kind, entries, monkeypatch):
     if kind == "bags":
         bags = np.array([0, 3, 4, 9, 11, 14, 18, 20, 23])
         rows = Rows(rows.X, rows.Y[:8], rows.sample_weight[:8], True, bags)
-    cutter = SharedBatches(Processes(1, 2)) if kind == "processes" else None
+    cutter = SharedBatches(Processes(1, 2)) if kind == "processes" else WHOLE_BATCHES
     states, found = [], []
     for in_place in ({"cpu"}, set()):
         monkeypatch.setattr(prefetching, "IN_PLACE", in_place)
