@@ -24,7 +24,7 @@ from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import Facts, choose_head
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
-from sklearn_xlc.heads import HEADS, Flat, Head, HeadPart, ProductHead, Sampling, head_part
+from sklearn_xlc.heads import HEADS, Head, HeadPart, ProductHead, head_part
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
@@ -127,7 +127,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
             )
             head = choose_head(facts)
         part = head_part(head)
-        if getattr(encoder, "n_members", 1) > 1 and not isinstance(part, Flat):
+        if getattr(encoder, "n_members", 1) > 1 and not part.takes_members:
             raise ValueError(f"n_members={encoder.n_members} needs head='flat', got head={head!r}")
         return part
 
@@ -144,8 +144,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
     def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
         # A node of a cascade would be as probable as its labels, and so would they given the node.
         settings = Settings(self.get_params(deep=False), self._parts)
-        is_flat = isinstance(self._head_part_for(settings, code_of(Y, Y)), Flat)
-        return is_flat and isinstance(self.loss, str) and self.loss in ("auto", "bce")
+        takes_them = self._head_part_for(settings, code_of(Y, Y)).takes_soft_labels
+        return takes_them and isinstance(self.loss, str) and self.loss in ("auto", "bce")
 
     def _order_labels(
         self, head: Any, data: TrainingData, rng: np.random.RandomState
@@ -196,7 +196,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = not isinstance(head_part(self.head), Sampling)
+        tags.classifier_tags.multi_label = "multi-label" in head_part(self.head).tasks
         return tags
 
     # --- accuracy of heads --------------------------------------------------------------------

@@ -369,9 +369,18 @@ class HeadPart(Part):
     ----------
     head : type of Head
         Class of the built head.
+    tasks : tuple of str, default=("multi-class", "multi-label")
+        Tasks that the head can train for.
+    takes_members : bool, default=False
+        Whether :meth:`build` reads `n_members` of the task.
+    takes_soft_labels : bool, default=False
+        Whether the head can learn from probabilities of labels.
     """
 
     head: ClassVar[type[Head]]
+    tasks: ClassVar[tuple[str, ...]] = ("multi-class", "multi-label")
+    takes_members: ClassVar[bool] = False
+    takes_soft_labels: ClassVar[bool] = False
     label_order: Any = "given"
     #: Whether the head can be built without weights, to say how much memory it takes.
     is_planned: ClassVar[bool] = True
@@ -397,6 +406,16 @@ class HeadPart(Part):
         ValueError
             Before anything is trained.
         """
+        if multilabel and "multi-label" not in self.tasks:
+            raise ValueError(
+                f"head={type(self).__name__}() needs exactly one label per sample (1-D y), but y "
+                "holds label sets; use head='flat' or 'cascade'"
+            )
+        if not multilabel and "multi-class" not in self.tasks:
+            raise ValueError(
+                f"head={type(self).__name__}() needs label sets (an indicator or lists of labels), "
+                "but y holds one class per sample; use head='flat' or 'cascade'"
+            )
         self.check()
         self.check_loss(multilabel, loss)
 

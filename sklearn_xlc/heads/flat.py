@@ -347,6 +347,8 @@ class Flat(HeadPart):
     """
 
     head = FlatHead
+    takes_members = True
+    takes_soft_labels = True
 
     _parameter_constraints = {
         "n_negatives": [StrOptions({"auto"}), None, Interval(Integral, 1, None, closed="left")],

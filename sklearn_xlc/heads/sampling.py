@@ -353,6 +353,7 @@ class Sampling(DigitPart):
     """
 
     head = SamplingHead
+    tasks = ("multi-class",)
 
     _parameter_constraints = {
         **DigitPart._parameter_constraints,
@@ -377,14 +378,6 @@ class Sampling(DigitPart):
         self.n_sampled_heads = n_sampled_heads
         self.shared_heads = shared_heads
         self.correction = correction
-
-    def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
-        if multilabel:
-            raise ValueError(
-                "head='sampling' needs exactly one label per sample (1-D y), but y holds label "
-                "sets; use head='cascade' or 'flat'"
-            )
-        super().check_task(n_labels, multilabel, loss)
 
     def _lengths_for(self, n_labels: int, multilabel: bool) -> tuple[int, ...]:
         lengths = super()._lengths_for(n_labels, multilabel)

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.nn import functional as F
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier
 from sklearn_xlc.batches import Targets
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.heads import ChunkedHead
+from sklearn_xlc.heads import ChunkedHead, HeadPart
 
 
 class BusemannHead(ChunkedHead):
@@ -68,6 +69,19 @@ class BusemannHead(ChunkedHead):
         into += by_input
         update(self.ideal_points, chunk, by_points)
         update(self.bias, chunk, gradient.sum(0))
+
+
+class Busemann(HeadPart):
+    """The head as a part: its parameter can be searched."""
+
+    head = BusemannHead
+    takes_soft_labels = True
+
+    def __init__(self, dim=8):
+        self.dim = dim
+
+    def build(self, task):
+        return BusemannHead(*task.size, dim=self.dim, loss=task.loss)
 
 
 QUICK = {"encoder": MLP((16,)), "max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
@@ -131,3 +145,62 @@ def test_grid_search_over_heads():
     X, y = make_extreme_multiclass(300, 60, 12, random_state=0)
     search = GridSearchCV(MultiHeadClassifier(**QUICK), {"head": ["auto", BusemannHead]}, cv=2)
     assert search.fit(X, y).cv_results_["mean_test_score"].min() > 0.5
+
+
+# --- with a parameter of its own --------------------------------------------------------------
+
+
+def test_its_parameter_is_searched_and_shown():
+    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
+    clf = MultiHeadClassifier(Busemann(), loss="asymmetric", **QUICK)
+    grid = {"head__dim": [1, 6], "loss": ["asymmetric"]}
+    search = GridSearchCV(clf, grid, cv=2, scoring="f1_micro").fit(X, Y)
+    low, high = search.cv_results_["mean_test_score"]
+    assert high > low  # no line separates 12 labels
+    assert search.best_estimator_.net_.module_.head.ideal_points.shape == (12, 6)
+    assert repr(search.best_estimator_.head_) == "Busemann(dim=6)"
+    assert clf.head.dim == 8
+
+
+@pytest.mark.parametrize(
+    ("task", "is_indicator", "message"),
+    [
+        ("multi-class", True, "OfOneTask.* needs exactly one label per sample"),
+        ("multi-label", False, "OfOneTask.* needs label sets"),
+    ],
+)
+def test_a_part_says_what_it_can_train_for(task, is_indicator, message):
+    class OfOneTask(Busemann):
+        tasks = (task,)
+
+    X, Y = make_extreme_multilabel(60, 60, 12, random_state=0)
+    y = np.asarray(Y.argmax(1)).ravel()
+    clf = MultiHeadClassifier(OfOneTask(), **BRIEF)
+    assert clf.__sklearn_tags__().classifier_tags.multi_label == (not is_indicator)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, Y if is_indicator else y)
+    clf.fit(X, y if is_indicator else Y)
+
+
+def test_members_are_refused_by_a_part_that_does_not_build_them():
+    X, Y = make_extreme_multilabel(60, 60, 12, random_state=0)
+    clf = MultiHeadClassifier(Busemann(), encoder=MLP((16,), n_members=2))
+    with pytest.raises(ValueError, match="n_members=2 needs head='flat'"):
+        clf.fit(X, Y)
+
+
+def test_a_part_says_whether_it_learns_from_probabilities():
+    class OfLabels(Busemann):
+        takes_soft_labels = False
+
+    X, Y = make_extreme_multilabel(300, 60, 12, random_state=0)
+    groups = np.repeat(np.arange(150), 2)
+    of_groups = sp.csr_matrix((Y[::2] + Y[1::2]) > 0).astype(int)
+    scores = []
+    for part in (Busemann(), OfLabels()):
+        rounds = AggregatedLabelClassifier(MultiHeadClassifier(part, **QUICK), n_rounds=3)
+        scores.append(rounds.fit(X, of_groups, groups=groups).decision_function(X))
+    assert not np.allclose(*scores)  # of the later rounds
+    by_chance = np.random.RandomState(0).rand(*Y.shape)
+    low, *found = (average_precision_score(Y.toarray(), s) for s in (by_chance, *scores))
+    assert min(found) > low
