@@ -65,7 +65,7 @@ from sklearn_xlc.engine.validation import (
     validate_X,
     validated,
 )
-from sklearn_xlc.heads import LOSSES, Head, Loss
+from sklearn_xlc.heads import LOSSES, Head, HeadTask, Loss
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
@@ -151,8 +151,8 @@ class BaseXLCClassifier(
     ...         super().__init__(**parameters)
     ...         self.width = width
     ...
-    ...     def _build_head(self, n_features, code):
-    ...         return FlatHead(n_features, code.n_labels, code.multilabel, width=self.width)
+    ...     def _build_head(self, task):
+    ...         return FlatHead(*task.size, width=self.width)
     >>> X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
     >>> NarrowClassifier(random_state=0).fit(X, y).predict_topk(X, k=2)[0].shape
     (300, 2)
@@ -263,8 +263,8 @@ class BaseXLCClassifier(
     # --- hooks of subclasses ----------------------------------------------------------------
 
     @abstractmethod
-    def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        """Build the head for `n_features` features and the labels of `code`."""
+    def _build_head(self, task: HeadTask) -> Head:
+        """Build the head for a task: sizes, loss and precision."""
         raise NotImplementedError(f"{type(self).__name__} defines no _build_head")
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:

@@ -33,7 +33,7 @@ from sklearn_xlc.engine.memory import (
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadTask, Loss
-from sklearn_xlc.heads.whole import WHOLE, whole
+from sklearn_xlc.heads.whole import WHOLE, ShardOf, whole
 from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.training import EncoderHead, WeightAveraging
 from sklearn_xlc.training.callbacks import callback_of
@@ -132,18 +132,15 @@ class Builder:
         """Build the head, if it fits into memory."""
         classifier = self.classifier
         classifier._precision = self.settings["precision"]
-        classifier._shard_of = sharding(self.processes)
-        build = functools.partial(classifier._build_head, width, code)
+        task = head_task(classifier, width, code, sharding(self.processes))
+        build = functools.partial(classifier._build_head, task)
         # Code of the user is called once, and not to make tensors without values.
         part = classifier.head_
         is_known = part is None or (part.is_planned and is_ours(type(part)))
         is_planned = is_known and is_ours(type(classifier)._build_head)
-        try:
-            planned = without_weights(build) if is_planned else None
-            self._check_memory(encoder, planned)
-            head = build()
-        finally:
-            del classifier._shard_of  # of this fit only
+        planned = without_weights(build) if is_planned else None
+        self._check_memory(encoder, planned)
+        head = build()
         if planned is None:
             self._check_memory(encoder, head)
         return head
@@ -179,7 +176,9 @@ class Builder:
             refuse_beyond(weights + beside, available_memory(device), f"{what} on {device}", remedy)
 
 
-def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
+def head_task(
+    classifier: Any, n_features: int, code: LabelCode, shard_of: ShardOf = whole
+) -> HeadTask:
     """Return the task of a classifier's head: sizes, loss and precision."""
     half = classifier._precision == "bfloat16"
     return HeadTask(
@@ -190,7 +189,7 @@ def head_task(classifier: Any, n_features: int, code: LabelCode) -> HeadTask:
         precision="bfloat16" if half else "float32",
         memory_limit=memory_limit(),
         n_members=getattr(classifier.encoder_, "n_members", 1),
-        shard_of=getattr(classifier, "_shard_of", whole),
+        shard_of=shard_of,
     )
 
 

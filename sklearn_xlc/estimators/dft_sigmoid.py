@@ -19,12 +19,11 @@ from sklearn_xlc._part import Names, named_part, refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.geometry import ArgmaxabilityReport, check_assignments, verify_argmaxable
-from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head
+from sklearn_xlc.heads import Bottleneck, FlatHead, Fourier, FourierHead, Head, HeadTask
 
 #: Output layers by the names that the parameter `output` takes.
 OUTPUTS = {"dft": Fourier, "bottleneck": Bottleneck}
@@ -196,8 +195,8 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         """Return the number of features needed to reach every label set of the layer."""
         return min(2 * self._n_active(code, most_labels) + 1 + self.n_slack, code.n_labels)
 
-    def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        task = head_task(self, n_features, code)
+    def _build_head(self, task: HeadTask) -> Head:
+        code, n_features = self._code, task.n_features
         limits = (task.memory_limit, task.precision)
         if self._is_bottleneck:
             self.max_active_ = None

@@ -22,7 +22,6 @@ from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import named_sets, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.validation import (
     TrainingData,
@@ -40,7 +39,7 @@ from sklearn_xlc.groups import (
     split_counts,
     warn_without_groups,
 )
-from sklearn_xlc.heads import Head, MIMLHead
+from sklearn_xlc.heads import Head, HeadTask, MIMLHead
 from sklearn_xlc.training import EncoderHead
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -330,8 +329,7 @@ class MIMLClassifier(BaseXLCClassifier):
     def _head_kind(self, head: Any) -> str:
         return "miml"
 
-    def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        task = head_task(self, n_features, code)
+    def _build_head(self, task: HeadTask) -> Head:
         attention = (self.n_concepts, self.temperature, self.mask)
         return MIMLHead(*task.size, *attention, self._counts, task.memory_limit, task.loss)
 

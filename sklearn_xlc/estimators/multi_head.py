@@ -18,13 +18,12 @@ from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.resolve import Facts, choose_head
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
-from sklearn_xlc.heads import HEADS, Head, HeadPart, ProductHead, head_part
+from sklearn_xlc.heads import HEADS, Head, HeadPart, HeadTask, ProductHead, head_part
 
 
 class MultiHeadClassifier(BaseXLCClassifier):
@@ -138,8 +137,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
         else:
             part.check_task(code.n_labels, code.multilabel, self.loss)
 
-    def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        return self.head_.build(head_task(self, n_features, code))
+    def _build_head(self, task: HeadTask) -> Head:
+        return self.head_.build(task)
 
     def _reads_soft_labels(self, Y: sp.csr_matrix) -> bool:
         # A node of a cascade would be as probable as its labels, and so would they given the node.

@@ -18,10 +18,9 @@ from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.decisions import Divergence
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.heads import ETF, ETFHead, Head, Learned, Loss, PickAllLabels
+from sklearn_xlc.heads import ETF, ETFHead, Head, HeadTask, Learned, Loss, PickAllLabels
 from sklearn_xlc.metrics import neural_collapse
 
 #: Last layers by the names that the parameter `output` takes.
@@ -147,13 +146,13 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         return settings["output"]
 
-    def _build_head(self, n_features: int, code: LabelCode) -> Head:
-        task, part = head_task(self, n_features, code), self.head_
+    def _build_head(self, task: HeadTask) -> Head:
+        part = self.head_
         # A linear layer computes as many features as there are labels.
         projects = self.feature_dim is None and isinstance(self.encoder_, MLP)
         return ETFHead(
             *task.size,
-            feature_dim=code.n_labels if projects else self.feature_dim,
+            feature_dim=task.n_labels if projects else self.feature_dim,
             learned=isinstance(part, Learned),
             with_bias=part.fit_intercept,
             feature_decay=part.feature_decay,

@@ -21,6 +21,7 @@ from sklearn_xlc import (
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine import memory
+from sklearn_xlc.engine.building import head_task
 from sklearn_xlc.engine.memory import available_memory, training_bytes, without_weights
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.trainer import Trainer
@@ -138,7 +139,8 @@ def test_estimate_of_weights_and_optimizer_is_what_training_allocates(data, name
     params = {"optimizer": optimizer, "learning_rate": 1e-3}
     clf = fitted(name, data, warm_start=True, **params)  # which keeps the optimiser's state
     module = clf.net_.module_
-    planned = without_weights(lambda: clf._build_head(clf._n_features_out, clf._code))
+    task = head_task(clf, clf._n_features_out, clf._code)
+    planned = without_weights(lambda: clf._build_head(task))
     assert all(parameter.is_meta for parameter in planned.parameters())
     weights, beside = training_bytes(module.encoder, planned, 4, rule, momentum=momentum)
     buffers = list(planned.buffers())
@@ -241,8 +243,8 @@ class Cached(FlatHead):
 
 
 class OwnClassifier(MultiHeadClassifier):
-    def _build_head(self, n_features, code):
-        return Cached(n_features, code.n_labels, code.multilabel)
+    def _build_head(self, task):
+        return Cached(*task.size)
 
 
 @pytest.mark.parametrize("clf", [MultiHeadClassifier(head=Cached, **QUICK), OwnClassifier(**QUICK)])

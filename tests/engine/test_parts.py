@@ -319,8 +319,8 @@ class Narrow(BaseXLCClassifier):
         super().__init__(**parameters)
         self.width = width
 
-    def _build_head(self, n_features, code):
-        return FlatHead(n_features, code.n_labels, code.multilabel, width=self.width)
+    def _build_head(self, task):
+        return FlatHead(*task.size, width=self.width)
 
 
 BRIEF = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06}
