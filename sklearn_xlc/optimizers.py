@@ -20,6 +20,15 @@ _RATE = [None, Interval(Real, 0, None, closed="neither")]
 class Optimizer(Part):
     """Base class of optimisers.
 
+    Parameters
+    ----------
+    learning_rate : float, default=None
+        Peak learning rate of the encoder. None: the classifier's.
+    head_learning_rate : float, default=None
+        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
+    weight_decay : float, default=None
+        Decoupled weight decay of matrices. None: the classifier's.
+
     Attributes
     ----------
     rule : str
@@ -27,9 +36,6 @@ class Optimizer(Part):
     """
 
     rule: ClassVar[str] = "adam"
-    learning_rate: Any
-    head_learning_rate: Any
-    weight_decay: Any
     #: Parameters of some optimisers only.
     row_momentum: Any = True
     momentum: float = 0.0
@@ -40,6 +46,17 @@ class Optimizer(Part):
         "head_learning_rate": _RATE,
         "weight_decay": [None, Interval(Real, 0, None, closed="left")],
     }
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        *,
+        head_learning_rate: float | None = None,
+        weight_decay: float | None = None,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.head_learning_rate = head_learning_rate
+        self.weight_decay = weight_decay
 
 
 class Adam(Optimizer):
@@ -71,9 +88,9 @@ class Adam(Optimizer):
         weight_decay: float | None = None,
         row_momentum: Any = "auto",
     ) -> None:
-        self.learning_rate = learning_rate
-        self.head_learning_rate = head_learning_rate
-        self.weight_decay = weight_decay
+        super().__init__(
+            learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay
+        )
         self.row_momentum = row_momentum
 
 
@@ -112,17 +129,6 @@ class Adagrad(Optimizer):
 
     rule = "adagrad"
 
-    def __init__(
-        self,
-        learning_rate: float | None = None,
-        *,
-        head_learning_rate: float | None = None,
-        weight_decay: float | None = None,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.head_learning_rate = head_learning_rate
-        self.weight_decay = weight_decay
-
 
 class SGD(Optimizer):
     """Stochastic gradient descent, with the least memory of all optimisers.
@@ -160,9 +166,9 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        self.learning_rate = learning_rate
-        self.head_learning_rate = head_learning_rate
-        self.weight_decay = weight_decay
+        super().__init__(
+            learning_rate, head_learning_rate=head_learning_rate, weight_decay=weight_decay
+        )
         self.momentum = momentum
         self.nesterov = nesterov
 

@@ -13,9 +13,7 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from skorch.callbacks import (
-    EarlyStopping,
-)
+from skorch.callbacks import EarlyStopping
 
 import sklearn_xlc
 from sklearn_xlc._part import named_part
@@ -25,9 +23,7 @@ from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
-from sklearn_xlc.engine.building import (
-    reads_sparse,
-)
+from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision, ranks_sets, score_link
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
@@ -40,9 +36,7 @@ from sklearn_xlc.engine.resolve import (
 from sklearn_xlc.engine.settings import Settings, parameters_of
 from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
-from sklearn_xlc.training import (
-    WeightAveraging,
-)
+from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.callbacks import callback_of
 from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints
 from sklearn_xlc.training.devices import (

@@ -355,7 +355,7 @@ def hold_out(
         )
     is_tuned = facts.multilabel and decision != "auto" and decision.fitted_on == "held"
     is_ranked = facts.multilabel and params["ranker"] is not None and params["ranker"] != "auto"
-    is_auto = "auto" in (decision if decision == "auto" else None, _word(params["ranker"]))
+    is_auto = decision == "auto" or params["ranker"] == "auto"
     is_auto = is_auto and facts.multilabel and facts.pointwise
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
@@ -410,10 +410,6 @@ def choose_decision(
     if is_enough:
         return {"decision": "threshold", "decision__min_labels": "auto"}
     return {"decision": "threshold", "decision__threshold": 0.0, "decision__scale": "score"}
-
-
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _is_auto(params: Mapping[str, Any], name: str) -> bool:

@@ -50,9 +50,7 @@ from sklearn_xlc.training import (
     copied,
 )
 from sklearn_xlc.training.callbacks import callback_of
-from sklearn_xlc.training.devices import (
-    resolve_device,
-)
+from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.finite import check_weights
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
