@@ -151,8 +151,8 @@ def main():
     X, _ = load_part(options.folder, "tst")
     n_rows = options.rows
     with tempfile.TemporaryDirectory(prefix="xlc-bench-") as folder:
-        path, file = Path(folder, "model.xlc"), Path(folder, "samples.csr")
-        save(model, path, storage="float32")
+        path, file = Path(folder, "model.skops"), Path(folder, "samples.csr")
+        save(model, path, exact=True)
         save_csr(
             file,
             (X[np.arange(i, min(i + 10**4, n_rows)) % X.shape[0]] for i in range(0, n_rows, 10**4)),
@@ -163,9 +163,7 @@ def main():
         print(f"{n_rows} samples in {len(bounds)} partitions; weights of {weights:.0f} MiB")
         print("| | model | first, s | later, s | CPU, s | PSS a worker, MiB | private, MiB |")
         print("|---|---|---|---|---|---|---|")
-        first, later, expected, cpu = in_one_process(
-            load(path, mmap=True), file, bounds, options.runs
-        )
+        first, later, expected, cpu = in_one_process(load(path), file, bounds, options.runs)
         print(f"| one process | mapped | {first:.1f} | {later:.1f} | {cpu:.1f} | | |", flush=True)
         for n_workers in options.workers:
             for name, given in (("mapped", path), ("sent", model)):

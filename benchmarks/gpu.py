@@ -163,7 +163,7 @@ def measure_save(task):
     np.savez(Path(task["folder"], "X.npz"), X=X.toarray())
     for head in HEADS:
         clf = make_classifier(head, 32, max_epochs=3).fit(X, y)
-        sklearn_xlc.save(clf, Path(task["folder"], f"{head}.xlc"), storage="float32")
+        sklearn_xlc.save(clf, Path(task["folder"], f"{head}.skops"), exact=True)
         labels, scores = clf.predict_topk(X, k=5)
         np.savez(Path(task["folder"], f"{head}.npz"), labels=labels, scores=scores)
     return {"status": "ok"}
@@ -176,7 +176,9 @@ def measure_load(task):
     X = np.load(Path(task["folder"], "X.npz"))["X"]
     report = {"status": "ok"}
     for head in HEADS:
-        labels, scores = sklearn_xlc.load(Path(task["folder"], f"{head}.xlc")).predict_topk(X, k=5)
+        labels, scores = sklearn_xlc.load(Path(task["folder"], f"{head}.skops")).predict_topk(
+            X, k=5
+        )
         saved = np.load(Path(task["folder"], f"{head}.npz"))
         difference = np.abs(scores - saved["scores"]) / np.maximum(1, np.abs(scores))
         equal = labels == saved["labels"]

@@ -198,7 +198,7 @@ class MultiHead(Adapter):
         import sklearn_xlc
 
         path.mkdir(parents=True)
-        sklearn_xlc.save(self.model, path / "model.xlc")
+        sklearn_xlc.save(self.model, path / "model.skops")
 
 
 class MultiHeadFlat(MultiHead):

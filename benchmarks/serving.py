@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import joblib
 import numpy as np
 from _measure import THREAD_VARIABLES, describe_machine, load_part
 
@@ -72,8 +73,8 @@ def serve(name, folder, scratch, port):
     if name.startswith("multihead"):
         from sklearn_xlc import save
 
-        path, read = Path(scratch, "model.xlc"), read_model
-        save(adapter.model, path, storage="float32")
+        path, read = Path(scratch, "model.skops"), read_model
+        save(adapter.model, path, exact=True)
     else:
 
         def answer(samples, k):
@@ -237,7 +238,7 @@ def _application(mmap):
     import sklearn_xlc
 
     def read(path):
-        estimator = sklearn_xlc.load(path, mmap=mmap)
+        estimator = joblib.load(f"{path}.joblib", mmap_mode="r") if mmap else sklearn_xlc.load(path)
 
         def answer(samples, k):
             X = as_input(samples, N_COLUMNS)
@@ -246,7 +247,7 @@ def _application(mmap):
 
         return Model(answer, "large")
 
-    return create_app(Path(os.environ[_FOLDER], "model.xlc"), read)
+    return create_app(Path(os.environ[_FOLDER], "model.skops"), read)
 
 
 N_COLUMNS, N_FEATURES = 30_000, 512
@@ -263,7 +264,8 @@ def save_large(path, n_labels):
     X = sp.random(64, N_COLUMNS, 0.001, format="csr", dtype=np.float32, random_state=rng)
     model = MultiHeadClassifier("flat", encoder=MLP((N_FEATURES,)), random_state=0)
     model.partial_fit(X, rng.integers(0, n_labels, 64), classes=np.arange(n_labels))
-    save(model, path, storage="float32")
+    save(model, path, exact=True)
+    joblib.dump(model, f"{path}.joblib")
     return X, 4 * model.n_parameters_
 
 
@@ -296,7 +298,7 @@ def memory_of(processes):
 
 def measure_memory(options):
     with tempfile.TemporaryDirectory(prefix="xlc-bench-") as folder:
-        X, n_bytes = save_large(Path(folder, "model.xlc"), options.labels)
+        X, n_bytes = save_large(Path(folder, "model.skops"), options.labels)
         messages = requests_of(X)
         print(f"weights: {n_bytes / 2**20:.0f} MiB")
         print("| workers | file | RSS, MiB | PSS, MiB | private, MiB |")

@@ -110,7 +110,7 @@ def soak(seconds, n_threads, period):
     X, models = make_models()
     models = [sklearn_xlc.compress(model) for model in models]  # as `save` stores them
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.xlc"
+        path = Path(folder) / "model.skops"
         sklearn_xlc.save(models[0], path)
         server = Server(path, X, models)
         context = multiprocessing.get_context("spawn")

@@ -26,7 +26,6 @@ from compare import CUTOFFS, _data_folder
 import sklearn_xlc
 from sklearn_xlc import DFTSigmoidClassifier, ETFNeuralCollapseClassifier, MultiHeadClassifier
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.engine.rounding import STORAGES
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
 
 #: Epochs, dropout and batch size; for other data the last.
@@ -49,6 +48,8 @@ HEADS = {
 }
 #: Fits by the defaults of the package, in place of a head.
 DEFAULTS = "defaults"
+#: Forms of weights in files.
+STORAGES = ("float32", "six bits")
 
 
 def parse_arguments():
@@ -99,10 +100,10 @@ def measure(model, folder):
     weights = propensities(load_part(folder, "trn")[1])
     found = {}
     with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch, "model.xlc")
+        path = Path(scratch, "model.skops")
         for storage in STORAGES:
             times = [time.perf_counter()]
-            sklearn_xlc.save(model, path, storage)
+            sklearn_xlc.save(model, path, exact=storage == "float32")
             times.append(time.perf_counter())
             loaded = sklearn_xlc.load(path)
             times.append(time.perf_counter())

@@ -108,7 +108,7 @@ for row in range(3):
 # Save and load
 # -------------
 # The whole pipeline goes into one file. It holds the weights once, rounded to 6 bits, and neither
-# training data nor the state of the optimiser. ``storage="float32"`` would keep the weights as they
+# training data nor the state of the optimiser. ``exact=True`` would keep the weights as they
 # are, in five times the bytes; joblib works too.
 
 import tempfile
@@ -117,7 +117,7 @@ from pathlib import Path
 import sklearn_xlc
 
 with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder) / "model.xlc"
+    path = Path(folder) / "model.skops"
     sklearn_xlc.save(model, path)
     print(f"\nThe saved pipeline takes {path.stat().st_size / 2**20:.0f} MiB")
     loaded = sklearn_xlc.load(path)

@@ -205,7 +205,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         folder = os.path.dirname(target)
         temporary = os.path.join(folder, f".sklearn_xlc-{secrets.token_hex(8)}.tmp")
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "x+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -16,6 +16,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -270,7 +271,7 @@ def fits(folder, kinds, ways):
             "parts": _is_parted(clf),
         }
         for way in ways:
-            path = folder / f"{name}-{multilabel}-{way}-{rank}.xlc"
+            path = folder / f"{name}-{multilabel}-{way}-{rank}.skops"
             pair = [_gone_on(way, alone, path, d, X, y, given) for d in ("auto", False)]
             if pair == [None, None]:  # labels of the head stay
                 continue
@@ -318,8 +319,10 @@ def _gone_on(way, alone, path, distributed, X, y, given):
         with _alone():
             clf = clone(alone).partial_fit(X, y, classes=alone.classes_, **given)
     else:
-        sklearn_xlc.save(alone, path, storage="float32")
-        clf = sklearn_xlc.load(path, mmap=way == "mapped")
+        sklearn_xlc.save(alone, path, exact=True)
+        joblib.dump(alone, f"{path}.joblib")
+        mapped = way == "mapped"
+        clf = joblib.load(f"{path}.joblib", mmap_mode="r") if mapped else sklearn_xlc.load(path)
     with sklearn_xlc.config_context(distributed=distributed):
         if way == "grown":
             return _with_other_labels(clf, X, y, given)
@@ -352,12 +355,12 @@ def everything_else(folder):
     found["pickle"] = _refusal(lambda: pickle.dumps(clf))
     found["explained"] = _refusal(lambda: clf.net_.module_.head.label_vectors())
 
-    path = folder / "model.xlc"
-    sklearn_xlc.save(clf, path, storage="float32")
+    path = folder / "model.skops"
+    sklearn_xlc.save(clf, path, exact=True)
     loaded = sklearn_xlc.load(path)
     found["file"] = _far(loaded.decision_function(X), alone.decision_function(X))
-    sklearn_xlc.save(alone, folder / f"alone-{rank}.xlc", storage="float32")
-    sizes = [file.stat().st_size for file in (path, folder / f"alone-{rank}.xlc")]
+    sklearn_xlc.save(alone, folder / f"alone-{rank}.skops", exact=True)
+    sizes = [file.stat().st_size for file in (path, folder / f"alone-{rank}.skops")]
     found["bytes"] = sizes[0] - sizes[1]
 
     class Stop(Callback):

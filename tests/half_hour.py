@@ -111,8 +111,8 @@ assert (abs(why.errors) < 0.05 * abs(why.contributions).sum(axis=2)).all()
 # [save]
 from sklearn_xlc import load, save
 
-save(model, "model.xlc", storage="float32")
-same = predict_topk(load("model.xlc"), new_texts, k=5, proba=True)
+save(model, "model.skops", exact=True)
+same = predict_topk(load("model.skops"), new_texts, k=5, proba=True)
 # [end]
 np.testing.assert_array_equal(same.labels, best.labels)
 np.testing.assert_array_equal(same.scores, best.scores)
@@ -128,7 +128,7 @@ def refuse(*args, **kwargs):
 sys.addaudithook(lambda event, args: event == "pickle.find_class" and refuse())
 for name in ("load", "loads", "Unpickler", "_load", "_loads", "_Unpickler"):
     setattr(pickle, name, refuse)
-print(*predict_topk(load("model.xlc"), [sys.argv[1]], k=5).labels[0], sep=";")
+print(*predict_topk(load("model.skops"), [sys.argv[1]], k=5).labels[0], sep=";")
 """
 command = [sys.executable, "-c", WITHOUT_PICKLE, new_texts[0]]
 printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -141,7 +141,7 @@ url = f"http://127.0.0.1:{port}"
 app = ["app:create_app", "--factory", "--app-dir", Path(__file__).parents[1] / "examples/serving"]
 server = subprocess.Popen(
     [sys.executable, "-m", "uvicorn", *app, "--port", port, "--no-access-log"],
-    env={**os.environ, "XLC_MODEL": "model.xlc", "OMP_NUM_THREADS": "1"},
+    env={**os.environ, "XLC_MODEL": "model.skops", "OMP_NUM_THREADS": "1"},
 )
 try:
     # [ask]

@@ -170,11 +170,11 @@ def test_partitions_are_ranked_by_the_workers(client, problem, tmp_path):
     da = pytest.importorskip("dask.array")
     X, Y, *_ = problem
     model = clone(CLASSIFIER).fit(X, Y)
-    save(model, tmp_path / "model.xlc", storage="float32")
+    save(model, tmp_path / "model.skops", exact=True)
     expected = [predict_topk(model, X[i : i + 250], 3) for i in range(0, 2000, 250)]
     labels, scores = (np.concatenate(parts) for parts in zip(*expected))
     samples = da.from_array(X.toarray(), chunks=(250, -1))
-    for given in (tmp_path / "model.xlc", model):
+    for given in (tmp_path / "model.skops", model):
         for each in (samples, samples.map_blocks(sp.csr_matrix)):
             found = predict_topk(given, each, 3).compute()
             np.testing.assert_array_equal(found.labels, labels)
@@ -244,9 +244,9 @@ def test_bulk_prediction_ends_rightly_when_a_worker_is_killed(problem, dying, tm
     da = pytest.importorskip("dask.array")
     X, Y, *_ = problem
     model = clone(CLASSIFIER).fit(X, Y)
-    save(model, tmp_path / "model.xlc", storage="float32")
+    save(model, tmp_path / "model.skops", exact=True)
     samples = da.from_array(X.toarray(), chunks=(50, -1)).map_blocks(slow_part)
-    found = predict_topk(tmp_path / "model.xlc", samples, 3).compute()
+    found = predict_topk(tmp_path / "model.skops", samples, 3).compute()
     np.testing.assert_array_equal(found.labels, predict_topk(model, X, 3).labels)
 
 

@@ -182,7 +182,7 @@ def test_the_same_program_by_every_launcher(launcher, tmp_path):
     if launcher == "accelerate":
         pytest.importorskip("accelerate")
         start += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    path = tmp_path / "model.xlc"
+    path = tmp_path / "model.skops"
     env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
     done = subprocess.run(
         [sys.executable, *start, str(EXAMPLES / "train_together.py"), str(path)],

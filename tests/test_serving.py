@@ -103,14 +103,14 @@ def text_model():
 @pytest.fixture
 def path(tmp_path, text_model):
     """File of the model, which a test may replace."""
-    save(text_model, tmp_path / "model.xlc", storage="float32")
-    return tmp_path / "model.xlc"
+    save(text_model, tmp_path / "model.skops", exact=True)
+    return tmp_path / "model.skops"
 
 
 @pytest.fixture(scope="module")
 def client(app, text_model, tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "model.xlc"
-    save(text_model, path, storage="float32")
+    path = tmp_path_factory.mktemp("model") / "model.skops"
+    save(text_model, path, exact=True)
     with running(app.create_app(path)) as client:
         yield client
 
@@ -267,7 +267,7 @@ def test_a_new_file_is_read_and_a_broken_one_is_not(service, path, text_model):
     assert file.refresh() is None
     assert "No such file" in file.error
     assert file.model.answer(["salt water"], 1)[0] == [["water!"]]
-    save(text_model, path, storage="float32")
+    save(text_model, path, exact=True)
     assert file.refresh() is True
     assert file.error is None
     assert file.model.version == first.version
@@ -383,7 +383,7 @@ def test_a_replaced_model_answers_and_a_broken_one_shows_in_health(
         os.replace(broken, path)
         health = wait_for(client, lambda health: health["status"] != "ok")
         assert health["status"] == "old model"
-        assert "model.xlc" in health["error"]
+        assert "model.skops" in health["error"]
         assert client.ask(["salt water"], k=1)["labels"] == [["water!"]]
 
 
@@ -431,4 +431,4 @@ def test_metrics_count(client):
 
 def test_a_model_that_cannot_be_read_does_not_start(app, tmp_path):
     with pytest.raises(OSError, match="No such file"):
-        app.create_app(tmp_path / "none.xlc")
+        app.create_app(tmp_path / "none.skops")

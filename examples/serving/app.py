@@ -1,6 +1,6 @@
 """A model of sklearn_xlc over HTTP.
 
-    XLC_MODEL=model.xlc uvicorn app:create_app --factory --app-dir examples/serving
+    XLC_MODEL=model.skops uvicorn app:create_app --factory --app-dir examples/serving
 
 `docs/serving.md` has the variables and the requests.
 """

@@ -5,11 +5,13 @@ Nothing here knows of HTTP: `app.py` does.
 
 import asyncio
 import gc
+import hashlib
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,17 +33,20 @@ class Model(NamedTuple):
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
-    """Map a file of ``sklearn_xlc.save`` into memory: workers share the weights that are exact."""
-    from safetensors import safe_open
+    """Load a file of ``sklearn_xlc.save``; or map one of joblib, so that workers share weights.
+
+    joblib runs code of the file: give it your own files only.
+    """
+    import joblib
 
     import sklearn_xlc
 
-    estimator = sklearn_xlc.load(path, mmap=True)
+    is_mapped = os.fspath(path).endswith(".joblib")
+    estimator = joblib.load(path, mmap_mode="r") if is_mapped else sklearn_xlc.load(path)
     if not hasattr(estimator, "classes_"):
         raise ValueError(f"{path} holds a {type(estimator).__name__}, which predicts no labels")
     n_labels = len(estimator.classes_)
-    with safe_open(path, framework="numpy") as file:
-        version = file.metadata()["digest"][:12]
+    version = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
     n_columns = getattr(estimator, "n_features_in_", None)  # None: it takes text
 
     def answer(samples: list, k: int) -> Answers:

@@ -12,9 +12,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_xlc.distributed.fetching import Table
-from sklearn_xlc.heads import Head
-
 
 class _Thread(threading.local):
     #: Makes a whole table of a part and its Shard, while all processes read a model together.
@@ -71,8 +68,24 @@ def joining(join: Callable[[torch.Tensor, Any], Any]) -> Iterator[None]:
         _THREAD.join = before
 
 
-def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray | Table]:
-    """Arrays of a module with the rows of all processes.
+@contextlib.contextmanager
+def reading_together() -> Iterator[list[int]]:
+    """Read the states of models with all weights; the list gets the rank of this process.
+
+    It stays empty if no model is held in parts.
+    """
+    ranks: list[int] = []
+
+    def join(part: torch.Tensor, shard: Any) -> Any:
+        ranks.append(shard.processes.rank)
+        return shard.joined(part)
+
+    with joining(join):
+        yield ranks
+
+
+def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Return the arrays of a module with the rows of all processes.
 
     Raises
     ------
@@ -87,21 +100,14 @@ def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, n
             "those of its own: sklearn_xlc.save stores them all if all processes call it, and "
             "sklearn_xlc.distributed.gather(estimator) gives each process all of them"
         )
-    found: dict[str, Any] = {}
+    found = {}
     for name, tensor in tensors.items():
-        whole: Any = tensor.detach()
+        whole = tensor.detach()
         if join is not None and tensor in shards:
             whole = join(whole, shards[tensor])
-        found[name] = whole if isinstance(whole, Table) else whole.cpu().numpy()
+        whole = whole.float() if whole.dtype == torch.bfloat16 else whole  # unknown to NumPy
+        found[name] = whole.cpu().numpy()
     return found
-
-
-def whole_skeleton(module: nn.Module) -> nn.Module:
-    """A module made whole: no head of it is a shard any longer."""
-    for part in module.modules():
-        if isinstance(part, Head):
-            part.forget_shards()
-    return module
 
 
 def _shards(module: nn.Module) -> dict[Any, Any]:

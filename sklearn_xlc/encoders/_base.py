@@ -55,6 +55,10 @@ class Encoder(nn.Module):
     ``fit_vectorize(samples)``, it is called for the training samples of the first `fit`, or of the
     first `partial_fit`; it may learn from them.
 
+    A saved classifier holds the parameters and buffers of its encoder, and builds the module again.
+    What else the module learns, such as a vocabulary, it returns from ``get_extra_state``, and
+    takes in ``set_extra_state(state)``, two methods of ``torch.nn.Module``.
+
     Examples
     --------
     An encoder of a weekday and a vector; the embeddings of the weekdays have a low learning rate:
@@ -172,6 +176,25 @@ class EncoderPart(Part):
             A new encoder.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no build")
+
+    def rebuild(self, n_features: int | None, sparse: bool, learnt: Any = None) -> nn.Module:
+        """Build the encoder of a saved model, whose tensors are then replaced.
+
+        Parameters
+        ----------
+        n_features : int or None
+            Number of columns of X; None where X holds strings or a mapping.
+        sparse : bool
+            Whether batches are CSR rows.
+        learnt : object, default=None
+            Result of the module's `get_extra_state`, if it defines this method of torch.
+
+        Returns
+        -------
+        Module
+            A new encoder.
+        """
+        return self.build(n_features, sparse)
 
 
 class GivenEncoder(EncoderPart):

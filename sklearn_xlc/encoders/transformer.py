@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -44,9 +45,6 @@ class Tokens:
             )
         self.document, self.max_length = backend.to_str(), max_length
         self._made: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_made": None}
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
@@ -139,6 +137,18 @@ class TransformerEncoder(Encoder):
         top = getattr(self.model, "pooler", None)
         for part in [self.model] if not learning_rate else [top] if top is not None else []:
             part.requires_grad_(False)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return what builds the transformer again: class, configuration and tokenizer."""
+        config: Any = self.model.config
+        return {
+            "class": type(self.model),
+            "config": config.to_json_string(use_diff=False),
+            "tokenizer": self.tokens.document,
+        }
+
+    def set_extra_state(self, state: Any) -> None:
+        """Do nothing: :meth:`Transformer.rebuild` has read the state."""
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         """Set the mode; a frozen transformer stays in evaluation mode, without dropout."""
@@ -292,3 +302,20 @@ class Transformer(EncoderPart):
 
     def build(self, n_features: int | None, sparse: bool) -> TransformerEncoder:
         return TransformerEncoder(**self.get_params(deep=False))
+
+    @property
+    def shown(self) -> Any:
+        # The trained copy of a model is part of the net; the given one would be saved beside it.
+        if not isinstance(self.model, nn.Module):
+            return self
+        params = {"model": type(self.model).__name__, "tokenizer": None}
+        return Transformer(**{**self.get_params(deep=False), **params})
+
+    def rebuild(self, n_features: int | None, sparse: bool, learnt: Any = None) -> nn.Module:
+        kind = learnt["class"]
+        if not hasattr(getattr(kind, "config_class", None), "from_dict"):
+            raise ValueError(f"{kind!r} is no transformer, which is made from a configuration")
+        model = kind(kind.config_class.from_dict(json.loads(learnt["config"])))
+        tokenizer = import_text("tokenizers").Tokenizer.from_str(learnt["tokenizer"])
+        params = {**self.get_params(deep=False), "model": model, "tokenizer": tokenizer}
+        return TransformerEncoder(**params)

@@ -39,7 +39,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
 from sklearn_xlc.encoders import ENCODERS, EncoderPart, accepted_forms, encoder_part
-from sklearn_xlc.engine import later_labels, persistence
+from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
@@ -56,6 +56,14 @@ from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings, settings_table
+from sklearn_xlc.engine.state import (
+    attributes_of,
+    is_borrowed,
+    is_rounded,
+    net_of_state,
+    plain_state,
+    state_of_net,
+)
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
     TrainingData,
@@ -201,6 +209,8 @@ class BaseXLCClassifier(
     _has_features = True
     #: Whether this is the second network of a fit, for ranker and decision alone.
     _is_part = False
+    #: Whether weights are stored with six bits: those of `compress`, until they are trained.
+    _is_rounded = False
 
     net_: XLCNet
     classes_: np.ndarray
@@ -867,16 +877,23 @@ class BaseXLCClassifier(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _full_state(self) -> dict[str, Any]:
-        """Return the attributes to save, in a stable order."""
-        return persistence.full_state(super().__getstate__())
-
     def __getstate__(self) -> dict[str, Any]:
-        return persistence.sealed_state(self._full_state())
+        attributes = dict(super().__getstate__())
+        net = attributes.pop("net_", None)
+        if net is not None:
+            attributes["_net"] = state_of_net(net.module_, self)
+        return plain_state(attributes)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state, module = persistence.loaded_state(self, state)
-        super().__setstate__(state)
-        if module is not None:
+        attributes = attributes_of(self, state)
+        saved = attributes.pop("_net", None)
+        if saved is None and "n_parameters_" in attributes:
+            raise ValueError(
+                "the saved classifier is damaged: it is fitted, and its network is missing"
+            )
+        super().__setstate__(attributes)
+        if saved is not None:
+            self._code.classes = self.classes_
+            self._weights_borrowed, self._is_rounded = is_borrowed(saved), is_rounded(saved)
             with usual_modes(training=True):
-                self.net_ = restored_net(module, self.device)
+                self.net_ = restored_net(net_of_state(saved, attributes), self.device)

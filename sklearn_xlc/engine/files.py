@@ -2,37 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
+import io
+import json
 import os
+import pkgutil
+import stat
+import sys
+import zipfile
+import zlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, BinaryIO
 
+import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
+from skops.io.exceptions import UntrustedTypesFoundException
 
-from sklearn_xlc import _files
+from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
+from sklearn_xlc._files import replacing
 from sklearn_xlc.batches.randomness import usual_modes
-from sklearn_xlc.distributed.fetching import Fetching
-from sklearn_xlc.distributed.gathering import joining
-from sklearn_xlc.engine.object_tree import describe, rebuild
-from sklearn_xlc.engine.packing import storing
+from sklearn_xlc.distributed.gathering import reading_together
+from sklearn_xlc.engine.memory import available_memory, refuse_beyond
+from sklearn_xlc.engine.state import check_loaded, rounding_weights
 
-_KIND = "model"
+#: Start of the comment of a file, followed by the SHA-256 of all bytes before the digits.
+_DIGEST = b"sha256:"
+#: Members of a file that are smaller stay as they are.
+_SMALL = 2**12
+#: What a file may use of other packages, beyond what skops trusts itself.
+_OF_OTHERS = (
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.feature_selection._univariate_selection.chi2",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    *(
+        f"sklearn.model_selection._split.{name}"
+        for name in (
+            *("GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut", "PredefinedSplit"),
+            *("ShuffleSplit", "StratifiedGroupKFold", "StratifiedKFold", "StratifiedShuffleSplit"),
+            "TimeSeriesSplit",
+        )
+    ),
+    "sklearn.utils._bunch.Bunch",
+)
+#: What a file may use of this package, beyond the classes of its rooms.
+_OF_OURS = (
+    "sklearn_xlc.aggregation._background.Background",
+    "sklearn_xlc.aggregation._embeddings.Embeddings",
+    "sklearn_xlc.engine.label_code.LabelCode",
+    "sklearn_xlc.metrics._scorer.TopKScorer",
+    "sklearn_xlc.training.callbacks.WeightAveraging",
+)
 
 
-def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") -> None:
+def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> None:
     """Save an estimator to a file, without pickle.
 
-    By default the weights of networks are rounded to 6 bits: the file has a fifth of the exact
+    By default the weights of networks are rounded to six bits: the file has a fifth of the exact
     size. Precision stays the same within noise, but scores change by about 0.4%. The loaded model
-    predicts as ``compress(estimator, storage)``, bit for bit; with ``storage="float32"`` it
-    predicts as `estimator`.
+    predicts as ``compress(estimator)``, bit for bit; with ``exact=True`` it predicts as
+    `estimator`.
 
-    The file is a safetensors container with a description of the estimator in JSON, the versions of
-    the packages and a digest; other tools can read its arrays. It is written under a temporary name
-    and renamed, so a failed save leaves the old file, and processes keep an old file they have
-    loaded. If several processes hold parts of a model (:mod:`sklearn_xlc.distributed`), all call
-    this function, and the first one writes the file.
+    The file is in the format of :func:`skops.io.dump`, which opens it, too. It is written under a
+    temporary name and renamed: a failed save leaves the old file. If several processes hold parts
+    of a model (:mod:`sklearn_xlc.distributed`), all call this function, and the first one writes.
 
     Parameters
     ----------
@@ -43,29 +80,19 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") ->
         module. They are stored by name: pass them to `load` as `trusted`.
     path : str or path-like
         File to write. An existing one is replaced.
-    storage : {"int6", "float32", "float16", "int8", "int4"}, default="int6"
-        How the weights of networks are stored.
-
-        - "int6": integers of 6 bits, with a scale for each 128 numbers of a row.
-        - "float32": exact, whatever the precision of the model: a float64 model stays float64.
-        - "float16": half precision.
-        - "int8": integers of 8 bits, with a scale for each 256 numbers of a row; a quarter of the
-          exact size, and scores change by about a thousandth.
-        - "int4": integers of 4 bits, with a scale for each 64 numbers of a row; an eighth of the
-          exact size, for about a tenth of a point of precision.
-
-        Only weight matrices of at least 4096 numbers are rounded; biases, norms, labels and
-        everything outside of networks stay exact. Rows of zeros take no space in rounded matrices
-        (columns of X without an entry in training have such rows). Weights already rounded to fewer
-        bits stay as they are.
+    exact : bool, default=False
+        Whether weights are stored as they are. False: matrices of at least 4096 numbers become
+        integers of six bits, with a scale for each 128 numbers of a row. Biases, norms, labels and
+        everything outside of networks stay exact. Rows of zeros take no space (columns of X without
+        an entry in training have such rows).
 
     Raises
     ------
     ValueError
-        If there is no such storage, or a weight is not finite or too large for it.
+        If a weight is not finite, or too large to be rounded.
     TypeError
-        If the estimator holds something without a description, such as a lambda or a tree of
-        scikit-learn; the message says where. Use joblib for such an estimator.
+        If the estimator holds something that has no plain form, such as a lambda or a torch module;
+        use joblib for it.
     OSError
         If the file cannot be written; an existing one is left as it was.
 
@@ -82,24 +109,93 @@ def save(estimator: Any, path: str | os.PathLike[str], storage: str = "int6") ->
     >>> X, y = make_extreme_multiclass(300, 50, 10, random_state=0)
     >>> clf = sklearn_xlc.MultiHeadClassifier(max_epochs=2, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "model.xlc")
-    ...     sklearn_xlc.save(clf, path, storage="float32")
-    ...     exact, n_bytes = sklearn_xlc.load(path), os.path.getsize(path)
+    ...     path = os.path.join(folder, "model.skops")
+    ...     sklearn_xlc.save(clf, path, exact=True)
+    ...     loaded, n_bytes = sklearn_xlc.load(path), os.path.getsize(path)
     ...     sklearn_xlc.save(clf, path)
-    ...     loaded, n_fewer = sklearn_xlc.load(path), os.path.getsize(path)
-    >>> bool((exact.decision_function(X) == clf.decision_function(X)).all())
+    ...     rounded, n_fewer = sklearn_xlc.load(path), os.path.getsize(path)
+    >>> bool((loaded.decision_function(X) == clf.decision_function(X)).all())
     True
-    >>> n_fewer < n_bytes / 3, bool((loaded.predict(X) == clf.predict(X)).mean() > 0.9)
+    >>> n_fewer < n_bytes / 3, bool((rounded.predict(X) == clf.predict(X)).mean() > 0.9)
     (True, True)
     """
     _check_estimator("save", estimator)
-    with storing(storage), Fetching() as fetching, joining(fetching.table):
-        document, arrays = describe(estimator)
-        if fetching.reads:  # the others stay until the file is there
-            _files.write(path, document, arrays, _KIND)
+    with contextlib.nullcontext() if exact else rounding_weights(), reading_together() as ranks:
+        content = _dumped(estimator)
+    if any(ranks):  # the first process writes
+        return
+    with replacing(os.fsdecode(path)) as file:
+        _write(content, file)
 
 
-def compress(estimator: Any, storage: str = "int6") -> Any:
+def _dumped(estimator: Any) -> io.BytesIO:
+    """Return a file of skops, in memory."""
+    content = io.BytesIO()
+    try:
+        skops.io.dump(estimator, content)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise TypeError(
+            f"{type(estimator).__name__} cannot be saved: it holds something without a plain form "
+            f"({error}), such as a torch module or an open file; give an encoder as a class, a "
+            "function or a part, or use joblib"
+        ) from error
+    with zipfile.ZipFile(content) as archive:
+        _check_names(json.loads(archive.read("schema.json")))
+    content.seek(0)
+    return content
+
+
+def _check_names(node: Any) -> None:
+    """Raise TypeError unless classes and functions of a description can be found by their names."""
+    if isinstance(node, list):
+        for item in node:
+            _check_names(item)
+    if not isinstance(node, dict):
+        return
+    if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
+        name = f"{node['__module__']}.{node['__class__']}"
+        try:
+            pkgutil.resolve_name(name)
+        except (AttributeError, ImportError, ValueError):
+            raise TypeError(
+                f"{name} cannot be found again by its name; use `def` or `class` at the top level "
+                "of a module, or use joblib"
+            ) from None
+    for value in node.values():
+        _check_names(value)
+
+
+def _write(content: BinaryIO, file: BinaryIO) -> None:
+    """Write a file of skops with each member deflated if that helps, and with a digest."""
+    with zipfile.ZipFile(content) as source, zipfile.ZipFile(file, "w") as target:
+        for member in source.infolist():
+            data = source.read(member)
+            start = data[: 2**16]
+            deflates = len(data) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
+            kind = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
+            target.writestr(zipfile.ZipInfo(member.filename), data, kind)
+        target.comment = _DIGEST + b"0" * 64
+    digits = _digest_of(file)
+    file.seek(-64, os.SEEK_END)
+    file.write(digits)
+
+
+def _digest_of(file: BinaryIO) -> bytes:
+    """Return the digits of the SHA-256 of all bytes of a file but the last 64."""
+    hashed, left = hashlib.sha256(), file.seek(0, os.SEEK_END) - 64
+    file.seek(0)
+    while left > 0:
+        block = file.read(min(left, 2**20))
+        if not block:
+            break
+        hashed.update(block)
+        left -= len(block)
+    return hashed.hexdigest().encode()
+
+
+def compress(estimator: Any) -> Any:
     """Copy a fitted estimator, with its weights rounded to fewer bits.
 
     The copy predicts with rounded weights. joblib, pickle and :func:`save` store them as integers
@@ -113,8 +209,6 @@ def compress(estimator: Any, storage: str = "int6") -> Any:
     estimator : estimator
         Fitted classifier of this package, or a :class:`~sklearn.pipeline.Pipeline` or search with
         one. It is not changed.
-    storage : {"int6", "float32", "float16", "int8", "int4"}, default="int6"
-        Storage of the weights, as in :func:`save`; "float32" does not round.
 
     Returns
     -------
@@ -124,7 +218,7 @@ def compress(estimator: Any, storage: str = "int6") -> Any:
     Raises
     ------
     ValueError
-        If there is no such storage, or a weight is not finite or too large for it.
+        If a weight is not finite, or too large to be rounded.
     NotFittedError
         If the estimator is not fitted.
 
@@ -150,7 +244,7 @@ def compress(estimator: Any, storage: str = "int6") -> Any:
     """
     _check_estimator("compress", estimator)
     check_is_fitted(estimator)
-    with storing(storage):
+    with rounding_weights():
         return copy.deepcopy(estimator)
 
 
@@ -159,42 +253,34 @@ def _check_estimator(function: str, estimator: Any) -> None:
         raise TypeError(f"{function} takes an estimator, got {estimator!r}")
 
 
-def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool = False) -> Any:
+def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     """Load an estimator saved by :func:`save`, on any machine, with or without a GPU.
 
     The digest is checked, and no code of the file is executed. The file names classes; `load`
-    imports classes of this package, estimators of scikit-learn, plain layers of torch, and the
-    classes in `trusted`.
+    imports classes of this package, estimators of scikit-learn, and the classes in `trusted`.
 
     Parameters
     ----------
     path : str or path-like
-        File written by :func:`save`.
+        File written by :func:`save` or by :func:`skops.io.dump`.
     trusted : iterable of class, function or str, default=()
         Classes and functions of your own that the estimator may use, or their full names, such as
         ``["package.module.MyEncoder"]``.
-    mmap : bool, default=False
-        Whether to map the file into memory, read-only: processes then share one copy of its arrays.
-        Only weights saved with ``storage="float32"`` are shared; rounded weights are expanded in
-        each process. `partial_fit` copies the weights first. Scores may differ in the last digit,
-        since sums of products depend on memory alignment. The file may be replaced, as :func:`save`
-        does, but must not be overwritten in place: truncating it kills the processes mapping it.
 
     Returns
     -------
     estimator : estimator
         Estimator with the predictions of the saved one, bit for bit on the same machine, up to the
-        rounding of `storage`.
+        rounding of `save`.
 
     Raises
     ------
     ValueError
-        If the file is damaged, was not written by :func:`save`, has the format of a later version,
-        or names untrusted classes or functions.
+        If the file is damaged, is no file of :func:`save`, or names untrusted classes or functions.
     OSError
         If the file cannot be opened.
-    TypeError
-        If `mmap` is not a bool.
+    MemoryError
+        If the content would not fit into memory.
 
     Warns
     -----
@@ -205,27 +291,79 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = (), mmap: bool =
     --------
     save : Saves an estimator.
 
+    Notes
+    -----
+    Processes share the weights of one file of joblib: ``joblib.load(path, mmap_mode="r")``.
+
     Examples
     --------
     >>> import os, tempfile
     >>> import sklearn_xlc
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "model.xlc")
+    ...     path = os.path.join(folder, "model.skops")
     ...     sklearn_xlc.save(sklearn_xlc.MultiHeadClassifier("cascade"), path)
     ...     sklearn_xlc.load(path)
     MultiHeadClassifier(head='cascade')
     """
-    if not isinstance(mmap, bool):
-        raise TypeError(f"mmap must be a bool, got {mmap!r}")
-    if mmap:
-        document, arrays = _files.read_mapped(path, _KIND, verify=True)
-    else:
-        document, arrays = _files.read(path, _KIND)
+    names, where = _names_of(trusted), os.fsdecode(path)
+    if not stat.S_ISREG(os.stat(where).st_mode):  # opening a pipe would wait for ever
+        raise ValueError(f"cannot read {where}: it is no ordinary file")
     try:
-        with usual_modes(training=True):
-            estimator = rebuild(document, arrays, trusted)
+        with open(where, "rb") as file, usual_modes(training=True):
+            _check_container(file)
+            estimator = skops.io.load(file, trusted=[*_trusted_names(), *names])
         if not isinstance(estimator, BaseEstimator):
             raise ValueError(f"it holds a {type(estimator).__name__}, which is no estimator")
-    except ValueError as error:
-        raise ValueError(f"cannot read {os.fsdecode(path)}: {error}") from error
+        check_loaded(estimator)
+    except (OSError, MemoryError, Warning):
+        raise
+    except UntrustedTypesFoundException:
+        raise ValueError(f"cannot read {where}: {_untrusted(where, names)}") from None
+    except Exception as error:  # a wrong file fails anywhere
+        raise ValueError(f"cannot read {where}: {error or type(error).__name__}") from error
     return estimator
+
+
+def _check_container(file: BinaryIO) -> None:
+    """Raise if a file is damaged, or would not fit into memory."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            comment, members = archive.comment, archive.infolist()
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
+    if comment.startswith(_DIGEST) and comment[len(_DIGEST) :] != _digest_of(file):
+        raise ValueError("it is damaged: its content does not match its digest")
+    size = sum(member.file_size for member in members)
+    refuse_beyond(size, available_memory(), "the saved model", "a machine with more memory")
+    file.seek(0)
+
+
+def _trusted_names() -> list[str]:
+    """Return the names that a file may use without trust by the user."""
+    rooms = (sys.modules["sklearn_xlc"], decisions, encoders, heads, optimizers, ranking)
+    public = [getattr(room, name) for room in rooms for name in room.__all__]
+    named = {value for value in public if isinstance(value, type)}
+    # No other functions: what a file names may be called in predictions.
+    named |= {getattr(metrics, name) for name in metrics.__all__ if name.endswith("_at_k")}
+    ours = sorted(f"{value.__module__}.{value.__qualname__}" for value in named)
+    return [*(name for name in ours if name.startswith("sklearn_xlc.")), *_OF_OURS, *_OF_OTHERS]
+
+
+def _names_of(trusted: Iterable[Any]) -> list[str]:
+    if isinstance(trusted, str | type):
+        raise TypeError(f"trusted must be a list of classes and names, got {trusted!r}")
+    names = []
+    for item in trusted:
+        if not isinstance(item, str) and not hasattr(item, "__qualname__"):
+            raise TypeError(f"trusted must hold classes, functions and names, got {item!r}")
+        names.append(item if isinstance(item, str) else f"{item.__module__}.{item.__qualname__}")
+    return names
+
+
+def _untrusted(path: str, trusted: list[str]) -> str:
+    """Return the message about the names in a file that nobody trusts."""
+    unknown = sorted({*skops.io.get_untrusted_types(file=path)} - {*_trusted_names(), *trusted})
+    return (
+        f"it uses {', '.join(unknown)}, which is not part of sklearn_xlc or of scikit-learn's "
+        f"estimators; if you trust it, pass load(path, trusted={[*trusted, *unknown]})"
+    )

@@ -59,11 +59,13 @@ class LabelCode:
     n_first: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # With many labels every array counts: the estimator saves the classes itself. Classifiers
-        # whose labels never changed are saved as by versions without such changes.
-        changed = {"n_positions": self.n_positions, "n_first": self.n_first}
-        left_out = {"classes", "_ids", *(name for name in changed if changed[name] is None)}
-        return {k: v for k, v in vars(self).items() if k not in left_out}
+        # With many labels every array counts: the estimator saves the classes itself.
+        state = {k: v for k, v in vars(self).items() if k not in ("classes", "_ids")}
+        return state | {"dtype": self.dtype if self.dtype is None else np.dtype(self.dtype).str}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        dtype = state["dtype"]
+        vars(self).update(state | {"dtype": dtype if dtype is None else np.dtype(dtype)})
 
     @property
     def n_labels(self) -> int:

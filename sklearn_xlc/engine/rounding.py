@@ -1,237 +1,183 @@
-"""Round weights to a few bits: integers with a scale for each block of a row.
+"""Store weights in six bits a number: integers with a scale for each block of a row.
 
 A block is rounded to multiples of its scale; the largest number of the block is kept. Scales have
-few digits, so multiples are exact. Rounding twice therefore equals rounding once, and integers and
-scales can be recovered from the rounded numbers alone.
+16 significant bits, so multiples are exact: rounding twice equals rounding once.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sklearn_xlc._csr import row_blocks
+from sklearn_xlc.engine.memory import available_memory, refuse_beyond
 
+#: Arrays of fewer numbers are never rounded: there is nothing to gain.
+SMALL = 4096
+#: Largest integer; the smallest is its negative.
+_LEVELS = 31
+#: Numbers with a common scale.
+_BLOCK = 128
 #: Numbers rounded at a time.
 _CHUNK = 2**18
 #: Blocks with a smaller largest number become zero: their scales would have too few digits.
 _TINY = np.float32(2.0**-100)
+_DTYPES = ("float32", "float64")
 
 
-class Grid(NamedTuple):
-    """Format of rounded numbers: bits of an integer, and size of a block."""
-
-    bits: int
-    block: int
-    #: Type of the stored scales: float32 with 16 significant bits, or its upper half.
-    scales: np.dtype
-
-    @property
-    def levels(self) -> int:
-        """The largest integer; the smallest is its negative."""
-        return 2 ** (self.bits - 1) - 1
-
-    @property
-    def group(self) -> tuple[int, int]:
-        """Least count of numbers in whole bytes, and the count of bytes."""
-        bits = math.lcm(self.bits, 8)
-        return bits // self.bits, bits // 8
-
-    @property
-    def numbers(self) -> str:
-        return "int8" if self.bits == 8 else "uint8"
-
-
-#: Storages from the coarsest to the finest. "int4" has short blocks: a large bias within a row (as
-#: in tables of a cascade) then costs only its own block digits.
-GRIDS: dict[str, Grid | None] = {
-    "int4": Grid(4, 64, np.dtype(np.uint16)),
-    "int6": Grid(6, 128, np.dtype(np.uint16)),
-    "int8": Grid(8, 256, np.dtype(np.float32)),
-    "float16": None,
-}
-#: Values of the parameter `storage`.
-STORAGES = ("float32", *reversed(GRIDS))
-
-
-def check_storage(storage: str) -> None:
-    """Raise ValueError if `storage` is not the name of a storage."""
-    if storage not in STORAGES:
-        raise ValueError(f"storage must be one of {', '.join(STORAGES)}, got {storage!r}")
-
-
-Shape = tuple[int, ...]
-
-
-def layout(
-    n_rows: int, length: int, storage: str
-) -> tuple[tuple[Shape, np.dtype], tuple[Shape, np.dtype]]:
-    """Return shapes and types of the stored numbers and of the scales."""
-    grid = GRIDS[storage]
-    if grid is None:
-        return ((n_rows, length), np.dtype(np.float16)), ((n_rows, 0), np.dtype(np.float32))
-    together, n_bytes = grid.group
-    of_numbers = (n_rows, -(-length // together) * n_bytes)
-    of_scales = (n_rows, -(-length // grid.block))
-    return (of_numbers, np.dtype(grid.numbers)), (of_scales, grid.scales)
-
-
-def chunks(n_rows: int, length: int) -> list[slice]:
-    """Return slices of rows to round one after the other."""
-    return row_blocks(n_rows, length, _CHUNK)
-
-
-def scales_of(rows: np.ndarray, storage: str) -> np.ndarray:
-    """Compute the scale of each block; "float16" has no blocks.
+def pack(weight: np.ndarray, length: int, bias: int | None = None) -> dict[str, Any]:
+    """Round a weight to six bits a number, without its rows of zeros.
 
     Parameters
     ----------
-    rows : ndarray of shape (n_rows, length)
+    weight : ndarray
         Finite numbers, in float32 or float64.
-    storage : {"float16", "int8", "int6", "int4"}
-        Storage to round to.
+    length : int
+        Numbers in a row.
+    bias : int, default=None
+        Column that stays exact. None: there is none.
 
     Returns
     -------
-    scales : ndarray of shape (n_rows, n_blocks)
-        In the stored type.
+    dict of str to int, str, list or ndarray
+        Plain parts, for :func:`unpack`.
+
+    Raises
+    ------
+    ValueError
+        If a number is NaN, infinite, or too large for float32.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_xlc.engine.rounding import numbers_of, scales_of, values_of
-    >>> rows = np.array([[0.1, -0.2, 1.27]], dtype=np.float32)
-    >>> scales = scales_of(rows, "int8")
-    >>> numbers = numbers_of(rows, scales, "int8")
-    >>> numbers
-    array([[ 10, -20, 127]], dtype=int8)
-    >>> values_of(numbers, scales, "int8", 3, rows.dtype).round(3)
-    array([[ 0.1 , -0.2 ,  1.27]], dtype=float32)
+    >>> from sklearn_xlc.engine.rounding import pack, unpack
+    >>> unpack(pack(np.array([[0.1, -0.2, 0.31]]), 3)).round(2)
+    array([[ 0.1 , -0.2 ,  0.31]])
     """
-    grid = GRIDS[storage]
-    if grid is None:
-        return np.zeros((len(rows), 0), np.float32)
-    starts = np.arange(0, rows.shape[1], grid.block)
+    rows = weight.reshape(-1, length)
+    used = np.concatenate(
+        [rows[part].any(axis=1) for part in row_blocks(len(rows), length, _CHUNK)]
+    )
+    if not used.any():
+        used[:] = True  # a file of few bytes must not stand for many
+    kept, n_rounded = np.flatnonzero(used), length - (bias is not None)
+    numbers = np.empty((len(kept), _n_bytes(n_rounded)), np.uint8)
+    scales = np.empty((len(kept), -(-n_rounded // _BLOCK)), np.uint16)
+    biases = np.empty(0 if bias is None else len(kept), weight.dtype)
+    for part in row_blocks(len(kept), length, _CHUNK):
+        of_part = rows[kept[part]]
+        if bias is not None:
+            biases[part] = of_part[:, bias]
+            of_part = np.delete(of_part, bias, axis=1)
+        scales[part] = _scales_of(of_part)
+        numbers[part] = _bytes_of(of_part, scales[part])
+    return {
+        "dtype": weight.dtype.name,
+        "shape": list(weight.shape),
+        "length": length,
+        "bias": -1 if bias is None else bias,
+        "used": np.packbits(used),
+        "numbers": numbers,
+        "scales": scales,
+        "biases": biases,
+    }
+
+
+def unpack(packed: dict[str, Any]) -> np.ndarray:
+    """Return the rounded weight of the result of :func:`pack`.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together.
+    MemoryError
+        If there is no memory for the weight, which may have many rows of zeros.
+    """
+    length, bias, used = _checked(packed)
+    shape, dtype = packed["shape"], np.dtype(packed["dtype"])
+    size = math.prod(shape)
+    if len(used) * length < size:
+        needed = size * dtype.itemsize
+        refuse_beyond(needed, available_memory(), "the saved model", "a machine with more memory")
+    weight = np.zeros((size // length, length), dtype)
+    for part in row_blocks(len(used), length, _CHUNK):
+        scales = _spread(packed["scales"][part], length - (bias >= 0), dtype)
+        rows = _integers_of(packed["numbers"][part], scales.shape[1]) * scales
+        if bias >= 0:
+            rows = np.insert(rows, bias, packed["biases"][part], axis=1)
+        weight[used[part]] = rows
+    return weight.reshape(shape)
+
+
+def _checked(packed: dict[str, Any]) -> tuple[int, int, np.ndarray]:
+    """Return length and bias of a row, and the rows stored; raise if parts do not fit together."""
+    found: Any = [packed.get(key) for key in ("shape", "dtype", "length", "bias")]
+    shape, dtype, length, bias = found
+    is_shape = isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape)
+    sizes_fit = is_shape and type(length) is int and length > 0 and not math.prod(shape) % length
+    if not (sizes_fit and dtype in _DTYPES and type(bias) is int and -1 <= bias < length):
+        raise ValueError(f"a rounded weight of shape {shape}, rows of {length}, type {dtype}")
+    n_rows = math.prod(shape) // length
+    _check_part(packed, "used", (-(-n_rows // 8),), np.uint8)
+    used = np.flatnonzero(np.unpackbits(packed["used"], count=n_rows))
+    n_rounded, n_used = length - (bias >= 0), len(used)
+    _check_part(packed, "numbers", (n_used, _n_bytes(n_rounded)), np.uint8)
+    _check_part(packed, "scales", (n_used, -(-n_rounded // _BLOCK)), np.uint16)
+    _check_part(packed, "biases", (n_used if bias >= 0 else 0,), np.dtype(dtype))
+    return length, bias, used
+
+
+def _check_part(packed: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> None:
+    part = packed.get(name)
+    if not (isinstance(part, np.ndarray) and part.shape == shape and part.dtype == dtype):
+        raise ValueError(f"a rounded weight of shape {packed['shape']} has other {name}")
+
+
+def _scales_of(rows: np.ndarray) -> np.ndarray:
+    """Compute the scale of each block: the upper half of a float32, rounded up."""
+    if not (np.abs(rows) <= np.finfo(np.float32).max).all():
+        raise ValueError("numbers that are NaN, infinite or too large")
+    starts = np.arange(0, rows.shape[1], _BLOCK)
     # Rounding the largest number to float32 does not change its integer.
     peak = np.maximum.reduceat(np.abs(rows), starts, axis=1).astype(np.float32)
-    unused = np.uint32(2**16 - 1 if grid.scales.itemsize == 2 else 2**8 - 1)
-    bits = (peak / np.float32(grid.levels)).view(np.uint32) + unused  # round up: none exceeds
-    bits &= ~unused
+    bits = (peak / np.float32(_LEVELS)).view(np.uint32) + np.uint32(2**16 - 1)
     bits[peak < _TINY] = 0
-    return (bits >> 16).astype(np.uint16) if grid.scales.itemsize == 2 else bits.view(np.float32)
+    return (bits >> 16).astype(np.uint16)
 
 
-def numbers_of(rows: np.ndarray, scales: np.ndarray, storage: str) -> np.ndarray:
-    """Compute the stored numbers of rows: float16, int8, or packed bytes of shorter integers.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, length)
-        As in :func:`scales_of`.
-    scales : ndarray of shape (n_rows, n_blocks)
-        Result of :func:`scales_of`.
-    storage : {"float16", "int8", "int6", "int4"}
-        Storage to round to.
-
-    Returns
-    -------
-    numbers : ndarray of shape (n_rows, length) or (n_rows, n_bytes)
-        Shape and type as in :func:`layout`.
-    """
-    grid = GRIDS[storage]
-    if grid is None:
-        return rows.astype(np.float16)
-    spread = _spread(scales, rows.shape[1], grid, rows.dtype)
-    numbers = np.divide(rows, spread, out=np.zeros_like(rows), where=spread > 0)
-    integers = np.rint(numbers, out=numbers).astype(np.int8)
-    return _packed(integers, grid)
-
-
-def values_of(
-    numbers: np.ndarray, scales: np.ndarray, storage: str, length: int, dtype: np.dtype
-) -> np.ndarray:
-    """Compute rounded rows; the inverse of :func:`numbers_of`.
-
-    Parameters
-    ----------
-    numbers, scales : ndarray
-        Results of :func:`numbers_of` and :func:`scales_of`.
-    storage : {"float16", "int8", "int6", "int4"}
-        Storage of the rows.
-    length : int
-        Number of columns.
-    dtype : dtype
-        Type of the rows.
-
-    Returns
-    -------
-    rows : ndarray of shape (n_rows, length)
-    """
-    grid = GRIDS[storage]
-    if grid is None:
-        return numbers.astype(dtype)
-    numbers = _integers(numbers, length, grid)
-    return numbers * _spread(scales, length, grid, dtype)
-
-
-def _packed(integers: np.ndarray, grid: Grid) -> np.ndarray:
-    """Pack rows of integers into bytes, first integer in the lowest bits; keep int8 as it is."""
-    if grid.bits == 8:
-        return integers
-    together, n_bytes = grid.group
-    n_rows, length = integers.shape
-    n_words = -(-length // together)
-    # Unsigned bytes; the bits of a group of them fill whole bytes.
-    unsigned = np.full((n_rows, n_words * together), grid.levels + 1, np.uint8)
-    unsigned[:, :length] += integers.view(np.uint8)
-    words = unsigned.view(f"<u{together}")
-    packed = np.zeros_like(words)
-    for place, mask in enumerate(_masks(grid)):
-        packed |= (words >> place * (8 - grid.bits)) & mask
-    by_byte = packed.view(np.uint8).reshape(n_rows, n_words, together)
-    return by_byte[:, :, :n_bytes].reshape(n_rows, n_words * n_bytes)
-
-
-def _integers(packed: np.ndarray, length: int, grid: Grid) -> np.ndarray:
-    """Unpack rows of bytes into integers; the inverse of :func:`_packed`."""
-    if grid.bits == 8:
-        return packed
-    together, n_bytes = grid.group
-    n_words = packed.shape[1] // n_bytes
-    by_byte = np.zeros((len(packed), n_words, together), np.uint8)
-    by_byte[:, :, :n_bytes] = packed.reshape(len(packed), n_words, n_bytes)
-    words = by_byte.reshape(len(packed), n_words * together).view(f"<u{together}")
-    integers = np.zeros_like(words)
-    for place, mask in enumerate(_masks(grid)):
-        integers |= (words & mask) << place * (8 - grid.bits)
-    return integers.view(np.int8)[:, :length] - np.int8(grid.levels + 1)
-
-
-def _masks(grid: Grid) -> list[int]:
-    """Return the bit mask of each packed number in a word."""
-    return [(2**grid.bits - 1) << place * grid.bits for place in range(grid.group[0])]
-
-
-def _spread(scales: np.ndarray, length: int, grid: Grid, dtype: np.dtype) -> np.ndarray:
+def _spread(scales: np.ndarray, length: int, dtype: np.dtype) -> np.ndarray:
     """Return the scale of each number, of shape (n_rows, length)."""
-    if grid.scales.itemsize == 2:
-        scales = (scales.astype(np.uint32) << 16).view(np.float32)
-    return np.repeat(scales.astype(dtype), grid.block, axis=1)[:, :length]
+    values = (scales.astype(np.uint32) << 16).view(np.float32).astype(dtype)
+    return np.repeat(values, _BLOCK, axis=1)[:, :length]
 
 
-def rounded(rows: np.ndarray, storage: str) -> np.ndarray:
-    """Round rows to a storage, in their own type."""
-    scales = scales_of(rows, storage)
-    return values_of(numbers_of(rows, scales, storage), scales, storage, rows.shape[1], rows.dtype)
+def _n_bytes(length: int) -> int:
+    """Return the bytes of a row: three for each four numbers."""
+    return 3 * -(-length // 4)
 
 
-def is_rounded(rows: np.ndarray, storage: str) -> bool:
-    """Return whether a storage holds the rows exactly; false for rows with infinity or NaN."""
-    bits = np.dtype(f"u{rows.dtype.itemsize}")
-    with np.errstate(all="ignore"):  # beyond float16
-        return bool(
-            np.isfinite(rows).all()
-            and np.array_equal(rows.view(bits), rounded(rows, storage).view(bits))
-        )
+def _bytes_of(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Round rows to integers, four to three bytes, the first in the lowest bits."""
+    spread = _spread(scales, rows.shape[1], rows.dtype)
+    numbers = np.divide(rows, spread, out=np.zeros_like(rows), where=spread > 0)
+    padded = np.full((len(rows), 4 * -(-rows.shape[1] // 4)), _LEVELS + 1, np.uint8)
+    padded[:, : rows.shape[1]] += np.rint(numbers, out=numbers).astype(np.int8).view(np.uint8)
+    a, b, c, d = (padded[:, place::4] for place in range(4))
+    packed = np.empty((len(rows), _n_bytes(rows.shape[1])), np.uint8)
+    packed[:, 0::3] = a | b << 6
+    packed[:, 1::3] = b >> 2 | c << 4
+    packed[:, 2::3] = c >> 4 | d << 2
+    return packed
+
+
+def _integers_of(packed: np.ndarray, length: int) -> np.ndarray:
+    """Return the integers of rows of bytes; the inverse of :func:`_bytes_of`."""
+    x, y, z = (packed[:, place::3] for place in range(3))
+    integers = np.empty((len(packed), 4 * x.shape[1]), np.uint8)
+    integers[:, 0::4] = x & 63
+    integers[:, 1::4] = x >> 6 | (y & 15) << 2
+    integers[:, 2::4] = y >> 4 | (z & 3) << 4
+    integers[:, 3::4] = z >> 2
+    return integers[:, :length].view(np.int8) - np.int8(_LEVELS + 1)

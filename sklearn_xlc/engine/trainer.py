@@ -243,7 +243,7 @@ class Trainer:
         classifier.history_ = [*earlier, *numbers]
         losses = (row["train_loss"] for row in numbers)
         classifier.loss_curve_ = [*classifier.loss_curve_, *losses]
-        classifier._weights_borrowed = False
+        classifier._weights_borrowed = classifier._is_rounded = False
         classifier.n_iter_ += len(rows)
         classifier.t_ += sum(row["train_batch_count"] for row in rows)
         for group in net.optimizer_.param_groups:  # the user's schedules leave the last rate

@@ -28,7 +28,7 @@ from sklearn_xlc._compat import (
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, named_sets
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
-from sklearn_xlc.engine.described import DescribedStateMixin
+from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
@@ -50,9 +50,7 @@ def _estimator_has(name: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), name))
 
 
-class AggregatedLabelClassifier(
-    DescribedStateMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
-):
+class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Train any classifier on labels known for groups of samples only.
 
     A page has tags and its paragraphs have none; an order has categories and its items have none.
@@ -461,9 +459,8 @@ class AggregatedLabelClassifier(
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
-    def _full_state(self) -> dict[str, Any]:
-        state = super()._full_state()
-        return {key: state[key] for key in state if key not in OF_TRAINING}
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k not in OF_TRAINING}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

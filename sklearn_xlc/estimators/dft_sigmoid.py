@@ -214,8 +214,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
                 stacklevel=4,
             )
         columns = (self.max_active_, self.n_slack, task.memory_limit)
-        others = (self.head_.init, task.precision, task.shard_of)
-        return FourierHead(*task.size, *columns, "auto", task.loss, *others)
+        others: dict[str, Any] = {"loss": task.loss, "shard_of": task.shard_of}
+        others |= {"init": self.head_.init, "precision": task.precision}
+        return FourierHead(*task.size, *columns, **others)
 
     # --- guarantee ----------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from sklearn_xlc.aggregation import (
     make_background,
     sharing_rates,
 )
-from sklearn_xlc.engine.described import DescribedStateMixin
+from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.groups import check_groups, labels_of_groups, warn_without_groups
 
 DTYPES = (np.float64, np.float32)
@@ -36,7 +36,7 @@ SPARSE_SHARE = 0.25
 
 
 class EAGLETransformer(
-    DescribedStateMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    PlainState, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Label embeddings and labels of samples from aggregated labels (EAGLE).
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -108,6 +108,15 @@ class Head(nn.Module, ABC):
     leaves_out: ClassVar[bool] = False
     #: Rows in this process of tables with a row for each label.
     shard: Whole = WHOLE
+
+    #: Class, arguments and named arguments of the constructor: a saved head is built again by them.
+    made_with: tuple[type[Head], list[Any], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        made = super().__new__(cls)
+        params.pop("shard_of", None)  # a saved head is whole
+        object.__setattr__(made, "made_with", (cls, list(args), params))
+        return made
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()

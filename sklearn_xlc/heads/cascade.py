@@ -590,5 +590,5 @@ class Cascade(DigitPart):
             task.loss,
             task.precision,
             self.level_weighting,
-            task.shard_of,
+            shard_of=task.shard_of,
         )

@@ -236,17 +236,17 @@ def is_path(value: Any) -> bool:
 
 
 def opened(path: str | os.PathLike[str]) -> Any:
-    """Map the estimator of a file into memory, once and again when the file is replaced."""
+    """Load the estimator of a file, once and again when the file is replaced."""
     found = os.stat(path)
     with _loading:  # threads that begin together would all load it
-        return _mapped(
+        return _loaded(
             os.path.abspath(path), found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
         )
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _mapped(path: str, *version: int) -> Any:
-    return load(path, mmap=True)
+def _loaded(path: str, *version: int) -> Any:
+    return load(path)
 
 
 def is_collection(X: Any) -> bool:

@@ -111,7 +111,7 @@ def damaged_files(form, names, n_trials, seed=0):
     rng = np.random.default_rng(seed)
     failures, refused = [], 0
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.xlc"
+        path = Path(folder) / "model.skops"
         known = {name: _known(name, form, path) for name in names}
         for trial in range(n_trials):
             name = names[trial % len(names)]

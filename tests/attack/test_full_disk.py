@@ -24,7 +24,7 @@ def _save(model, path, size):
     """Message of the OSError that `save` raises for want of room, None if there is enough."""
     _limit(size)
     try:
-        sklearn_xlc.save(model, path, "float32")
+        sklearn_xlc.save(model, path, exact=True)
     except OSError as error:
         return str(error)
     return None
@@ -55,10 +55,10 @@ def saves(names, n_trials, seed=0):
         name = names[trial % len(names)]
         old, new, X = models[name]
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.xlc"
-            sklearn_xlc.save(new, path, "float32")
+            path = Path(folder) / "model.skops"
+            sklearn_xlc.save(new, path, exact=True)
             needed = path.stat().st_size
-            sklearn_xlc.save(old, path, "float32")
+            sklearn_xlc.save(old, path, exact=True)
             whole = path.read_bytes()
             size = {0: 0, 5: needed - 1}.get(trial % 10, int(rng.integers(needed)))
             outcome = forked(_save, new, path, size)

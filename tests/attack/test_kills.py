@@ -122,7 +122,7 @@ def _save_in_turn(models, path, die_at=None):
         _die_at(*die_at)
     while True:
         for model in models:
-            sklearn_xlc.save(model, path, "float32")
+            sklearn_xlc.save(model, path, exact=True)
 
 
 def killed_saves(names, n_kills, seed=0):
@@ -134,8 +134,8 @@ def killed_saves(names, n_kills, seed=0):
         name = names[trial % len(names)]
         models, X = known[name]
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.xlc"
-            sklearn_xlc.save(models[0], path, "float32")
+            path = Path(folder) / "model.skops"
+            sklearn_xlc.save(models[0], path, exact=True)
             if trial % 2:
                 moment = _moment(rng, 12, WRITES[:3])  # nothing is removed
                 outcome = forked(_save_in_turn, models, path, moment)
@@ -147,7 +147,7 @@ def killed_saves(names, n_kills, seed=0):
             try:
                 answers = answers_of(sklearn_xlc.load(path), X)
                 assert answers in [answers_of(model, X) for model in models], "answers of neither"
-                sklearn_xlc.save(models[1], path, "float32")
+                sklearn_xlc.save(models[1], path, exact=True)
                 assert answers_of(sklearn_xlc.load(path), X) == answers_of(models[1], X)
             except Exception as error:
                 failures.append(f"trial {trial}, {name}, killed at {moment}: {error!r}")

@@ -98,7 +98,7 @@ def test_weights_are_those_of_labels_and_go_into_files(tmp_path):
     clf = quick("flat", class_weight=given, **SHORT).fit(X, Y)
     weight = clf.net_.module_.head.criterion.label_weight.numpy()
     np.testing.assert_array_equal(weight[clf.label_order_], 1.0 + np.arange(N_LABELS))
-    sklearn_xlc.save(clf, tmp_path / "model", storage="float32")
+    sklearn_xlc.save(clf, tmp_path / "model", exact=True)
     loaded = sklearn_xlc.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_topk(X)[1], clf.predict_topk(X)[1])
     assert loaded.class_weight == given

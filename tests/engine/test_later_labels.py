@@ -187,7 +187,7 @@ def test_labels_that_are_removed(name, multi, tmp_path):
     if hasattr(clf, "predict_proba"):
         sums = clf.predict_proba(X).sum(axis=1)
         assert multi or np.allclose(sums, 1)
-    save(clf, tmp_path / "model", storage="float32")
+    save(clf, tmp_path / "model", exact=True)
     np.testing.assert_array_equal(load(tmp_path / "model").decision_function(X), after)
 
 

@@ -202,18 +202,17 @@ def test_weights_of_low_rank_are_a_product(multilabel, params):
     np.testing.assert_array_equal(clf.predict_topk(X, k=3)[0], clf.classes_[best])
 
 
-@pytest.mark.parametrize("storage", ["float16", "int8"])
-def test_both_matrices_of_a_low_rank_are_rounded(monkeypatch, storage):
-    monkeypatch.setattr("sklearn_xlc.engine.packing.SMALL", 1)
+def test_both_matrices_of_a_low_rank_are_rounded(monkeypatch):
+    monkeypatch.setattr("sklearn_xlc.engine.state.SMALL", 1)
     X, y = make_learnable(False, dtype=np.float32)
     clf = quick("flat", **LOW_RANK).fit(X, y)
-    small = compress(clf, storage)
+    small = compress(clf)
     assert np.mean(small.predict(X) == clf.predict(X)) > 0.9
     heads = [each.net_.module_.head for each in (small, clf)]
     for name in ("projection.weight", "weight"):
         rounded, exact = (head.get_parameter(name).detach() for head in heads)
         assert not torch.equal(rounded, exact)
-        torch.testing.assert_close(rounded, exact, rtol=0, atol=0.01 * float(exact.abs().max()))
+        torch.testing.assert_close(rounded, exact, rtol=0, atol=0.02 * float(exact.abs().max()))
 
 
 # --- ensembles --------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_in_pipelines_searches_and_files(wordllama, tmp_path):
     assert search.predict(["the ocean", "a barking hound"]).tolist() == ["water", "animal"]
     fitted = search.best_estimator_
     expected = fitted.predict_proba(TEXTS)
-    sklearn_xlc.save(fitted, tmp_path / "model", storage="float32")
+    sklearn_xlc.save(fitted, tmp_path / "model", exact=True)
     loaded = sklearn_xlc.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(TEXTS), expected)
     pickled = pickle.dumps(clone(SentenceVectorizer()).fit(TEXTS))

@@ -117,8 +117,8 @@ def short_pipeline():
 
 @pytest.fixture
 def path(classifier, tmp_path):
-    save(classifier, tmp_path / "model.xlc", storage="float32")
-    return tmp_path / "model.xlc"
+    save(classifier, tmp_path / "model.skops", exact=True)
+    return tmp_path / "model.skops"
 
 
 @pytest.fixture(scope="module")
@@ -153,10 +153,9 @@ def loads(monkeypatch):
     """Files that were loaded."""
     loaded, load = [], partitions.load
 
-    def counted(path, mmap):
-        assert mmap
+    def counted(path):
         loaded.append(path)
-        return load(path, mmap=mmap)
+        return load(path)
 
     monkeypatch.setattr(partitions, "load", counted)
     return loaded
@@ -184,15 +183,15 @@ def test_a_file_is_loaded_once_by_all_threads(classifier, path, loads):
 def test_a_file_that_is_replaced_is_loaded_anew(classifier, path, loads, monkeypatch, tmp_path):
     other = clone(classifier).set_params(random_state=1).fit(X, Y[:, ::-1])
     monkeypatch.chdir(tmp_path)
-    predict_topk("model.xlc", X, 3)
-    save(other, path, storage="float32")
-    assert_same(predict_topk("model.xlc", X, 3), other.predict_topk(X, 3))
+    predict_topk("model.skops", X, 3)
+    save(other, path, exact=True)
+    assert_same(predict_topk("model.skops", X, 3), other.predict_topk(X, 3))
     assert len(loads) == 2
 
 
 def test_a_file_that_there_is_not(tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
-        predict_topk(tmp_path / "none.xlc", X)
+        predict_topk(tmp_path / "none.skops", X)
 
 
 # --- collections -------------------------------------------------------------------------------

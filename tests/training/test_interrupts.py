@@ -152,7 +152,7 @@ def test_a_fit_ends_after_the_step_with_its_weights(tmp_path):
     assert (clf.n_iter_, clf.t_, [row["epoch"] for row in clf.history_]) == (2, 4, [1, 2])
     assert np.isfinite(clf.loss_curve_).all()
     clf.set_params(callbacks=None)
-    sklearn_xlc.save(clf, tmp_path / "model", storage="float32")
+    sklearn_xlc.save(clf, tmp_path / "model", exact=True)
     loaded = sklearn_xlc.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(X), clf.predict(X))
     assert loaded.history_ == clf.history_

@@ -1,0 +1,410 @@
+"""Plain states of fitted estimators, for every way to save them.
+
+A state holds numbers, strings, dicts, parts and NumPy arrays, and no module or tensor. The encoder
+is built again by its part, and the head by its class and arguments; both are then filled with the
+arrays. What is loaded is checked here, whoever carried it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator
+from torch import nn
+
+from sklearn_xlc._compat import LinksToDocs
+from sklearn_xlc._part import Part
+from sklearn_xlc.batches.randomness import usual_modes
+from sklearn_xlc.distributed.gathering import gathered
+from sklearn_xlc.encoders import GivenEncoder, encoder_part
+from sklearn_xlc.engine.memory import without_weights
+from sklearn_xlc.engine.rounding import SMALL, pack, unpack
+from sklearn_xlc.heads import Head, Loss
+from sklearn_xlc.heads.label_weights import with_label_weight
+from sklearn_xlc.training import EncoderHead
+from sklearn_xlc.training.devices import shared_tensor
+from sklearn_xlc.training.foreign import is_ours
+
+#: Version of the states; part of each.
+FORMAT = 4
+#: Whether the states that are read round their weights.
+_ROUNDS: ContextVar[bool] = ContextVar("rounds", default=False)
+#: Packages with versions in a state, by the names of their modules.
+_PACKAGES = {"sklearn_xlc": "sklearn_xlc", "scikit-learn": "sklearn", "torch": "torch"}
+
+
+@contextlib.contextmanager
+def rounding_weights() -> Iterator[None]:
+    """Round the weights of all states that are read within the block."""
+    token = _ROUNDS.set(True)
+    try:
+        yield
+    finally:
+        _ROUNDS.reset(token)
+
+
+# --- attributes -------------------------------------------------------------------------------
+
+
+class PlainState(LinksToDocs):
+    """Mixin of estimators whose state is plain, and checked when it is loaded."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return plain_state(dict(super().__getstate__()))  # type: ignore[call-overload]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(attributes_of(self, state))  # type: ignore[misc]
+
+
+def plain_state(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an estimator in plain forms, in a stable order."""
+    plain = {name: _plain(value) for name, value in sorted(attributes.items())}
+    return plain | {"_versions": versions()}
+
+
+def attributes_of(estimator: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a result of :func:`plain_state`, after checks.
+
+    Raises
+    ------
+    ValueError
+        If a part of the state is not valid.
+
+    Warns
+    -----
+    UserWarning
+        If another version of a package wrote the state.
+    """
+    state = dict(state)
+    warn_of_versions(f"the saved {type(estimator).__name__}", state.pop("_versions", {}))
+    check_loaded(state)
+    requests = state.pop("_metadata_request", None)
+    attributes = {name: _value_of(value) for name, value in state.items()}
+    if requests is not None:
+        attributes["_metadata_request"] = _requests_of(estimator, requests)
+    return attributes
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute in a plain form, if it has one."""
+    if _is_names(value):
+        # As fixed-width strings, one long name would lengthen all.
+        texts = [item.encode("utf-8", "surrogatepass") for item in value]
+        ends = np.cumsum([len(text) for text in texts])
+        return {"utf8": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, Loss):
+        with contextlib.suppress(AttributeError):  # the user's may hide its parameters
+            return {"loss": type(value), "params": value.get_params(deep=False)}
+    return value._serialize() if type(value).__name__ == "MetadataRequest" else value
+
+
+def _is_names(value: Any) -> bool:
+    is_objects = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
+    return is_objects and len(value) > 0 and all(type(item) is str for item in value)
+
+
+def _value_of(plain: Any) -> Any:
+    """Return the attribute of a plain form."""
+    if isinstance(plain, dict) and plain.keys() == {"loss", "params"}:
+        if not (isinstance(plain["loss"], type) and issubclass(plain["loss"], Loss)):
+            raise ValueError(
+                f"the saved classifier has {plain['loss']!r} for a loss, which is none"
+            )
+        return plain["loss"](**plain["params"])
+    if not (isinstance(plain, dict) and plain.keys() == {"utf8", "ends"}):
+        return plain
+    text, ends = plain["utf8"].tobytes(), plain["ends"].tolist()
+    starts = [0, *ends[:-1]]
+    if ends != sorted(ends) or ends[-1] != len(text) or ends[0] < 0:
+        raise ValueError("the names in a saved state do not fit together")
+    names = np.empty(len(ends), dtype=object)
+    names[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends)]
+    return names
+
+
+def _requests_of(estimator: Any, plain: dict[str, Any]) -> Any:
+    """Return the metadata requests of an estimator, which scikit-learn ties to it."""
+    made = estimator._get_metadata_request()
+    for method, of_method in plain.items():
+        for name, alias in of_method.items():
+            getattr(made, method).add_request(param=name, alias=alias)
+    return made
+
+
+# --- networks ---------------------------------------------------------------------------------
+
+
+def state_of_net(module: EncoderHead, estimator: Any) -> dict[str, Any]:
+    """Return the state of a network: what builds it again, and its arrays, each once."""
+    kind, args, params = module.head.made_with
+    weights: dict[str, Any] = gathered(module, _tensors(module))
+    if estimator._is_rounded or _ROUNDS.get():
+        for name, form in _forms(module):
+            weights[name] = _rounded(name, weights[name], form)
+    return {
+        "format": FORMAT,
+        # A module that was given has no part to build it again.
+        "encoder": _skeleton(module.encoder) if estimator.encoder_ is None else None,
+        "learnt": _learnt(module.encoder),
+        "head": {
+            "class": kind,
+            "args": [_plain(value) for value in args],
+            "params": {name: _plain(value) for name, value in params.items()},
+            "n_labels": module.head.n_labels,
+        },
+        "weights": weights,
+        "frozen": [name for name, p in module.named_parameters() if not p.requires_grad],
+    }
+
+
+def net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
+    """Build a network again, and fill it with its arrays, without a copy.
+
+    Parameters
+    ----------
+    saved : dict
+        Result of :func:`state_of_net`.
+    state : dict
+        Attributes of the classifier.
+
+    Raises
+    ------
+    ValueError
+        If the state is damaged, or has the format of another version.
+    """
+    if saved.get("format") != FORMAT:
+        raise ValueError(
+            f"the saved classifier has format {saved.get('format')}; this version of sklearn_xlc "
+            f"reads {FORMAT}; install the version that wrote it"
+        )
+    with usual_modes(training=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # given in the fit
+        encoder = _encoder_of(saved, state)
+        head = _head_of(saved["head"], saved["weights"])
+    module = EncoderHead(encoder, head)
+    dtypes = {p.dtype for p in module.parameters()}
+    _fill(module, saved["weights"], set(saved["frozen"]))
+    found = {p.dtype for p in module.parameters()}
+    if len(found) > len(dtypes):
+        raise ValueError(f"the weights of the saved classifier have several types: {found}")
+    return module.eval()
+
+
+def is_borrowed(saved: dict[str, Any]) -> bool:
+    """Return whether weights are memory-mapped or read-only: training then needs a copy."""
+    arrays = [value for value in saved["weights"].values() if isinstance(value, np.ndarray)]
+    return any(isinstance(value, np.memmap) or not value.flags.writeable for value in arrays)
+
+
+def is_rounded(saved: dict[str, Any]) -> bool:
+    """Return whether a weight has six bits a number."""
+    return any(isinstance(value, dict) for value in saved["weights"].values())
+
+
+def _encoder_of(saved: dict[str, Any], state: dict[str, Any]) -> nn.Module:
+    if saved["encoder"] is not None:
+        return copy.deepcopy(saved["encoder"])
+    part = encoder_part(state["encoder_"])
+    sizes = state.get("n_features_in_"), state["_sparse_inputs"]
+    build = functools.partial(part.rebuild, *sizes, saved["learnt"].get(""))
+    encoder = _built(build, is_ours(type(part)) and not isinstance(part, GivenEncoder))
+    for name, learnt in saved["learnt"].items():
+        encoder.get_submodule(name).set_extra_state(learnt)
+    return encoder
+
+
+def _head_of(saved: dict[str, Any], weights: dict[str, Any]) -> Head:
+    kind, n_labels = saved["class"], saved["n_labels"]
+    if not (isinstance(kind, type) and issubclass(kind, Head)):
+        raise ValueError(f"the saved classifier has {kind!r} in place of a head")
+    params = {name: _value_of(value) for name, value in saved["params"].items()}
+    head = _built(functools.partial(kind, *map(_value_of, saved["args"]), **params), is_ours(kind))
+    if "head.criterion.label_weight" in weights:
+        head.criterion = with_label_weight(head.criterion, torch.empty(0))
+    if n_labels > head.n_labels:  # labels have come since
+        longer = {id(old): (len(rows), *old.shape[1:]) for old, rows in head.room_for(n_labels)}
+        for part in head.modules():
+            for name, old in [*part._parameters.items(), *part._buffers.items()]:
+                if id(old) in longer:
+                    empty = old.new_empty(longer[id(old)], device="meta")
+                    is_parameter = name in part._parameters
+                    setattr(part, name, nn.Parameter(empty) if is_parameter else empty)
+        head.set_n_labels(n_labels)
+    if "head._free" in weights:
+        head.register_buffer("_free", torch.empty(n_labels, dtype=torch.bool, device="meta"))
+    return head
+
+
+def _built(build: Callable[[], Any], is_known: bool) -> Any:
+    """Build a module; code of the user is not called to make tensors without values."""
+    return (without_weights(build) if is_known else None) or build()
+
+
+def _fill(module: EncoderHead, weights: dict[str, Any], frozen: set[str]) -> None:
+    """Set the tensors of a module; raise ValueError for other names, shapes or types."""
+    held = {id(tensor): name for name, tensor in _tensors(module).items()}
+    made: dict[str, torch.Tensor] = {}
+    for place, part in module.named_modules(remove_duplicate=False):
+        for kind in ("_parameters", "_buffers"):
+            for own, old in vars(part)[kind].items():
+                name = held.get(id(old), f"{place}.{own}")
+                if old is None and name not in weights:
+                    continue
+                if name not in made:
+                    made[name] = _filled(name, old, weights.get(name), name in frozen, module.head)
+                vars(part)[kind][own] = made[name]
+    unused = weights.keys() - made.keys()
+    if unused:
+        raise ValueError(f"the saved classifier has {min(unused)}, but its module has not")
+
+
+def _filled(name: str, old: Any, weight: Any, frozen: bool, head: Head) -> torch.Tensor:
+    """Return a tensor with saved values in place of `old`."""
+    array = unpack(weight) if isinstance(weight, dict) else weight
+    is_array = isinstance(array, np.ndarray)
+    # Buffers that learn the labels are empty at first.
+    is_free = old is None or (not isinstance(old, nn.Parameter) and not old.numel())
+    fits = is_array and (head.n_labels in array.shape if is_free else array.shape == old.shape)
+    if not fits:
+        shape = array.shape if is_array else None
+        expected = None if old is None else tuple(old.shape)
+        raise ValueError(f"the saved model has {name} of shape {shape}, but its module {expected}")
+    # Reading all of a mapped file would defeat the map.
+    is_read = isinstance(old, nn.Parameter) and not isinstance(weight, np.memmap)
+    if is_read and not np.isfinite(array).all():
+        raise ValueError(f"the saved model has {name} with numbers that are not finite")
+    tensor = shared_tensor(array)
+    if old is not None and old.is_floating_point() != tensor.is_floating_point():
+        raise ValueError(
+            f"the saved model has {name} of type {array.dtype}, its module {old.dtype}"
+        )
+    if old is not None and old.dtype == torch.bfloat16:  # NumPy has no such type
+        tensor = tensor.bfloat16()
+    is_parameter = isinstance(old, nn.Parameter)
+    return nn.Parameter(tensor, old.requires_grad and not frozen) if is_parameter else tensor
+
+
+def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by name, each once."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _skeleton(encoder: nn.Module) -> nn.Module:
+    """Copy a module without values: pickle carries what a given module is made of."""
+    # deepcopy takes the memo entry of a tensor for its copy: no weight is ever duplicated.
+    memo: dict[int, Any] = {}
+    for tensor in _tensors(encoder).values():
+        empty = torch.empty_like(tensor, device="meta")
+        is_parameter = isinstance(tensor, nn.Parameter)
+        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+    return copy.deepcopy(encoder, memo).eval()
+
+
+def _learnt(encoder: nn.Module) -> dict[str, Any]:
+    """Return what modules have learnt beside their tensors, by the names of the modules."""
+    own = nn.Module.get_extra_state
+    modules = encoder.named_modules()
+    return {n: m.get_extra_state() for n, m in modules if type(m).get_extra_state is not own}
+
+
+def _forms(module: EncoderHead) -> Iterator[tuple[str, tuple[int, int | None]]]:
+    """Yield the parameters to round, with the length of a row and the column of a bias."""
+    columns = {
+        parameter: (length, bias)
+        for part in module.modules()
+        for parameter, length, bias in getattr(part, "bias_columns", list)()
+    }
+    for name, p in module.named_parameters():
+        if p.ndim > 1 and p.numel() >= SMALL and p.dtype in (torch.float32, torch.float64):
+            yield name, columns.get(p, (p[0].numel(), None))
+
+
+def _rounded(name: str, weight: np.ndarray, form: tuple[int, int | None]) -> dict[str, Any]:
+    try:
+        return pack(weight, *form)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} holds {error}, which six bits cannot hold; use exact=True, which keeps "
+            "weights as they are"
+        ) from None
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def check_loaded(value: Any) -> None:
+    """Raise ValueError where a loaded object could crash or mislead its users.
+
+    Compiled code trusts the indices of sparse matrices and of trees.
+    """
+    _check(value, {})
+
+
+def _check(value: Any, seen: dict[int, Any]) -> None:
+    if id(value) in seen:
+        return
+    seen[id(value)] = value  # kept: its id must not become that of another
+    if sp.issparse(value):
+        value.check_format(full_check=True) if value.format in ("csr", "csc") else None
+        _check(value.data, seen)
+    elif isinstance(value, np.ndarray):
+        _check_array(value, seen)
+    elif isinstance(value, dict | list | tuple | set):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check(item, seen)
+    elif type(value).__name__ == "Tree" and type(value).__module__ == "sklearn.tree._tree":
+        _check_nodes(value.children_left, value.children_right, value.feature, value.n_features)
+    elif hasattr(value, "nodes") and type(value).__name__ == "TreePredictor":
+        nodes = value.nodes
+        inner = nodes["is_leaf"] == 0
+        left, right = (np.where(inner, nodes[name], np.int64(-1)) for name in ("left", "right"))
+        _check_nodes(left, right, nodes["feature_idx"], np.inf)
+    elif isinstance(value, BaseEstimator | Part) or type(value).__module__.startswith("sklearn"):
+        _check(getattr(value, "__dict__", {}), seen)
+
+
+def _check_array(array: np.ndarray, seen: dict[int, Any]) -> None:
+    if array.dtype == object:
+        for item in array.ravel():
+            _check(item, seen)
+
+
+def _check_nodes(left: Any, right: Any, features: Any, n_features: float) -> None:
+    """Raise ValueError unless each child comes after its parent and exists."""
+    ids, inner = np.arange(len(left)), np.asarray(left) >= 0
+    for child in (np.asarray(left, np.int64)[inner], np.asarray(right, np.int64)[inner]):
+        if (child <= ids[inner]).any() or (child >= len(ids)).any():
+            raise ValueError("a tree has children that come before their parents, or not at all")
+    used = np.asarray(features, np.int64)[inner]
+    if (used < 0).any() or (used >= n_features).any():
+        raise ValueError(f"a tree splits by features beyond the {n_features} there are")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of packages, for a state."""
+    return {name: str(sys.modules[module].__version__) for name, module in _PACKAGES.items()}
+
+
+def warn_of_versions(name: str, stored: dict[str, str]) -> None:
+    """Warn if another version of this package, of scikit-learn or of torch wrote `name`."""
+    for package, here in versions().items():
+        wrote = str(stored.get(package, here))
+        # Builds of one version for different devices differ after the plus sign.
+        if wrote.partition("+")[0] != here.partition("+")[0]:
+            warnings.warn(
+                f"{name} was written with {package} {wrote}, this is {here}: results may differ; "
+                "install the other version, or fit and save again",
+                stacklevel=4,
+            )

@@ -1,0 +1,408 @@
+"""A saved model: small, exact, mapped into memory where asked, and ready to go on."""
+
+import copy
+import hashlib
+import pickle
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+from torch import nn
+
+from _factories import EVERY, make_learnable, quick
+from sklearn_xlc import MultiHeadClassifier, load, save
+from sklearn_xlc._part import Part
+from sklearn_xlc.datasets import make_extreme_multiclass
+from sklearn_xlc.encoders import MLP, Encoder
+from sklearn_xlc.engine import state
+from sklearn_xlc.engine.label_code import LabelCode
+from sklearn_xlc.engine.state import check_loaded
+from sklearn_xlc.heads import Cascade, Product, Sampling
+
+N_LABELS = 50
+KINDS = [
+    {"head": "flat"},
+    {"head": Product(label_order="random")},
+    {"head": Product(label_order="random", n_groups=2)},
+    {"head": Cascade(label_order="random", embedding_dim=8)},
+    {"head": Sampling(label_order="random")},
+    {"head": "flat", "multilabel": True},
+    {"head": Product(label_order="random"), "multilabel": True},
+    {"head": Cascade(label_order="random", embedding_dim=8), "multilabel": True},
+]
+every_kind = pytest.mark.parametrize(
+    "kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values()))
+)
+
+
+def fitted(kind, **params):
+    kind = dict(kind)
+    X, y = make_extreme_multiclass(200, 80, N_LABELS, random_state=0)
+    if kind.pop("multilabel", False):
+        y = sp.csr_matrix((np.ones(200), y, np.arange(201)), shape=(200, N_LABELS))
+    clf = MultiHeadClassifier(
+        **kind,
+        **params,
+        encoder=MLP((16,)),
+        max_epochs=3,
+        learning_rate=0.02,
+        random_state=0,
+    )
+    return clf.fit(X, y), X, y
+
+
+def answers(clf, X):
+    predicted = clf.predict(X)
+    predicted = predicted.toarray() if sp.issparse(predicted) else predicted
+    return [predicted, clf.decision_function(X), *clf.predict_topk(X, k=4), clf.transform(X)]
+
+
+def assert_same(first, second):
+    for one, other in zip(first, second):
+        np.testing.assert_array_equal(one, other)
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# --- round trips ------------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("way", ["joblib", "compressed", "pickle", "deepcopy"])
+def test_round_trip(kind, way, tmp_path):
+    clf, X, _ = fitted(kind)
+    if way == "pickle":
+        loaded = pickle.loads(pickle.dumps(clf))
+    elif way == "deepcopy":
+        loaded = copy.deepcopy(clf)
+    else:
+        joblib.dump(clf, tmp_path / "clf", compress=3 if way == "compressed" else 0)
+        loaded = joblib.load(tmp_path / "clf")
+    assert_same(answers(clf, X), answers(loaded, X))
+    assert set(vars(loaded)) == set(vars(clf))
+    assert loaded.loss_curve_ == clf.loss_curve_
+    for name, value in clf.net_.module_.state_dict().items():
+        copied = loaded.net_.module_.state_dict()[name]
+        assert copied.data_ptr() != value.data_ptr() or not value.numel()
+
+
+ELSEWHERE = """
+import sys, joblib, numpy as np, sklearn_xlc
+models = joblib.load(sys.argv[1])
+saved = [(sklearn_xlc.load(f"{sys.argv[1]}{i}"), *rest) for i, (_, *rest) in enumerate(models)]
+for clf, X, expected in models + saved:
+    labels, scores = clf.predict_topk(X, k=4)
+    np.testing.assert_array_equal(clf.decision_function(X), expected[1])
+    np.testing.assert_array_equal(labels, expected[2])
+    np.testing.assert_array_equal(scores, expected[3])
+    np.testing.assert_array_equal(clf.transform(X), expected[4])
+"""
+
+
+def test_round_trip_to_a_new_process(tmp_path):
+    models = [(clf, X, answers(clf, X)) for clf, X, _ in map(fitted, KINDS)]
+    joblib.dump(models, tmp_path / "models")
+    for i, (clf, _, _) in enumerate(models):
+        save(clf, tmp_path / f"models{i}", exact=True)
+    subprocess.run([sys.executable, "-c", ELSEWHERE, str(tmp_path / "models")], check=True)
+
+
+def test_an_unfitted_classifier_round_trips():
+    clf = MultiHeadClassifier(Cascade(beam_width=3))
+    loaded = pickle.loads(pickle.dumps(clf))
+    assert repr(loaded) == repr(clf)
+    assert vars(loaded).keys() == vars(clf).keys()
+
+
+def test_a_loaded_model_is_dumped_again(tmp_path):
+    clf, X, _ = fitted(KINDS[3])
+    joblib.dump(clf, tmp_path / "first")
+    joblib.dump(joblib.load(tmp_path / "first"), tmp_path / "second")
+    joblib.dump(joblib.load(tmp_path / "second", mmap_mode="r"), tmp_path / "third")
+    sizes = [(tmp_path / name).stat().st_size for name in ("first", "second", "third")]
+    assert max(sizes) < 1.01 * min(sizes)
+    assert_same(answers(joblib.load(tmp_path / "third"), X), answers(clf, X))
+
+
+def test_dumping_leaves_the_model_as_it_was():
+    clf, X, y = fitted(KINDS[0])
+    module, state = clf.net_.module_, set(vars(clf))
+    pickle.dumps(clf)
+    assert clf.net_.module_ is module
+    assert set(vars(clf)) == state
+    clf.partial_fit(X, y)
+
+
+# --- what a file holds ------------------------------------------------------------------------
+
+
+@every_kind
+def test_a_file_holds_parameters_once(kind, tmp_path):
+    """1.2 times the parameters and the labels' names; no data, no optimiser, no gradients."""
+    kind = dict(kind)
+    multilabel = kind.pop("multilabel", False)
+    if isinstance(kind["head"], Cascade):
+        kind["head"] = Cascade(embedding_dim=64)
+    n_labels = 20_000
+    X = sp.random(300, 5000, 0.01, format="csr", dtype=np.float32, random_state=0)
+    y = np.r_[np.arange(n_labels), np.zeros(0, int)][-300:]
+    clf = MultiHeadClassifier(**kind, encoder=MLP((64,)), max_epochs=1, warm_start=True)
+    if multilabel:
+        y = sp.csr_matrix((np.ones(300), y, np.arange(301)), shape=(300, n_labels))
+        clf.partial_fit(X, y)
+    else:
+        clf.partial_fit(X, y, classes=np.arange(n_labels))
+    assert clf.net_.optimizer_.state
+    joblib.dump(clf, tmp_path / "clf")
+    size = (tmp_path / "clf").stat().st_size
+    bound = 1.2 * 4 * clf.n_parameters_ + clf.classes_.nbytes
+    assert 4 * clf.n_parameters_ < size < bound
+    assert not joblib.load(tmp_path / "clf").net_.optimizer_.state
+
+
+def test_fit_keeps_no_optimizer_state():
+    clf, _, _ = fitted(KINDS[0])
+    assert not clf.net_.optimizer_.state
+
+
+# --- memory maps ------------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+@pytest.mark.parametrize("method", ["partial_fit", "fit"])
+def test_a_mapped_model_predicts_and_goes_on_without_touching_its_file(
+    kind, mode, method, tmp_path
+):
+    clf, X, y = fitted(kind, warm_start=True)
+    joblib.dump(clf, tmp_path / "clf")
+    before = digest(tmp_path / "clf")
+    loaded = joblib.load(tmp_path / "clf", mmap_mode=mode)
+    assert_same(answers(clf, X), answers(loaded, X))
+    for _ in range(2):
+        getattr(loaded, method)(X, y)
+    assert not np.array_equal(loaded.decision_function(X), clf.decision_function(X))
+    del loaded
+    assert digest(tmp_path / "clf") == before
+    assert_same(answers(clf, X), answers(joblib.load(tmp_path / "clf"), X))
+
+
+def test_a_mapped_model_goes_on_as_the_one_in_memory(tmp_path):
+    clf, X, y = fitted(KINDS[3])
+    joblib.dump(clf, tmp_path / "clf")
+    mapped = joblib.load(tmp_path / "clf", mmap_mode="r")
+    for _ in range(3):
+        clf.partial_fit(X, y)
+        mapped.partial_fit(X, y)
+    assert_same(answers(clf, X), answers(mapped, X))
+
+
+# --- what a state is ---------------------------------------------------------------------------
+
+
+def plain_or(value, path="state"):
+    """Assert that a value is plain: no module, tensor, enum or object but parts and label codes."""
+    known = (bool, int, float, str, type(None), np.ndarray, np.generic, type)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            assert type(key) is str, f"{path} has the key {key!r}"
+            plain_or(item, f"{path}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            plain_or(item, f"{path}[]")
+    elif isinstance(value, Part | LabelCode):
+        plain_or({**vars(value), "dtype": None, "classes": None}, f"{path}:{type(value).__name__}")
+    else:
+        assert isinstance(value, known), f"{path} is a {type(value)}"
+
+
+@pytest.mark.parametrize("name, multilabel", EVERY)
+def test_the_state_is_plain(name, multilabel):
+    state = quick(name, max_epochs=1, loss="auto").fit(*make_learnable(multilabel)).__getstate__()
+    plain_or({key: value for key, value in state.items() if key != "loss"})
+
+
+class Odd(nn.Module):
+    """Tied weights, a frozen one, buffers in and out of the state, a plain tensor."""
+
+    def __init__(self, n_features=60):
+        super().__init__()
+        self.one, self.other = nn.Linear(n_features, 3), nn.Linear(3, 3)
+        self.last = nn.Linear(3, 3)
+        self.last.weight = self.other.weight
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.register_buffer("kept", torch.arange(3))
+        self.register_buffer("hidden", torch.tensor(2.5), persistent=False)
+        self.plain = torch.full((2,), 7.0)
+
+    def forward(self, x):
+        return self.last(self.other(self.one(x))) * self.hidden + self.kept + self.plain.sum()
+
+
+@pytest.mark.parametrize("encoder", [Odd, Odd()], ids=["class", "module"])
+def test_a_module_of_any_kind_comes_back(encoder):
+    X, y = make_learnable(False)
+    clf = MultiHeadClassifier(encoder=encoder, max_epochs=1, random_state=0).fit(X.toarray(), y)
+    weights = clf.__getstate__()["_net"]["weights"]
+    assert {"encoder.other.weight", "encoder.hidden", "encoder.frozen"} < set(weights)
+    assert "encoder.last.weight" not in weights
+    clf.net_.module_.encoder.one.bias.requires_grad_(False)
+    loaded = pickle.loads(pickle.dumps(clf))
+    assert_same(answers(loaded, X.toarray()), answers(clf, X.toarray()))
+    made = loaded.net_.module_.encoder
+    assert made.other.weight is made.last.weight
+    assert not made.frozen.requires_grad
+    assert not made.one.bias.requires_grad
+    assert made.one.weight.requires_grad
+    assert not made.training
+
+
+class Counting(Encoder):
+    """Learns a vocabulary, which it returns as its extra state."""
+
+    accepts = ("text",)
+    n_outputs = 4
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer = {}, nn.Linear(20, 4)
+
+    def collate(self, samples):
+        counts = torch.zeros(len(samples), 20)
+        for row, text in enumerate(samples):
+            for word in text.split():
+                counts[row, self.words.setdefault(word, len(self.words))] += 1
+        return counts
+
+    def forward(self, counts):
+        return self.layer(counts)
+
+    def get_extra_state(self):
+        return dict(self.words)
+
+    def set_extra_state(self, state):
+        self.words = dict(state)
+
+
+def test_what_an_encoder_learns_beside_its_weights_comes_back(tmp_path):
+    texts, kinds = ["salt water", "wild animal", "water"] * 5, [0, 1, 0] * 5
+    clf = MultiHeadClassifier(encoder=Counting, max_epochs=2, random_state=0).fit(texts, kinds)
+    save(clf, tmp_path / "clf", exact=True)
+    for loaded in (pickle.loads(pickle.dumps(clf)), load(tmp_path / "clf", trusted=[Counting])):
+        assert loaded.net_.module_.encoder.words == {"salt": 0, "water": 1, "wild": 2, "animal": 3}
+        np.testing.assert_array_equal(
+            loaded.decision_function(["animal salt"]), clf.decision_function(["animal salt"])
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.* rows of y have more than")
+def test_labels_that_came_and_went_stay_so():
+    X, Y = make_learnable(True)
+    for name in ("flat", "cascade", "dft", "pick-all", "bags"):
+        weight = None if name == "cascade" else {0: 3.0}
+        clf = quick(name, max_epochs=2, class_weight=weight).fit(X, Y[:, :20])
+        clf.partial_fit(X, Y, classes=np.arange(Y.shape[1])).remove_labels([1, 2])
+        loaded = pickle.loads(pickle.dumps(clf))
+        assert_same(answers(loaded, X), answers(clf, X))
+        loaded.partial_fit(X, Y[:, [0, *range(3, 23)]])
+
+
+def test_parameters_set_after_a_fit_leave_what_is_saved():
+    X, Y = make_learnable(True)
+    for name, later in (("dft", {"n_slack": 2, "output": "bottleneck"}), ("etf", {"loss": "bce"})):
+        clf = quick(name, max_epochs=2).fit(X, Y)
+        expected = answers(clf, X)
+        assert_same(answers(pickle.loads(pickle.dumps(clf.set_params(**later))), X), expected)
+
+
+def test_weights_of_a_file_or_read_only_ones_are_borrowed(tmp_path):
+    clf, _, _ = fitted(KINDS[0])
+    assert not pickle.loads(pickle.dumps(clf))._weights_borrowed
+    joblib.dump(clf, tmp_path / "saved")
+    for mode in ("r", "r+", "c"):
+        assert joblib.load(tmp_path / "saved", mmap_mode=mode)._weights_borrowed
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+def spoilt(clf, **changes):
+    """Load the state of a classifier with other weights, by their names with two underscores."""
+    state = clf.__getstate__()
+    weights = state["_net"]["weights"]
+    for name, value in changes.items():
+        weights[name.replace("__", ".")] = value
+    made = object.__new__(type(clf))
+    made.__setstate__({**state, "_net": {**state["_net"], "weights": weights}})
+    return made
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"head__bias": np.zeros(3, np.float32)}, r"head\.bias of shape \(3,\), but its module \("),
+        ({"head__weight": None}, r"head\.weight of shape None"),
+        ({"head__bias": np.full(39, np.nan, np.float32)}, "numbers that are not finite"),
+        ({"head__bias": np.zeros(39, np.int64)}, "of type int64"),
+        ({"head__bias": np.zeros(39, np.float64)}, "have several types"),
+        ({"head__more": np.zeros(3, np.float32)}, r"has head\.more, but its module has not"),
+        ({"head__weight": {"shape": [50, 16]}}, "a rounded weight of shape"),
+    ],
+)
+def test_other_weights_are_refused(changes, match):
+    with pytest.raises(ValueError, match=match):
+        spoilt(fitted(KINDS[0])[0], **changes)
+
+
+def test_another_format_or_no_network_is_refused():
+    clf, _, _ = fitted(KINDS[0])
+    state = clf.__getstate__()
+    with pytest.raises(ValueError, match="has format 3; this version of sklearn_xlc reads 4"):
+        clf.__setstate__({**state, "_net": {**state["_net"], "format": 3}})
+    del state["_net"]
+    with pytest.raises(ValueError, match="it is fitted, and its network is missing"):
+        clf.__setstate__(state)
+
+
+def test_sparse_matrices_and_trees_with_wrong_indices_are_refused():
+    X, y = make_extreme_multiclass(100, 20, 5, random_state=0)
+    check_loaded({"a": [X, np.array([X, None], dtype=object)]})
+    X.indices[3] = 10**6
+    with pytest.raises(ValueError, match="indices"):
+        check_loaded({"a": [X]})
+    numbers = np.random.default_rng(0).normal(size=(200, 3))
+    forest = HistGradientBoostingClassifier(max_iter=2).fit(numbers, numbers[:, 0] > 0)
+    check_loaded(forest)
+    nodes = forest._predictors[0][0].nodes
+    for name in ("left", "right", "feature_idx"):
+        before = nodes[name][0]
+        nodes[name][0] = -1 if name == "feature_idx" else 0
+        with pytest.raises(ValueError, match="a tree"):
+            check_loaded(forest)
+        nodes[name][0] = before
+
+
+def test_mapped_weights_are_not_read_at_load(tmp_path, monkeypatch):
+    clf, _, _ = fitted(KINDS[0])
+    joblib.dump(clf, tmp_path / "clf")
+    read = []
+    monkeypatch.setattr(state.np, "isfinite", lambda array: read.append(array) or np.bool_(True))
+    joblib.load(tmp_path / "clf", mmap_mode="r")
+    assert not any(isinstance(array, np.memmap) for array in read)
+
+
+def test_a_state_of_another_version_is_loaded_with_a_warning(monkeypatch):
+    clf, X, _ = fitted(KINDS[0])
+    monkeypatch.setattr(state, "versions", lambda: {"sklearn_xlc": "0.0.1"})
+    dumped = pickle.dumps(clf)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="Classifier was written with sklearn_xlc 0.0.1"):
+        loaded = pickle.loads(dumped)
+    assert_same(answers(loaded, X), answers(clf, X))
