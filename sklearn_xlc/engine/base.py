@@ -56,14 +56,7 @@ from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings, settings_table
-from sklearn_xlc.engine.state import (
-    attributes_of,
-    is_borrowed,
-    is_rounded,
-    net_of_state,
-    plain_state,
-    state_of_net,
-)
+from sklearn_xlc.engine.state import classifier_of, state_of
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
     TrainingData,
@@ -878,22 +871,11 @@ class BaseXLCClassifier(
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        attributes = dict(super().__getstate__())
-        net = attributes.pop("net_", None)
-        if net is not None:
-            attributes["_net"] = state_of_net(net.module_, self)
-        return plain_state(attributes)
+        return state_of(dict(super().__getstate__()))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        attributes = attributes_of(self, state)
-        saved = attributes.pop("_net", None)
-        if saved is None and "n_parameters_" in attributes:
-            raise ValueError(
-                "the saved classifier is damaged: it is fitted, and its network is missing"
-            )
+        attributes, module = classifier_of(self, state)
         super().__setstate__(attributes)
-        if saved is not None:
-            self._code.classes = self.classes_
-            self._weights_borrowed, self._is_rounded = is_borrowed(saved), is_rounded(saved)
+        if module is not None:
             with usual_modes(training=True):
-                self.net_ = restored_net(net_of_state(saved, attributes), self.device)
+                self.net_ = restored_net(module, self.device)

@@ -16,10 +16,8 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
-import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from skops.io.exceptions import UntrustedTypesFoundException
 
 from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
 from sklearn_xlc._files import replacing
@@ -130,6 +128,8 @@ def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> N
 
 def _dumped(estimator: Any) -> io.BytesIO:
     """Return a file of skops, in memory."""
+    import skops.io  # it imports all of scikit-learn
+
     content = io.BytesIO()
     try:
         skops.io.dump(estimator, content)
@@ -305,6 +305,9 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     ...     sklearn_xlc.load(path)
     MultiHeadClassifier(head='cascade')
     """
+    import skops.io  # it imports all of scikit-learn
+    from skops.io.exceptions import UntrustedTypesFoundException
+
     names, where = _names_of(trusted), os.fsdecode(path)
     if not stat.S_ISREG(os.stat(where).st_mode):  # opening a pipe would wait for ever
         raise ValueError(f"cannot read {where}: it is no ordinary file")
@@ -318,7 +321,8 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     except (OSError, MemoryError, Warning):
         raise
     except UntrustedTypesFoundException:
-        raise ValueError(f"cannot read {where}: {_untrusted(where, names)}") from None
+        found = skops.io.get_untrusted_types(file=where)
+        raise ValueError(f"cannot read {where}: {_untrusted(found, names)}") from None
     except Exception as error:  # a wrong file fails anywhere
         raise ValueError(f"cannot read {where}: {error or type(error).__name__}") from error
     return estimator
@@ -360,9 +364,9 @@ def _names_of(trusted: Iterable[Any]) -> list[str]:
     return names
 
 
-def _untrusted(path: str, trusted: list[str]) -> str:
+def _untrusted(found: list[str], trusted: list[str]) -> str:
     """Return the message about the names in a file that nobody trusts."""
-    unknown = sorted({*skops.io.get_untrusted_types(file=path)} - {*_trusted_names(), *trusted})
+    unknown = sorted({*found} - {*_trusted_names(), *trusted})
     return (
         f"it uses {', '.join(unknown)}, which is not part of sklearn_xlc or of scikit-learn's "
         f"estimators; if you trust it, pass load(path, trusted={[*trusted, *unknown]})"

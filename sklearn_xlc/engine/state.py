@@ -146,20 +146,58 @@ def _requests_of(estimator: Any, plain: dict[str, Any]) -> Any:
 # --- networks ---------------------------------------------------------------------------------
 
 
-def state_of_net(module: EncoderHead, estimator: Any) -> dict[str, Any]:
+def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a classifier, with its network as arrays and what builds it again."""
+    net = attributes.pop("net_", None)
+    if net is not None:
+        rounds = attributes.get("_is_rounded", False) or _ROUNDS.get()
+        is_given = attributes["encoder_"] is None  # as a module: no part builds it again
+        attributes["_net"] = _state_of_net(net.module_, rounds, is_given)
+    return plain_state(attributes)
+
+
+def classifier_of(
+    classifier: Any, state: dict[str, Any]
+) -> tuple[dict[str, Any], EncoderHead | None]:
+    """Return the attributes of a result of :func:`state_of`, and the network; None if not fitted.
+
+    Raises
+    ------
+    ValueError
+        If the state is damaged, or has the format of another version.
+    """
+    attributes = attributes_of(classifier, state)
+    saved = attributes.pop("_net", None)
+    if saved is None:
+        if "n_parameters_" in attributes:
+            raise ValueError(
+                "the saved classifier is damaged: it is fitted, and its network is missing"
+            )
+        return attributes, None
+    weights = saved["weights"].values()
+    arrays = [value for value in weights if isinstance(value, np.ndarray)]
+    # Training needs a copy of weights that are mapped or read-only.
+    attributes["_weights_borrowed"] = any(
+        isinstance(value, np.memmap) or not value.flags.writeable for value in arrays
+    )
+    attributes["_is_rounded"] = len(arrays) < len(weights)
+    attributes["_code"].classes = attributes["classes_"]
+    return attributes, _net_of_state(saved, attributes)
+
+
+def _state_of_net(module: EncoderHead, rounds: bool, is_given: bool) -> dict[str, Any]:
     """Return the state of a network: what builds it again, and its arrays, each once."""
-    kind, args, params = module.head.made_with
+    args, params = module.head.made_with
     weights: dict[str, Any] = gathered(module, _tensors(module))
-    if estimator._is_rounded or _ROUNDS.get():
+    if rounds:
         for name, form in _forms(module):
             weights[name] = _rounded(name, weights[name], form)
     return {
         "format": FORMAT,
-        # A module that was given has no part to build it again.
-        "encoder": _skeleton(module.encoder) if estimator.encoder_ is None else None,
+        "encoder": _skeleton(module.encoder) if is_given else None,
         "learnt": _learnt(module.encoder),
         "head": {
-            "class": kind,
+            "class": type(module.head),
             "args": [_plain(value) for value in args],
             "params": {name: _plain(value) for name, value in params.items()},
             "n_labels": module.head.n_labels,
@@ -169,21 +207,8 @@ def state_of_net(module: EncoderHead, estimator: Any) -> dict[str, Any]:
     }
 
 
-def net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
-    """Build a network again, and fill it with its arrays, without a copy.
-
-    Parameters
-    ----------
-    saved : dict
-        Result of :func:`state_of_net`.
-    state : dict
-        Attributes of the classifier.
-
-    Raises
-    ------
-    ValueError
-        If the state is damaged, or has the format of another version.
-    """
+def _net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
+    """Build a network again, and fill it with its arrays, without a copy."""
     if saved.get("format") != FORMAT:
         raise ValueError(
             f"the saved classifier has format {saved.get('format')}; this version of sklearn_xlc "
@@ -200,17 +225,6 @@ def net_of_state(saved: dict[str, Any], state: dict[str, Any]) -> EncoderHead:
     if len(found) > len(dtypes):
         raise ValueError(f"the weights of the saved classifier have several types: {found}")
     return module.eval()
-
-
-def is_borrowed(saved: dict[str, Any]) -> bool:
-    """Return whether weights are memory-mapped or read-only: training then needs a copy."""
-    arrays = [value for value in saved["weights"].values() if isinstance(value, np.ndarray)]
-    return any(isinstance(value, np.memmap) or not value.flags.writeable for value in arrays)
-
-
-def is_rounded(saved: dict[str, Any]) -> bool:
-    """Return whether a weight has six bits a number."""
-    return any(isinstance(value, dict) for value in saved["weights"].values())
 
 
 def _encoder_of(saved: dict[str, Any], state: dict[str, Any]) -> nn.Module:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -109,17 +110,17 @@ class Head(nn.Module, ABC):
     #: Rows in this process of tables with a row for each label.
     shard: Whole = WHOLE
 
-    #: Class, arguments and named arguments of the constructor: a saved head is built again by them.
-    made_with: tuple[type[Head], list[Any], dict[str, Any]]
+    #: Arguments of the constructor, by position and by name: a saved head is built again by them.
+    made_with: tuple[list[Any], dict[str, Any]]
 
-    def __new__(cls, *args: Any, **params: Any) -> Self:
-        made = super().__new__(cls)
-        params.pop("shard_of", None)  # a saved head is whole
-        object.__setattr__(made, "made_with", (cls, list(args), params))
-        return made
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, n_features: int, n_labels: int, multilabel: bool) -> None:
         super().__init__()
+        vars(self).setdefault("made_with", ([n_features, n_labels, multilabel], {}))
         self.n_features = check_integer(n_features, "n_features")
         self.n_labels = check_integer(n_labels, "n_labels")
         self.multilabel = multilabel
@@ -330,6 +331,18 @@ class Head(nn.Module, ABC):
         if self.link is None:
             raise ValueError(f"{type(self).__name__} defines no probabilities: its link is None")
         return _LINKS[self.link](scores)
+
+
+def _remembering(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor of heads that keeps the arguments of the outermost call."""
+
+    @functools.wraps(init)
+    def remembering(self: Head, *args: Any, **params: Any) -> None:
+        kept = {name: value for name, value in params.items() if name != "shard_of"}  # saved whole
+        vars(self).setdefault("made_with", (list(args), kept))
+        init(self, *args, **params)
+
+    return remembering
 
 
 @dataclass(frozen=True)
