@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import logging
 import os
@@ -13,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.export import Dim
@@ -23,7 +23,6 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._files import replacing
 from sklearn_xlc.batches import SparseRows
 from sklearn_xlc.encoders import FORMS, accepted_forms
-from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.heads import (
     CascadeHead,
     ChunkedHead,
@@ -33,7 +32,7 @@ from sklearn_xlc.heads import (
     PowersetHead,
     topk_by_position,
 )
-from sklearn_xlc.metrics import unwrapped
+from sklearn_xlc.inspection.explaining import classifier_in
 from sklearn_xlc.training.errors import is_of_an_allocator
 
 #: Versions of the operators and of the file, which every runtime since 2023 reads.
@@ -115,7 +114,13 @@ def to_onnx(
     >>> [output.name for output in model.graph.output]  # doctest: +SKIP
     ['labels', 'scores', 'probabilities']
     """
-    classifier = _classifier_of(estimator)
+    classifier, before = classifier_in(estimator, "to_onnx")
+    if before:
+        raise TypeError(
+            "to_onnx exports classifiers, and the estimator has steps before its classifier; "
+            "export the last step (pipeline[-1]) and give the graph what the others return"
+        )
+    check_is_fitted(classifier, "net_")
     k = classifier._check_k(check_integer(k, "k"))
     if not isinstance(inputs, str) or inputs not in ("dense", "csr"):
         raise ValueError(f"inputs must be 'dense' or 'csr', got {inputs!r}")
@@ -135,21 +140,6 @@ def _onnx() -> Any:
             "to_onnx needs the packages onnx and onnxscript; install them by pip install "
             "'sklearn-xlc[onnx]'"
         ) from error
-
-
-def _classifier_of(estimator: Any) -> Any:
-    found, before = unwrapped(estimator)
-    if before:
-        raise TypeError(
-            "to_onnx exports classifiers, and the estimator has steps before its classifier; "
-            "export the last step (pipeline[-1]) and give the graph what the others return"
-        )
-    if isinstance(found, MetaEstimatorMixin) and hasattr(found, "estimator_"):
-        return _classifier_of(found.estimator_)
-    if not isinstance(found, BaseXLCClassifier):
-        raise TypeError(f"to_onnx takes a classifier of sklearn_xlc, got {estimator!r}")
-    check_is_fitted(found, "net_")
-    return found
 
 
 # --- the network, in operators of ONNX ----------------------------------------------------------
@@ -175,11 +165,14 @@ class _Network(nn.Module):
         super().__init__()
         self.encoder, self.head, self.k = encoder, head, k
         self.n_features, self.predictor = classifier.n_features_in_, classifier._predictor
-        self.beam = head._beam_for(k) if isinstance(head, CascadeHead) else None
+        self.beam = head._beam_for(k) if isinstance(head, CascadeHead) else 0
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         """Return positions and scores of the best labels, and probabilities if there are any."""
-        head, rows = self.head, given[0] if len(given) == 1 else _Rows(*given, self.n_features)
+        head, rows = (
+            self.head,
+            given[0] if len(given) == 1 else _Rows(*given, n_features=self.n_features),
+        )
         features = self.encoder(rows).to(given[-1].dtype)
         nodes = None
         if isinstance(head, CascadeHead):
@@ -202,14 +195,16 @@ def _expressed(head: Any) -> Any:
     for shard in head.sharded_parameters().values():
         shard.refuse_part()
     head = copy.copy(head)
-    if isinstance(head, FourierHead):
-        head.method = "matrix"
+    own: dict[str, Any] = {}
     if isinstance(head, ChunkedHead):
-        head.chunk_size = lambda: head.n_labels
+        own["chunk_size"] = lambda: head.n_labels
+    if isinstance(head, FourierHead):
+        own["method"] = "matrix"
     if isinstance(head, CascadeHead):
-        # Before the graph, which has no sets.
-        head._without_label = list(map(head._without_label, range(head.code.n_heads))).__getitem__
-        head._child_logits = lambda *pairs: _child_logits(head, *pairs)
+        # Masks before the graph, which has no sets.
+        own["_without_label"] = [*map(head._without_label, range(head.code.n_heads))].__getitem__
+        own["_child_logits"] = functools.partial(_child_logits, head)
+    vars(head).update(own)
     return head
 
 
@@ -229,31 +224,44 @@ def _child_logits(
     return (children @ query.index_select(0, rows)[:, :, None])[:, :, 0]
 
 
-def _log_sigmoid(x: Any) -> Any:
-    """Add min(x, 0) - log(1 + u), with u = exp(-|x|); torch.onnx loses a small u.
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """Compute min(x, 0) - log(1 + u), with u = exp(-|x|).
 
-    With w = 1 + u as rounded, log(w) - ((w - 1) - u) / w keeps its digits.
+    ONNX has no log1p. With w = 1 + u as rounded, log(w) - ((w - 1) - u) / w keeps a small u.
     """
-    op = importlib.import_module("onnxscript").opset18
-    u = op.Exp(op.Neg(op.Abs(x)))
-    w = op.Add(u, 1.0)
-    rest = op.Div(op.Sub(op.Sub(w, 1.0), u), w)
-    return op.Sub(op.Min(x, 0.0), op.Sub(op.Log(w), rest))
+    u = (-x.abs()).exp()
+    w = 1 + u
+    return x.clamp(max=0) - (w.log() - ((w - 1) - u) / w)
 
 
-def _expm1(x: Any) -> Any:
-    """Add exp(x) - 1 = 2 t / (1 - t), with t = tanh(x / 2); torch.onnx loses a small x."""
-    op = importlib.import_module("onnxscript").opset18
-    t = op.Tanh(op.Mul(x, 0.5))
-    small = op.Div(op.Mul(t, 2.0), op.Sub(1.0, t))
-    return op.Where(op.Greater(x, 1.0), op.Sub(op.Exp(x), 1.0), small)
+def _expm1(x: Tensor) -> Tensor:
+    """Compute exp(x) - 1 = 2 t / (1 - t), with t = tanh(x / 2), which keeps a small x."""
+    t = (x / 2).tanh()
+    return torch.where(x > 1, x.exp() - 1, 2 * t / (1 - t))
 
 
-#: Operators of torch, and functions to add them to a graph in place of those of torch.onnx.
-_OPERATORS: Any = {
-    torch.ops.aten.log_sigmoid.default: _log_sigmoid,
-    torch.ops.aten.expm1.default: _expm1,
+def _clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    x = x if low is None else torch.where(x < low, low, x)
+    return x if high is None else torch.where(x > high, high, x)
+
+
+_aten = torch.ops.aten
+#: Functions that lose digits in torch.onnx, in others that do not.
+_IN_OPERATORS: Any = {
+    _aten.log_sigmoid.default: _log_sigmoid,
+    _aten.expm1.default: _expm1,
+    _aten.clamp.default: _clamp,
+    _aten.clip.default: _clamp,
+    _aten.clamp_min.default: _clamp,
+    _aten.clamp_max.default: lambda x, high: _clamp(x, None, high),
 }
+
+
+def _scalar(number: Any, dtype: Any = -1, **_: Any) -> Any:
+    """Add a constant of a type; torch.onnx rounds it to single precision before."""
+    ir, onnxscript = map(importlib.import_module, ("onnx_ir", "onnxscript"))
+    kind = ir.DataType.FLOAT if dtype == -1 else dtype
+    return onnxscript.opset18.Constant(value=ir.tensor(number, dtype=kind))
 
 
 # --- the graph --------------------------------------------------------------------------------
@@ -274,14 +282,15 @@ def _traced(network: _Network, form: str) -> Any:
     shapes = (tuple({0: dim} for dim in dims.values()),)
     exported = torch.export.export(network, tuple(example), dynamic_shapes=shapes)
     names = ["positions", "scores", "probabilities"]
-    return torch.onnx.export(
-        exported,
+    made: Any = torch.onnx.export(
+        exported.run_decompositions(_IN_OPERATORS),
         input_names=list(dims),
         output_names=names[: 2 + (network.head.link is not None)],
         opset_version=OPSET,
-        custom_translation_table=_OPERATORS,
+        custom_translation_table={_aten.scalar_tensor.default: _scalar},
         verbose=False,
-    ).model
+    )
+    return made.model
 
 
 def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
@@ -346,5 +355,3 @@ def _labels(classifier: Any) -> np.ndarray:
     names = names.astype(object if is_text else np.int64)
     # Where no label is, any name: it is never among the best.
     return names[code.to_ids(np.arange(code.n_positions or len(classes)))]
-
-
