@@ -169,12 +169,11 @@ class _Network(nn.Module):
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         """Return positions and scores of the best labels, and probabilities if there are any."""
-        head, rows = (
-            self.head,
-            given[0] if len(given) == 1 else _Rows(*given, n_features=self.n_features),
-        )
+        rows: Any = given[0]
+        if len(given) > 1:
+            rows = _Rows(given[0], given[1], given[2], self.n_features)
         features = self.encoder(rows).to(given[-1].dtype)
-        nodes = None
+        head, nodes = self.head, None
         if isinstance(head, CascadeHead):
             nodes, scores = head._leaves(features, self.beam)
         else:
