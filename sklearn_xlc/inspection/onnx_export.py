@@ -270,11 +270,12 @@ def _traced(network: _Network, form: str) -> Any:
     """Return the network as a model of the package onnx-ir."""
     like = next(network.parameters())
     n_samples, n_rows, n_entries = Dim("n_samples"), Dim("n_rows", min=3), Dim("n_entries")
+    dims: dict[str, Any]
     if form == "dense":
         dims = {"X": n_samples}
         example = [like.new_zeros(2, network.n_features)]
     else:
-        dims = {"indptr": n_rows, "indices": n_entries, "data": n_entries}
+        dims = {"indptr": n_rows, "indices": n_entries, "data": Dim.DYNAMIC}
         indptr = torch.tensor([0, 2, 5], device=like.device)
         example = [indptr, torch.zeros_like(indptr).repeat(2)[1:], like.new_zeros(5)]
     network(*example)  # what heads make once is then no part of the graph
@@ -285,6 +286,7 @@ def _traced(network: _Network, form: str) -> Any:
         exported.run_decompositions(_IN_OPERATORS),
         input_names=list(dims),
         output_names=names[: 2 + (network.head.link is not None)],
+        dynamic_shapes=shapes,
         opset_version=OPSET,
         custom_translation_table={_aten.scalar_tensor.default: _scalar},
         verbose=False,
@@ -318,15 +320,17 @@ def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
     ir = importlib.import_module("onnx_ir")
     ir.passes.common.ClearMetadataAndDocStringPass()(traced)  # it names files of this machine
     model = ir.to_proto(traced)
-    model.producer_name, model.ir_version = "sklearn_xlc", IR_VERSION
-    graph, helper = model.graph, onnx.helper
+    model.producer_name, model.producer_version = "sklearn_xlc", ""
+    model.ir_version = IR_VERSION
+    graph = model.graph
     graph.name = type(classifier).__name__
+    del graph.value_info[:]
     # torch has no strings.
     labels = onnx.numpy_helper.from_array(_labels(classifier), "names")
     graph.initializer.append(labels)
-    graph.node.append(helper.make_node("Gather", ["names", "positions"], ["labels"]))
-    info = helper.make_tensor_value_info("labels", labels.data_type, ["n_samples", k])
-    graph.output[0].CopyFrom(info)
+    graph.node.append(onnx.helper.make_node("Gather", ["names", "positions"], ["labels"]))
+    graph.output[0].name = "labels"
+    graph.output[0].type.tensor_type.elem_type = labels.data_type
     onnx.checker.check_model(model)
     return model
 

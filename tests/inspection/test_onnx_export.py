@@ -271,6 +271,13 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     written = (tmp_path / "model.onnx").read_bytes()
     assert written == model.SerializeToString()
     assert b".py" not in written  # nor any other name of this machine
+    info = {
+        value.name: value.type.tensor_type for value in (*model.graph.input, *model.graph.output)
+    }
+    shapes = {name: [d.dim_param or d.dim_value for d in of.shape.dim] for name, of in info.items()}
+    best = dict.fromkeys(["labels", "scores", "probabilities"], ["n_samples", 5])
+    assert shapes == {"X": ["n_samples", 60], **best}
+    assert (model.ir_version, model.opset_import[0].version) == (8, 18)
     weights = sum(p.numel() * p.itemsize for p in clf.net_.module_.parameters())
     assert weights < len(written) < weights + 6000
     with pytest.raises(FileNotFoundError, match="nothing was written"):
