@@ -78,9 +78,6 @@ for clf, target in [
     pickle.loads(pickle.dumps(clf)).predict(X)
 with tempfile.TemporaryDirectory() as folder:
     xlc.MultiHeadClassifier(checkpoint=folder, **quick).fit(X, Y)
-    xlc.save(clf, folder + "/model")
-    xlc.load(folder + "/model").predict(X)
-    xlc.predict_topk(folder + "/model", X)
 bags = np.arange(110) // 10
 xlc.MIMLClassifier(**quick).fit(X, Y[::10], bags).predict(X, bags)
 base = xlc.MultiHeadClassifier(**quick)

@@ -429,7 +429,7 @@ class CascadeHead(Head):
 
     def _leaves(self, features: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Return the leaves below the beam and their final scores, -inf where none exists."""
-        n_rows = len(features)
+        n_rows = features.shape[0]
         nodes, path = self._first_beam(self._first_logits(features), width)
         for level in range(1, self.code.n_heads):
             rows = torch.arange(n_rows, device=nodes.device).repeat_interleave(nodes.shape[1])

@@ -101,7 +101,7 @@ class DigitHead(Head):
         """Compute logits, (n_rows, n_groups, sum(lengths)), and log weights of the groups."""
         n_outputs = self.n_groups * sum(self.code.lengths)
         outputs = self.linear(features)
-        heads = outputs[:, :n_outputs].view(len(features), self.n_groups, -1)
+        heads = outputs[:, :n_outputs].unflatten(1, (self.n_groups, -1))
         return heads, outputs[:, n_outputs:].log_softmax(1)
 
     def _concatenated_loss(

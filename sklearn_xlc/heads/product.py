@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -247,16 +248,15 @@ class ProductHead(DigitHead):
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
-        groups, mixing = self._log_scores(features)
-        if self.n_groups == 1:
-            digits = self.code.encode(np.arange(self.n_labels))
-            scores = sum(head[:, digits[:, h]] for h, head in enumerate(groups[0]))
-        else:
-            ids = np.broadcast_to(np.arange(self.n_labels), (len(features), self.n_labels))
-            scores = self._mixture_scores(groups, mixing, self.code.encode(ids))
-        if self.link == "exp":
-            scores = scores - self._normalizer(groups, mixing)
-        return self._labelled(torch.as_tensor(scores).to(features), slice(None))
+        logits, mixing = self._outputs(features)
+        digits = torch.as_tensor(self.code.encode(np.arange(self.n_labels)), device=logits.device)
+        heads = zip(logits.split(self.code.lengths, dim=2), digits.T)
+        parts = (self._squash(head).index_select(2, of_head) for head, of_head in heads)
+        products = functools.reduce(torch.add, parts)  # (n_rows, n_groups, n_labels)
+        if self.n_groups > 1:  # Eq. 16
+            products = (products + mixing[:, :, None]).logsumexp(1, keepdim=True)
+        scores = self._labelled(products[:, 0], slice(None))
+        return scores.log_softmax(1) if self.link == "exp" else scores
 
 
 class Product(DigitPart):

@@ -34,6 +34,12 @@ def topk_by_position(
     >>> topk_by_position(torch.tensor([[1.0, 2.0, 1.0, 1.0]]), 3)[1]
     tensor([[1, 0, 2]])
     """
+    if torch.compiler.is_exporting():  # no branch; of equal scores ONNX takes the first columns
+        if positions is not None:
+            positions, order = positions.sort(dim=1)
+            scores = scores.gather(1, order)
+        best, columns = scores.topk(k, dim=1)
+        return best, columns if positions is None else positions.gather(1, columns)
     # One more than k shows whether the last column is tied with one left out.
     best, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
     tied = (best[:, 1:] == best[:, :-1]).any(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -119,7 +118,7 @@ def explain_topk(
     ('cat', ['cat', 'on'])
     """
     n_columns, n_steps = check_integer(n_columns, "n_columns"), check_integer(n_steps, "n_steps")
-    classifier, before = _classifier_in(estimator)
+    classifier, before = classifier_in(estimator, "explain_topk")
     for transformer in before:
         X = transformer.transform(X)
     samples = classifier._validate_predict(X)
@@ -145,8 +144,8 @@ def explain_topk(
     return made
 
 
-def _classifier_in(estimator: Any) -> tuple[BaseXLCClassifier, list[Any]]:
-    """Return the innermost classifier, and the transformers before it."""
+def classifier_in(estimator: Any, function: str) -> tuple[BaseXLCClassifier, list[Any]]:
+    """Return the innermost classifier, and the transformers before it; else name the function."""
     found, before = unwrapped(estimator)
     while not isinstance(found, BaseXLCClassifier) and hasattr(found, "predict_topk"):
         # A frozen classifier, or a meta-estimator that predicts with another.
@@ -155,8 +154,8 @@ def _classifier_in(estimator: Any) -> tuple[BaseXLCClassifier, list[Any]]:
         before += more
     if not isinstance(found, BaseXLCClassifier):
         raise TypeError(
-            "explain_topk explains classifiers of sklearn_xlc with a network, in pipelines or "
-            f"searches or alone; got {type(found).__name__}"
+            f"{function} takes a classifier of sklearn_xlc with a network, in a pipeline, a search "
+            f"or alone; got {type(found).__name__}"
         )
     return found, before
 
@@ -216,76 +215,17 @@ def _names_after(transformer: Any, names: Any) -> Any:
 # --- lines from the empty sample to a sample ----------------------------------------------------
 
 
-class _Line(ABC):
-    """Straight line from an empty sample to one sample, before the first nonlinear layer.
+class _Line(NamedTuple):
+    """Straight line from an empty sample to one sample, before the first nonlinear layer."""
 
-    Attributes
-    ----------
-    end : Tensor of shape (d,)
-        End of the line, at the sample; the line starts at zero.
-    columns : ndarray of shape (n_entries,)
-        Columns of X with a possible contribution.
-    """
-
+    #: End of the line, at the sample, of shape (d,); the line starts at zero.
     end: Tensor
+    #: Columns of X with a possible contribution, of shape (n_entries,).
     columns: np.ndarray
-
-    @abstractmethod
-    def features(self, points: Tensor) -> Tensor:
-        """Compute the features of points on the line, of shape (n_points, d)."""
-
-    def contributions(self, gradients: Tensor) -> Tensor:
-        """Compute contributions, (k, n_entries), from mean gradients of shape (k, d)."""
-        return gradients * self.end
-
-
-class _InputLayer(_Line):
-    """Line in the outputs of the input layer, a sum over columns."""
-
-    def __init__(self, encoder: MLPEncoder, rows: Tensor | SparseRows) -> None:
-        self.layers, self.bias = encoder.layers, encoder.input.bias.detach()
-        weight = encoder.input.weight.detach()
-        if isinstance(rows, SparseRows):
-            self.columns, self.data = rows.indices.cpu().numpy(), rows.data
-            self.weight = weight.index_select(0, rows.indices)
-        else:
-            self.columns, self.data, self.weight = np.arange(rows.shape[1]), rows[0], weight
-        self.end = self.data @ self.weight
-
-    def features(self, points: Tensor) -> Tensor:
-        return self.layers(self.bias + points)
-
-    def contributions(self, gradients: Tensor) -> Tensor:
-        return gradients @ self.weight.T * self.data
-
-
-class _DenseInputs(_Line):
-    """Line in all columns."""
-
-    def __init__(self, encoder: nn.Module, rows: Tensor) -> None:
-        self.encoder, self.shape, self.end = encoder, rows.shape[1:], rows.flatten()
-        self.columns = np.arange(len(self.end))
-
-    def features(self, points: Tensor) -> Tensor:
-        return self.encoder(points.view(-1, *self.shape))
-
-
-class _SparseInputs(_Line):
-    """Line in the columns with an entry."""
-
-    def __init__(self, encoder: nn.Module, rows: SparseRows) -> None:
-        self.encoder, self.rows, self.end = encoder, rows, rows.data
-        self.columns = rows.indices.cpu().numpy()
-
-    def features(self, points: Tensor) -> Tensor:
-        return self.encoder(_stacked(self.rows, points))
-
-
-def _stacked(row: SparseRows, points: Tensor) -> SparseRows:
-    """Return CSR rows with the columns of one row and the data of each point."""
-    n_points, n_entries = points.shape
-    indptr = torch.arange(n_points + 1, device=points.device) * n_entries
-    return SparseRows(indptr, row.indices.repeat(n_points), points.flatten(), row.n_features)
+    #: Computes the features of points on the line, of shape (n_points, d).
+    features: Callable[[Tensor], Tensor]
+    #: Computes contributions, (k, n_entries), from mean gradients of shape (k, d).
+    contributions: Callable[[Tensor], Tensor]
 
 
 def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
@@ -297,16 +237,37 @@ def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
         If the encoder's inputs are not the numbers of the columns.
     """
     is_sparse = isinstance(inputs, SparseRows)
+    is_dense = isinstance(inputs, Tensor) and inputs.is_floating_point()
+    if not is_sparse and not (is_dense and inputs.numel() == n_columns):
+        raise TypeError(
+            f"explain_topk needs an encoder that reads the columns of X as numbers; collate of "
+            f"{type(encoder).__name__} makes something else of them"
+        )
+    data = inputs.data if is_sparse else inputs.flatten()
+    columns = inputs.indices.cpu().numpy() if is_sparse else np.arange(len(data))
     if isinstance(encoder, MLPEncoder) and type(encoder).forward is MLPEncoder.forward:
-        return _InputLayer(encoder, inputs)
-    if is_sparse:
-        return _SparseInputs(encoder, inputs)
-    if isinstance(inputs, Tensor) and inputs.is_floating_point() and inputs.numel() == n_columns:
-        return _DenseInputs(encoder, inputs)
-    raise TypeError(
-        f"explain_topk needs an encoder that reads the columns of X as numbers; collate of "
-        f"{type(encoder).__name__} makes something else of them"
-    )
+        # In the outputs of the input layer, a sum over columns.
+        layers, bias, weight = encoder.layers, encoder.input.bias, encoder.input.weight.detach()
+        weight = weight.index_select(0, inputs.indices) if is_sparse else weight
+        return _Line(
+            data @ weight,
+            columns,
+            lambda points: layers(bias.detach() + points),
+            lambda gradients: gradients @ weight.T * data,
+        )
+
+    def features(points: Tensor) -> Tensor:
+        rows = _stacked(inputs, points) if is_sparse else points.view(-1, *inputs.shape[1:])
+        return encoder(rows)
+
+    return _Line(data, columns, features, lambda gradients: gradients * data)
+
+
+def _stacked(row: SparseRows, points: Tensor) -> SparseRows:
+    """Return CSR rows with the columns of one row and the data of each point."""
+    n_points, n_entries = points.shape
+    indptr = torch.arange(n_points + 1, device=points.device) * n_entries
+    return SparseRows(indptr, row.indices.repeat(n_points), points.flatten(), row.n_features)
 
 
 # --- integrated gradients ---------------------------------------------------------------------

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import importlib
+import logging
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional as F
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._files import replacing
-from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.batches import SparseRows
+from sklearn_xlc.encoders import FORMS, accepted_forms
 from sklearn_xlc.heads import (
     CascadeHead,
-    ETFHead,
-    FlatHead,
+    ChunkedHead,
     FourierHead,
     Head,
     MIMLHead,
     PowersetHead,
-    ProductHead,
-    SamplingHead,
+    topk_by_position,
 )
-from sklearn_xlc.inspection.onnx_graph import Graph, encoder_features
-from sklearn_xlc.metrics import unwrapped
-from sklearn_xlc.training.devices import numpy_dtype
+from sklearn_xlc.inspection.explaining import classifier_in
+from sklearn_xlc.training.errors import is_of_an_allocator
 
 #: Versions of the operators and of the file, which every runtime since 2023 reads.
 OPSET, IR_VERSION = 18, 8
+#: A protobuf message is shorter.
+LIMIT = 2**31
 
 
 def to_onnx(
@@ -74,7 +80,7 @@ def to_onnx(
     Raises
     ------
     ImportError
-        If ``onnx`` is not installed.
+        If ``onnx`` or ``onnxscript`` is not installed.
     TypeError
         If the estimator, its encoder or its head cannot be exported; the message says why.
     ValueError
@@ -91,12 +97,12 @@ def to_onnx(
 
     Notes
     -----
+    :func:`torch.onnx.export` traces the network, which takes one to three seconds. It also traces
+    encoders and heads of your own that consist of its operators; a size read by ``len`` would fix
+    the number of samples, so that they must read it from ``shape``.
+
     "cascade" follows its beam. The other heads score all labels of a batch at once, and need memory
-    for (n_samples, n_labels) numbers: "flat" (ensembles and low rank, too), "product", "sampling"
-    and the heads of :class:`~sklearn_xlc.DFTSigmoidClassifier` and
-    :class:`~sklearn_xlc.ETFNeuralCollapseClassifier`. Encoders are the package's perceptron, or
-    :class:`~torch.nn.Sequential` of linear layers, layer normalisation and activations. Label sets,
-    decisions, bags and text are not supported.
+    for (n_samples, n_labels) numbers. Label sets, decisions, bags and text are not supported.
 
     Examples
     --------
@@ -108,11 +114,17 @@ def to_onnx(
     >>> [output.name for output in model.graph.output]  # doctest: +SKIP
     ['labels', 'scores', 'probabilities']
     """
-    classifier = _classifier_of(estimator)
+    classifier, before = classifier_in(estimator, "to_onnx")
+    if before:
+        raise TypeError(
+            "to_onnx exports classifiers, and the estimator has steps before its classifier; "
+            "export the last step (pipeline[-1]) and give the graph what the others return"
+        )
+    check_is_fitted(classifier, "net_")
     k = classifier._check_k(check_integer(k, "k"))
     if not isinstance(inputs, str) or inputs not in ("dense", "csr"):
         raise ValueError(f"inputs must be 'dense' or 'csr', got {inputs!r}")
-    model = _graph_of(_onnx(), classifier, k, inputs)
+    model = _model_of(_onnx(), classifier, k, inputs)
     if path is not None:
         with replacing(os.fsdecode(path)) as file:
             file.write(model.SerializeToString())
@@ -121,260 +133,228 @@ def to_onnx(
 
 def _onnx() -> Any:
     try:
+        importlib.import_module("onnxscript")
         return importlib.import_module("onnx")
     except ImportError as error:
         raise ImportError(
-            "to_onnx needs the package onnx; install it by pip install 'sklearn-xlc[onnx]'"
+            "to_onnx needs the packages onnx and onnxscript; install them by pip install "
+            "'sklearn-xlc[onnx]'"
         ) from error
 
 
-def _classifier_of(estimator: Any) -> Any:
-    found, before = unwrapped(estimator)
-    if before:
-        raise TypeError(
-            "to_onnx exports classifiers, and the estimator has steps before its classifier; "
-            "export the last step (pipeline[-1]) and give the graph what the others return"
-        )
-    if isinstance(found, MetaEstimatorMixin) and hasattr(found, "estimator_"):
-        return _classifier_of(found.estimator_)
-    if not isinstance(found, BaseXLCClassifier):
-        raise TypeError(f"to_onnx takes a classifier of sklearn_xlc, got {estimator!r}")
-    check_is_fitted(found, "net_")
-    return found
+# --- the network, in operators of ONNX ----------------------------------------------------------
 
 
-# --- the graph --------------------------------------------------------------------------------
+class _Rows(SparseRows):
+    """CSR rows of a graph."""
+
+    def through(self, layer: Any) -> Tensor:
+        # Differences of running sums, in double precision: onnxruntime adds into rows from several
+        # threads at once (ScatterND), and then loses some of what it adds.
+        products = layer.weight.index_select(0, self.indices) * self.data[:, None]
+        products = torch.cat([products.new_zeros(1, products.shape[1]), products])
+        sums = products.cumsum(0, dtype=torch.float64)
+        of_rows = sums.index_select(0, self.indptr[1:]) - sums.index_select(0, self.indptr[:-1])
+        return of_rows.to(layer.bias.dtype) + layer.bias
 
 
-def _graph_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
-    """Return the model of a fitted classifier."""
-    module, helper = classifier.net_.module_, onnx.helper
-    dtype = numpy_dtype(module)
-    graph = Graph(onnx, dtype)
-    features = encoder_features(graph, module.encoder, form)
-    best, positions, everything = _best(graph, module.head, features, k)
-    kind = helper.np_dtype_to_tensor_dtype(dtype)
-    integer = onnx.TensorProto.INT64
-    if form == "dense":
-        given = [("X", kind, ["n_samples", classifier.n_features_in_])]
-    else:
-        given = [("indptr", integer, ["n_rows"]), ("indices", integer, ["n_entries"])]
-        given += [("data", kind, ["n_entries"])]
-    names = _names(classifier)
-    graph.named("labels", graph.add("Gather", names, positions))
-    graph.named("scores", best)
-    found = [("labels", integer if names.dtype.kind == "i" else onnx.TensorProto.STRING)]
-    found += [("scores", kind)]
-    if module.head.link is not None:
-        odds = _calibrated(graph, getattr(classifier, "ranker_", None), best)
-        probabilities = _probabilities(graph, module.head, odds, everything)
-        graph.named("probabilities", probabilities)
-        found += [("probabilities", kind)]
-    made = helper.make_graph(
-        graph.nodes,
-        type(classifier).__name__,
-        [helper.make_tensor_value_info(*info) for info in given],
-        [helper.make_tensor_value_info(*info, ["n_samples", k]) for info in found],
-        graph.constants,
-    )
-    opset = [helper.make_opsetid("", OPSET)]
-    model = helper.make_model(made, opset_imports=opset, ir_version=IR_VERSION)
-    model.producer_name = "sklearn_xlc"
-    onnx.checker.check_model(model)
-    return model
+class _Network(nn.Module):
+    """Encoder, head and ranking of a classifier, from arrays to arrays."""
+
+    def __init__(self, encoder: nn.Module, head: Any, classifier: Any, k: int) -> None:
+        super().__init__()
+        self.encoder, self.head, self.k = encoder, head, k
+        self.n_features, self.predictor = classifier.n_features_in_, classifier._predictor
+        self.beam = head._beam_for(k) if isinstance(head, CascadeHead) else 0
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """Return positions and scores of the best labels, and probabilities if there are any."""
+        rows: Any = given[0]
+        if len(given) > 1:
+            rows = _Rows(given[0], given[1], given[2], self.n_features)
+        features = self.encoder(rows).to(given[-1].dtype)
+        head, nodes = self.head, None
+        if isinstance(head, CascadeHead):
+            nodes, scores = head._leaves(features, self.beam)
+        else:
+            scores = head.scores(features)
+        best, positions = topk_by_position(scores, self.k, nodes)
+        if head.link is None:
+            return positions, best
+        if head.link == "softmax":
+            return positions, best, (best - scores.logsumexp(1, keepdim=True)).exp()
+        return positions, best, self.predictor.probabilities(best)
 
 
-def _names(classifier: Any) -> np.ndarray:
-    """Return the names or ids of the labels, in the order of the head."""
-    classes, code = classifier.classes_, classifier._code
-    is_text = classes.dtype.kind == "U" or all(isinstance(name, str) for name in classes)
-    is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
-    names = classes if is_named else np.arange(len(classes))
-    names = names if is_text else names.astype(np.int64)
-    # Where no label is, any name: it is never among the best.
-    return names[code.to_ids(np.arange(code.n_positions or len(classes)))]
-
-
-def _calibrated(graph: Graph, calibration: Any, best: str) -> str:
-    """Add the calibration: a line, with slope one below its start."""
-    if calibration is None:
-        return best
-    above = graph.add("Max", best, calibration.start_)
-    line = graph.add("Add", graph.add("Mul", above, calibration.slope_), calibration.offset_)
-    return graph.add("Add", line, graph.add("Sub", best, above))
-
-
-def _probabilities(graph: Graph, head: Head, best: str, everything: str | None) -> str:
-    """Add probabilities of the best labels, as in `Head.probabilities`."""
-    if head.link == "softmax":
-        best = graph.add("Sub", best, graph.reduce("ReduceLogSumExp", str(everything)))
-    return graph.add("Sigmoid" if head.link == "sigmoid" else "Exp", best)
-
-
-# --- heads ------------------------------------------------------------------------------------
-
-
-def _best(graph: Graph, head: Head, features: str, k: int) -> tuple[str, str, str | None]:
-    """Add scores and positions of the k best labels, and all scores without a beam."""
-    if type(head) is CascadeHead and head.free is not None:
-        raise TypeError(
-            "to_onnx cannot express a CascadeHead from which labels were removed: fit it anew"
-        )
-    if type(head) is CascadeHead:
-        return (*_beam(graph, head, features, k), None)
-    if type(head) not in _SCORES:
-        reason = _REASONS.get(type(head), "it is none of this package's, whose scores are known")
+def _expressed(head: Any) -> Any:
+    """Return a head with the same weights, and without what ONNX cannot express."""
+    if isinstance(head, tuple(_REASONS)) or not (head.searches_all or type(head) is CascadeHead):
+        reason = _REASONS.get(type(head), "its best labels are not those of its scores")
         raise TypeError(f"to_onnx cannot express the head {type(head).__name__}: {reason}")
-    scores = _SCORES[type(head)](graph, head, features)
-    return (*graph.topk(scores, k), scores)
-
-
-def _linear_scores(graph: Graph, head: FlatHead | ETFHead | FourierHead, features: str) -> str:
-    """Add scores of a linear head, with or without a projection."""
-    if type(head.projection) is nn.Linear:
-        features = graph.linear(features, head.projection.weight, head.projection.bias)
-    if type(head) is FourierHead and head.gain != 1.0:
-        gains = np.ones(head.width + head.n_slack)
-        gains[: head.width] = head.gain
-        features = graph.add("Mul", features, gains)
-    bias = getattr(head, "bias", None)
-    if type(head) is ETFHead and head.is_implicit:  # Eq. 6: W is never stored
-        centred = graph.add("Sub", features, graph.reduce("ReduceMean", features))
-        logits = graph.add("Mul", centred, head._implicit_scale())
-        logits = logits if bias is None else graph.add("Add", logits, bias)
-    else:
-        like = torch.empty(0, dtype=next(head.parameters()).dtype)
-        logits = graph.linear(features, head.classifier(like), bias)
-    logits = _left_out(graph, head, logits)
-    return graph.log_softmax(logits) if head.link == "exp" else logits
-
-
-def _left_out(graph: Graph, head: Head, logits: str) -> str:
-    """Set logits to minus infinity at positions without a label."""
-    if head.free is None:
-        return logits
-    return graph.add("Add", logits, np.where(head.free.cpu().numpy(), -np.inf, 0.0))
-
-
-def _product_scores(graph: Graph, head: ProductHead, features: str) -> str:
-    """Add the sums of scores of a label's digits, or the mixture of groups (Eq. 16)."""
-    lengths, n_groups = head.code.lengths, head.n_groups
-    outputs = graph.linear(features, head.linear.weight, head.linear.bias)
-    sizes = [*lengths * n_groups, *([n_groups] if n_groups > 1 else [])]
-    parts = [outputs]
-    if len(sizes) > 1:
-        parts = graph.add("Split", outputs, sizes, n_outputs=len(sizes), axis=1)
-    digits = head.code.encode(np.arange(head.n_labels))
-    squash = graph.log_softmax if head.criterion.needs_normaliser else graph.log_sigmoid
-    groups = []
-    for group in range(n_groups):
-        heads = parts[group * len(lengths) : (group + 1) * len(lengths)]
-        at_labels = [
-            graph.add("Gather", squash(part), digits[:, h], axis=1) for h, part in enumerate(heads)
-        ]
-        scores = at_labels[0]
-        for more in at_labels[1:]:
-            scores = graph.add("Add", scores, more)
-        groups.append(scores)
-    scores = groups[0]
-    if n_groups > 1:
-        mixing = graph.add(
-            "Split", graph.log_softmax(parts[-1]), n_outputs=n_groups, axis=1, num_outputs=n_groups
-        )
-        weighted = [graph.add("Add", *pair) for pair in zip(groups, mixing)]
-        stacked = [graph.add("Unsqueeze", part, [0]) for part in weighted]
-        mixed = graph.reduce("ReduceLogSumExp", graph.add("Concat", *stacked, axis=0), axis=0)
-        scores = graph.add("Squeeze", mixed, [0])
-    scores = _left_out(graph, head, scores)
-    return graph.log_softmax(scores) if head.link == "exp" else scores
-
-
-def _sampling_scores(graph: Graph, head: SamplingHead, features: str) -> str:
-    weight, scale = head._test_weight()
-    if head.angular is not None:
-        norm = graph.add("ReduceL2", features, [1], keepdims=1)
-        features = graph.add("Div", features, graph.add("Max", norm, 1e-12))
-        weight = scale * nn.functional.normalize(weight)
-    return _left_out(graph, head, graph.linear(features, weight))
+    for shard in head.sharded_parameters().values():
+        shard.refuse_part()
+    head = copy.copy(head)
+    own: dict[str, Any] = {}
+    if isinstance(head, ChunkedHead):
+        own["chunk_size"] = lambda: head.n_labels
+    if isinstance(head, FourierHead):
+        own["method"] = "matrix"
+    if isinstance(head, CascadeHead):
+        # Masks before the graph, which has no sets.
+        own["_without_label"] = [*map(head._without_label, range(head.code.n_heads))].__getitem__
+        own["_child_logits"] = functools.partial(_child_logits, head)
+    vars(head).update(own)
+    return head
 
 
 _REASONS: dict[type[Head], str] = {
     MIMLHead: "its samples come in bags",
     PowersetHead: "it searches among whole label sets",
 }
-_SCORES: dict[type[Head], Callable[..., str]] = {
-    FlatHead: _linear_scores,
-    ETFHead: _linear_scores,
-    FourierHead: _linear_scores,
-    ProductHead: _product_scores,
-    SamplingHead: _sampling_scores,
+
+
+def _child_logits(
+    head: CascadeHead, level: int, features: Tensor, rows: Tensor, parents: Tensor
+) -> Tensor:
+    """Compute the logits of the children of (row, parent) pairs, with a product for each pair."""
+    length, table = head.code.lengths[level], head.tables[level - 1]
+    query = F.pad(head.queries[level - 1](features), (0, 1), value=1.0)  # for the bias
+    children = table.index_select(0, parents).unflatten(1, (length, -1))
+    return (children @ query.index_select(0, rows)[:, :, None])[:, :, 0]
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """Compute min(x, 0) - log(1 + u), with u = exp(-|x|).
+
+    ONNX has no log1p. With w = 1 + u as rounded, log(w) - ((w - 1) - u) / w keeps a small u.
+    """
+    u = (-x.abs()).exp()
+    w = 1 + u
+    return x.clamp(max=0) - (w.log() - ((w - 1) - u) / w)
+
+
+def _expm1(x: Tensor) -> Tensor:
+    """Compute exp(x) - 1 = 2 t / (1 - t), with t = tanh(x / 2), which keeps a small x."""
+    t = (x / 2).tanh()
+    return torch.where(x > 1, x.exp() - 1, 2 * t / (1 - t))
+
+
+def _clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    x = x if low is None else torch.where(x < low, low, x)
+    return x if high is None else torch.where(x > high, high, x)
+
+
+_aten = torch.ops.aten
+#: Functions that lose digits in torch.onnx, in others that do not.
+_IN_OPERATORS: Any = {
+    _aten.log_sigmoid.default: _log_sigmoid,
+    _aten.expm1.default: _expm1,
+    _aten.clamp.default: _clamp,
+    _aten.clip.default: _clamp,
+    _aten.clamp_min.default: _clamp,
+    _aten.clamp_max.default: lambda x, high: _clamp(x, None, high),
 }
 
 
-def _beam(graph: Graph, head: CascadeHead, features: str, k: int) -> tuple[str, str]:
-    """Add the best labels in the beam of a cascade, as in `CascadeHead._leaves`."""
-    width = min(head._beam_for(k), head.n_nodes[0])
-    logits = graph.linear(features, head.first.weight, head.first.bias)
-    path, nodes = graph.topk(logits, width)
-    if head.multilabel:
-        path = graph.log_sigmoid(path)
+def _scalar(number: Any, dtype: Any = -1, **_: Any) -> Any:
+    """Add a constant of a type; torch.onnx rounds it to single precision before."""
+    ir, onnxscript = map(importlib.import_module, ("onnx_ir", "onnxscript"))
+    kind = ir.DataType.FLOAT if dtype == -1 else dtype
+    return onnxscript.opset18.Constant(value=ir.tensor(number, dtype=kind))
+
+
+# --- the graph --------------------------------------------------------------------------------
+
+
+def _traced(network: _Network, form: str) -> Any:
+    """Return the network as a model of the package onnx-ir."""
+    like = next(network.parameters())
+    n_samples, n_rows, n_entries = Dim("n_samples"), Dim("n_rows", min=3), Dim("n_entries")
+    dims: dict[str, Any]
+    if form == "dense":
+        dims = {"X": n_samples}
+        example = [like.new_zeros(2, network.n_features)]
     else:
-        path = graph.add("Sub", path, graph.reduce("ReduceLogSumExp", logits))
-    for level in range(1, head.code.n_heads):
-        # In the order of the nodes, so that equal scores below rank by position.
-        path, nodes = _by_node(graph, path, nodes, width)
-        own, children, exist = _children(graph, head, level, features, nodes)
-        is_last = level + 1 == head.code.n_heads
-        parent = graph.add("Unsqueeze", path, [2])
-        weight = head.path_exponent if is_last else 1.0
-        scores = graph.add("Add", graph.add("Mul", parent, weight), own)
-        if is_last and head.multilabel:
-            scores = _log_odds(graph, scores)
-        exist = graph.add("And", exist, graph.add("Greater", parent, -np.inf))
-        scores = graph.add("Where", exist, scores, -np.inf)
-        n_children = width * head.code.lengths[level]
-        flat, of_flat = (graph.add("Reshape", x, [0, n_children]) for x in (scores, children))
-        n_kept = k if is_last else min(head._beam_for(k), head.n_nodes[level], n_children)
-        path, columns = graph.topk(flat, n_kept)
-        nodes = graph.add("GatherElements", of_flat, columns, axis=1)
-        nodes = graph.add("Min", nodes, [head.n_nodes[level] - 1])
-        width = n_kept
-    return path, nodes
+        dims = {"indptr": n_rows, "indices": n_entries, "data": Dim.DYNAMIC}
+        indptr = torch.tensor([0, 2, 5], device=like.device)
+        example = [indptr, torch.zeros_like(indptr).repeat(2)[1:], like.new_zeros(5)]
+    network(*example)  # what heads make once is then no part of the graph
+    shapes = (tuple({0: dim} for dim in dims.values()),)
+    exported = torch.export.export(network, tuple(example), dynamic_shapes=shapes)
+    names = ["positions", "scores", "probabilities"]
+    made: Any = torch.onnx.export(
+        exported.run_decompositions(_IN_OPERATORS),
+        input_names=list(dims),
+        output_names=names[: 2 + (network.head.link is not None)],
+        dynamic_shapes=shapes,
+        opset_version=OPSET,
+        custom_translation_table={_aten.scalar_tensor.default: _scalar},
+        verbose=False,
+    )
+    return made.model
 
 
-def _by_node(graph: Graph, path: str, nodes: str, width: int) -> tuple[str, str]:
-    """Sort a beam by its nodes."""
-    nodes, order = graph.add("TopK", nodes, [width], n_outputs=2, axis=1, largest=0)
-    return graph.add("GatherElements", path, order, axis=1), nodes
+def _model_of(onnx: Any, classifier: Any, k: int, form: str) -> Any:
+    """Return the graph of a fitted classifier."""
+    net = classifier.net_
+    encoder, head = net.module_.encoder, _expressed(net.module_.head)
+    names = f"the encoder {type(encoder).__name__} with the head {type(head).__name__}"
+    read = accepted_forms(encoder)
+    if form not in read:
+        raise TypeError(
+            f"inputs={form!r} needs an encoder of {FORMS[form]}, and {type(encoder).__name__} "
+            f"reads {' or '.join(FORMS[name] for name in read)}"
+        )
+    net._set_training(False)
+    network = _Network(encoder, head, classifier, k).eval()
+    with net.predicting(), _without_noise():
+        try:
+            traced = _traced(network, form)
+        except Exception as error:
+            if is_of_an_allocator(error):
+                raise
+            reason = str(error.__cause__ or error).partition("\n")[0]
+            raise TypeError(f"torch.onnx cannot express {names}: {reason}") from error
+    if sum(value.const_value.nbytes for value in traced.graph.initializers.values()) >= LIMIT:
+        raise ValueError("the graph would exceed the 2 GiB that ONNX allows; use save")
+    ir = importlib.import_module("onnx_ir")
+    ir.passes.common.ClearMetadataAndDocStringPass()(traced)  # it names files of this machine
+    model = ir.to_proto(traced)
+    model.producer_name, model.producer_version = "sklearn_xlc", ""
+    model.ir_version = IR_VERSION
+    graph = model.graph
+    graph.name = type(classifier).__name__
+    del graph.value_info[:]
+    # torch has no strings.
+    labels = onnx.numpy_helper.from_array(_labels(classifier), "names")
+    graph.initializer.append(labels)
+    graph.node.append(onnx.helper.make_node("Gather", ["names", "positions"], ["labels"]))
+    graph.output[0].name = "labels"
+    graph.output[0].type.tensor_type.elem_type = labels.data_type
+    onnx.checker.check_model(model)
+    return model
 
 
-def _children(
-    graph: Graph, head: CascadeHead, level: int, features: str, nodes: str
-) -> tuple[str, str, str]:
-    """Add log probabilities of the children of nodes, the children, and whether they exist.
-
-    All three have the shape (n_samples, n_nodes, length).
-    """
-    length, size = head.code.lengths[level], head.embedding_dim
-    table = head.tables[level - 1].view(-1, length, size + 1)
-    layer: Any = head.queries[level - 1]
-    query = graph.add("Unsqueeze", graph.linear(features, layer.weight, layer.bias), [1, 3])
-    weight = graph.add("Gather", table[..., :size], nodes, axis=0)  # (n, width, length, size)
-    logits = graph.add("Squeeze", graph.add("MatMul", weight, query), [3])
-    logits = graph.add("Add", logits, graph.add("Gather", table[..., size], nodes, axis=0))
-    first = graph.add("Mul", graph.add("Unsqueeze", nodes, [2]), [length])
-    children = graph.add("Add", first, np.arange(length))
-    exist = graph.add("Less", children, [head.n_nodes[level]])
-    if head.multilabel:
-        return graph.log_sigmoid(logits), children, exist
-    logits = graph.add("Where", exist, logits, -np.inf)
-    return graph.log_softmax(logits), children, exist
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Silence warnings of torch to itself, and that torchvision is not installed."""
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = log.level
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*treespec, LeafSpec", FutureWarning)
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
 
 
-def _log_odds(graph: Graph, scores: str) -> str:
-    """Compute s - log(1 - exp(s)), with 1 - exp(s) = -2 t / (1 - t) and t = tanh(s / 2)."""
-    tiny = float(np.finfo(graph.dtype).tiny)
-    scores = graph.add("Min", scores, -tiny)
-    t = graph.add("Tanh", graph.add("Mul", scores, 0.5))
-    ratio = graph.add("Div", graph.add("Mul", t, -2.0), graph.add("Sub", 1.0, t))
-    return graph.add("Sub", scores, graph.add("Log", ratio))
+def _labels(classifier: Any) -> np.ndarray:
+    """Return the names or ids of the labels, in the order of the head."""
+    classes, code = classifier.classes_, classifier._code
+    is_text = classes.dtype.kind == "U" or all(isinstance(name, str) for name in classes)
+    is_named = is_text or (classes.dtype.kind in "iu" and classes.dtype != np.uint64)
+    names = classes if is_named else np.arange(len(classes))
+    names = names.astype(object if is_text else np.int64)
+    # Where no label is, any name: it is never among the best.
+    return names[code.to_ids(np.arange(code.n_positions or len(classes)))]

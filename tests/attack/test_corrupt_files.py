@@ -14,11 +14,11 @@ import numpy as np
 import sklearn_xlc
 from attack._fits import answers_of, data_of, fitted
 from attack._processes import counted, forked
-from sklearn_xlc.engine import packing
+from sklearn_xlc.engine import state
 
 SOME = ["flat", "cascade", "dft", "etf", "bags"]
 #: Events of Python's audit that tell of code in a file, or of a process, being started.
-RUNNING = ("pickle.find_class", "compile", "exec", "os.system", "os.exec", "os.posix_spawn")
+RUNNING = ("pickle.find_class", "exec", "os.system", "os.exec", "os.posix_spawn")
 EXECUTED = []
 
 
@@ -27,17 +27,8 @@ def _watch(event, args):
         EXECUTED.append((event, str(args)[:200]))
 
 
-def _save(model, form, path):
-    if form == "save":
-        sklearn_xlc.save(model, path)
-    else:
-        joblib.dump(sklearn_xlc.compress(model) if form == "rounded" else model, path)
-
-
-def _load(form, path):
-    """Model of the file; asserts that loading a file of `save` runs none of its content."""
-    if form != "save":
-        return joblib.load(path)
+def _load(path):
+    """Model of the file; asserts that loading runs none of its content."""
     EXECUTED.clear()
     try:
         return sklearn_xlc.load(path)
@@ -73,24 +64,24 @@ def _described(model):
     return pickled.getvalue()
 
 
-def _known(name, form, path):
+def _known(name, path):
     """Bytes of a file, samples, and what the model in the file says and is."""
     X = data_of(name)[0]
-    _save(fitted(name), form, path)
-    model = _load(form, path)
+    sklearn_xlc.save(fitted(name), path)
+    model = _load(path)
     return path.read_bytes(), X, (answers_of(model, X), _described(model))
 
 
-def _try(form, path, right, X):
+def _try(path, right, X):
     """What becomes of a damaged file: "refused", "same" or a failure."""
     warnings.simplefilter("ignore")
     sys.addaudithook(_watch)
     try:
-        model = _load(form, path)
+        model = _load(path)
     except AssertionError:
         raise
     except Exception as error:
-        if form == "save" and not (isinstance(error, ValueError) and str(path) in str(error)):
+        if not (isinstance(error, ValueError) and str(path) in str(error)):
             frame = traceback.extract_tb(error.__traceback__)[-1]
             return f"{type(error).__name__} does not name the file: {error} ({frame})"
         return "refused"
@@ -102,26 +93,23 @@ def _try(form, path, right, X):
     return "loads silently, and answers otherwise"
 
 
-@patch.object(packing, "SMALL", 1)  # so that models this small are rounded
-def damaged_files(form, names, n_trials, seed=0):
-    """Failures among damaged files of that form; those of joblib may also load as they were.
-
-    The damage is then in bytes that nothing reads, such as the padding before an array.
-    """
+@patch.object(state, "SMALL", 1)  # so that models this small are rounded
+def damaged_files(names, n_trials, seed=0):
+    """Failures among damaged files of `save`."""
     rng = np.random.default_rng(seed)
     failures, refused = [], 0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.skops"
-        known = {name: _known(name, form, path) for name in names}
+        known = {name: _known(name, path) for name in names}
         for trial in range(n_trials):
             name = names[trial % len(names)]
             data, X, right = known[name]
             kind, at, changed = _damaged(data, rng)
             path.write_bytes(changed)
-            outcome = forked(_try, form, path, right, X)
+            outcome = forked(_try, path, right, X)
             said = outcome.value or outcome.error
             refused += said == "refused"
-            if said not in ("refused", "same") or (said == "same" and form == "save"):
+            if said != "refused":
                 failures.append(f"trial {trial}, {name}, {kind} at {at} of {len(data)}: {said}")
     return n_trials, failures, refused
 
@@ -129,21 +117,7 @@ def damaged_files(form, names, n_trials, seed=0):
 test_damaged_files_of_save = counted(
     "damaged files of save",
     damaged_files,
-    small=("save", ["flat"], 10),
-    whole=("save", SOME, 400),
-    limit=3600,
-)
-test_damaged_files_of_joblib = counted(
-    "damaged files of joblib",
-    damaged_files,
-    small=("joblib", ["flat"], 10),
-    whole=("joblib", SOME, 400),
-    limit=3600,
-)
-test_damaged_files_of_compressed_models = counted(
-    "damaged files of joblib, rounded",
-    damaged_files,
-    small=("rounded", ["flat"], 10),
-    whole=("rounded", SOME, 400),
+    small=(["flat"], 10),
+    whole=(SOME, 400),
     limit=3600,
 )

@@ -428,7 +428,7 @@ VALID = {
     "Nearest": lambda name, rng: decision_of(name, rng, max_labels=[None, 2][rng.integers(2)]),
     "Seen": lambda name, rng: decision_of(name, rng),
 }
-if find_spec("onnx"):
+if find_spec("onnxscript"):
     VALID["to_onnx"] = lambda name, rng: (
         exported,
         {"k": 2, "inputs": ["dense", "csr"][rng.integers(2)]},
