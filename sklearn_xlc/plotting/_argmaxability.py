@@ -120,8 +120,8 @@ class ArgmaxabilityDisplay(Display):
         y = np.where(on_scale, report.radius, strip)
         for name, here in groups.items():
             colour, marker, filled = STYLES[name]
-            style = {"color": colour} if filled else {"facecolors": "none", "edgecolors": colour}
-            style |= {"s": 16, "marker": marker, "alpha": 0.7}
+            faces = {"color": colour} if filled else {"facecolors": "none", "edgecolors": colour}
+            style: dict[str, Any] = {**faces, "s": 16, "marker": marker, "alpha": 0.7}
             style["linewidths"] = 1.0 if marker == "x" or not filled else 0.0
             style["label"] = f"{name} ({int(here.sum())})"
             ax.scatter(x[here], y[here], **{**style, **kwargs})

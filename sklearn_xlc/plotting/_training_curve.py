@@ -79,7 +79,7 @@ class TrainingCurveDisplay(Display):
             )
         return cls(history).plot(**kwargs)
 
-    def plot(self, ax: Any = None, *, scores: Any = None) -> TrainingCurveDisplay:
+    def plot(self, ax: Any = None, *, scores: Any = None, **kwargs: Any) -> TrainingCurveDisplay:
         """Draw the curves.
 
         Parameters
@@ -89,6 +89,8 @@ class TrainingCurveDisplay(Display):
         scores : list of str, default=None
             Names of scores in the history, such as of :class:`skorch.callbacks.EpochScoring`. None:
             the precision of held-out samples, recorded with ``verbose=1``; an empty list: none.
+        **kwargs : dict
+            Keyword arguments of matplotlib's ``plot``.
 
         Returns
         -------
@@ -110,7 +112,8 @@ class TrainingCurveDisplay(Display):
                 raise ValueError(f"there is no {name!r} in the history, which has {known}")
         ax = new_axes(ax)
         for number, name in enumerate(name for name in LOSSES if name in known):
-            self._draw_curve(ax, name, LOSSES[name], color=f"C{number}")
+            style = {"label": LOSSES[name], "color": f"C{number}", **kwargs}
+            self._draw_curve(ax, name, **style)
         ax.set(xlabel="epoch", ylabel="loss of a sample", yscale="log")
         ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         self.scores_ax_ = None
@@ -118,19 +121,19 @@ class TrainingCurveDisplay(Display):
             self.scores_ax_ = ax.twinx()
             self.scores_ax_.set(ylabel="score of held-out samples")
             for number, name in enumerate(scores, 2):
-                self._draw_curve(
-                    self.scores_ax_, name, _title(name), color=f"C{number}", linestyle="--"
-                )
+                style = {"label": _title(name), "color": f"C{number}", "linestyle": "--", **kwargs}
+                self._draw_curve(self.scores_ax_, name, **style)
         lines = [*ax.lines, *(self.scores_ax_.lines if self.scores_ax_ else ())]
         labels = [line.get_label() for line in lines]
         ax.legend(lines, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(lines))
         return self._drawn_on(ax)
 
-    def _draw_curve(self, ax: Any, name: str, label: str, **style: Any) -> None:
+    def _draw_curve(self, ax: Any, name: str, **style: Any) -> None:
         values = [row.get(name, np.nan) for row in self.history]
         epochs = np.arange(1, len(values) + 1)
         every = max(1, len(values) // 15)  # a single epoch is a point
-        ax.plot(epochs, values, label=label, marker="o", markersize=3.5, markevery=every, **style)
+        style = {"marker": "o", "markersize": 3.5, "markevery": every, **style}
+        ax.plot(epochs, values, **style)
 
 
 def _title(name: str) -> str:
