@@ -197,11 +197,6 @@ def is_argmaxable(
     bool or None
         True for a proven witness, False for a proven contradiction, None for neither.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has a wrong type, shape or value.
-
     See Also
     --------
     verify_argmaxable : Checks many assignments; returns witnesses and contradictions.
@@ -298,11 +293,6 @@ def verify_argmaxable(
     -------
     ArgmaxabilityReport
         Status, radius, witness and reason of every row of `Y`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has a wrong type, shape or value.
 
     See Also
     --------

@@ -54,11 +54,6 @@ def nearest_label_sets(
         of the features unless `squared_norms` is given. The second is infinite if there is only one
         set.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
-
     See Also
     --------
     divergence_label_sets : Better if features of new samples do not collapse.
@@ -138,11 +133,6 @@ def greedy_label_sets(
     distances : ndarray of shape (n_samples, 2)
         Squared distances to the nearest and to the second nearest prototype, less the squared norm
         of the features. The second is infinite if there is only one set.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
 
     See Also
     --------
@@ -228,11 +218,6 @@ def divergence_label_sets(
         Divergences of the nearest and of the second nearest set, less the log-normalizer of the
         sample unless `log_normalizers` is given. The second is infinite if there is only one set.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
-
     See Also
     --------
     nearest_label_sets : Compares distances to prototypes, for collapsed features.
@@ -285,11 +270,6 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     -------
     csr_array of shape (n_samples, n_labels)
         Indicator, int8, with sorted indices. Ties of logits go to the lowest ids.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
 
     Examples
     --------

@@ -175,11 +175,6 @@ class LabelFrequencyDisplay(Display):
         -------
         LabelFrequencyDisplay
             Drawn display.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument has an invalid type, shape or value.
         """
         ranking = check_ranking(y_true, y_pred, k, n_labels=_n_classes(y_true, y_pred, y_train))
         sets = named_sets(y_train, name="y_train")

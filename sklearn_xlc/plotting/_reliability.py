@@ -133,11 +133,6 @@ class ReliabilityDisplay(Display):
         -------
         ReliabilityDisplay
             Drawn display.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument has an invalid type, shape or value.
         """
         hits, p = check_calibration(y_true, labels, probabilities)
         n_bins = check_integer(n_bins, "n_bins")
