@@ -24,7 +24,12 @@ from sklearn_xlc.geometry._decision import (
     prepare,
     try_witness,
 )
-from sklearn_xlc.geometry._validation import LinearLayer, check_assignments, check_layer
+from sklearn_xlc.geometry._validation import (
+    LinearLayer,
+    check_assignment,
+    check_assignments,
+    check_layer,
+)
 
 STATUS_NAMES = {1: "argmaxable", 0: "not argmaxable", -1: "unknown"}
 N_PROGRESS_LINES = 20
@@ -211,9 +216,7 @@ def is_argmaxable(
     >>> is_argmaxable(W, [1, 1, 0]), is_argmaxable(W, [1, 1, 1])
     (True, False)
     """
-    sets = check_assignments(y, "y")
-    if sets.shape[0] != 1:
-        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")
+    sets = check_assignment(y)
     report = verify_argmaxable(coef, sets, intercept, max_active=max_active, time_limit=time_limit)
     status = int(report.status[0])
     return None if status == UNKNOWN else status == ARGMAXABLE

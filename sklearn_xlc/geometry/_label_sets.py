@@ -153,16 +153,7 @@ def greedy_label_sets(
         raise ValueError(
             f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows"
         )
-    limit = min(len(scale), logits.shape[1])
-    most = int(
-        check_scalar(
-            limit if max_labels is None else max_labels,
-            "max_labels",
-            Integral,
-            min_val=1,
-            max_val=limit,
-        )
-    )
+    most = check_max_labels(max_labels, min(len(scale), logits.shape[1]))
     weights = weights - weights.mean(axis=0)
     logits = logits - logits.mean(axis=1, keepdims=True)
     largest, ids = rank_rows(logits, most)
@@ -368,9 +359,7 @@ def _check_top(
         n_labels = width
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=width))
     limit = n_labels if n_sizes is None else min(n_sizes, n_labels)
-    if max_labels is None:
-        max_labels = limit
-    max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=limit))
+    max_labels = check_max_labels(max_labels, limit)
     needed = min(max_labels + 1, n_labels)
     if width < needed:
         raise ValueError(
@@ -380,6 +369,12 @@ def _check_top(
     if needed < width:
         logits = np.partition(logits, -needed, axis=1)[:, -needed:]
     return np.sort(logits, axis=1)[:, ::-1].astype(np.float64), n_labels, max_labels
+
+
+def check_max_labels(max_labels: int | None, limit: int) -> int:
+    """Validate the largest number of labels of a set; None: the limit."""
+    value = limit if max_labels is None else max_labels
+    return int(check_scalar(value, "max_labels", Integral, min_val=1, max_val=limit))
 
 
 def _check_scales(scales: Any) -> FloatArray:
