@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._csr import FloatArray, IntArray, find_entries, row_blocks, row_numbers
-from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc._csr import FloatArray, IntArray, row_blocks, row_numbers
+from sklearn_xlc._ranking import find_hits, rank_rows
 from sklearn_xlc.geometry._label_sets import (
     check_max_labels,
     divergences,
@@ -204,8 +204,7 @@ def fit_temperature(
             return criterion(true, label_sets_to_csr(ranked, sizes, n_labels))
 
     else:
-        hits = find_entries(true, np.arange(len(ranked))[:, None], ranked) >= 0
-        n_hits: IntArray = np.cumsum(hits, axis=1)
+        n_hits: IntArray = np.cumsum(find_hits(ranked, true), axis=1)
 
         def score_of(sizes: IntArray) -> float:
             return CRITERIA[criterion](n_hits[np.arange(len(sizes)), sizes - 1], sizes, n_true)
