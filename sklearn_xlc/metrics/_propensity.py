@@ -161,8 +161,7 @@ def psndcg_at_k(
     k : int, default=5
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
-        Propensity of each label, above 0 and at most 1, from :func:`propensities`. A mapping from
-        the names of labels for tags.
+        Propensity of each label, as in :func:`psp_at_k`.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples,
         possibly above 1.
