@@ -58,10 +58,8 @@ def assign_labels(
     quantile : float in [0, 1], default=None
         Each label also goes to all samples of its groups whose similarity reaches this quantile of
         the samples with the label. None: no further samples.
-    memory_limit : int, default=2**29
-        Approximate limit in bytes of the working storage of all jobs together.
-    n_jobs : int, default=None
-        Number of blocks of labels computed in parallel.
+    memory_limit, n_jobs : int, default=2**29 and None
+        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
 
     Returns
     -------

@@ -74,11 +74,8 @@ class Aggregation:
         """Number of labels with a smaller id and the same groups."""
         order = np.argsort(self.signatures, kind="stable")
         ordered = self.signatures[order]
-        rank = np.arange(len(order))
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = ordered[1:] != ordered[:-1]
         before = np.empty(len(order), dtype=np.int64)
-        before[order] = rank - np.maximum.accumulate(np.where(is_first, rank, 0))
+        before[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
         return before
 
 

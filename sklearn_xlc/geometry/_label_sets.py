@@ -128,8 +128,7 @@ def greedy_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set: the labels with the largest logits
-        (:func:`label_sets_to_csr`).
+        Number of labels in the nearest set, as of :func:`nearest_label_sets`.
     distances : ndarray of shape (n_samples, 2)
         Squared distances to the nearest and to the second nearest prototype, less the squared norm
         of the features. The second is infinite if there is only one set.
@@ -194,8 +193,7 @@ def divergence_label_sets(
     max_labels : int, default=None
         Largest number M of labels of a set. None: all labels, which sorts all logits of a sample.
     n_labels : int, default=None
-        Number K of labels, if `logits` holds only the largest logits of each sample: at least M + 1
-        of them, or all K. None: `logits` has a column for every label.
+        Number K of labels, as in :func:`nearest_label_sets`.
     log_normalizers : array-like of shape (n_samples,), default=None
         ``logsumexp(logits / temperature, axis=1)`` over all labels. None: the distances leave them
         out.
@@ -203,8 +201,7 @@ def divergence_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set: the labels with the largest logits
-        (:func:`label_sets_to_csr`). Ties go to the fewest labels, then to the lowest label ids.
+        Number of labels in the nearest set, as of :func:`nearest_label_sets`.
     distances : ndarray of shape (n_samples, 2)
         Divergences of the nearest and of the second nearest set, less the log-normalizer of the
         sample unless `log_normalizers` is given. The second is infinite if there is only one set.

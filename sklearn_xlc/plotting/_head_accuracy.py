@@ -29,10 +29,8 @@ class HeadAccuracyDisplay(Display):
     ----------
     line_ : matplotlib Line2D
         Accuracies of the heads in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------

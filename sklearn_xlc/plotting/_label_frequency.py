@@ -55,10 +55,8 @@ class LabelFrequencyDisplay(Display):
         Line of the most frequent labels in the last plot.
     bars_ : matplotlib BarContainer or None
         Shares of the groups in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------

@@ -37,10 +37,8 @@ class LabelMapDisplay(Display):
         Points of the last plot.
     texts_ : list of matplotlib Annotation
         Names in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     Examples
     --------

@@ -40,10 +40,8 @@ class ReliabilityDisplay(Display):
         Lines of the last plot.
     diagonal_ : matplotlib Line2D
         Line of perfect probabilities in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------
