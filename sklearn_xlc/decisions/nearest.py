@@ -75,31 +75,22 @@ class Nearest(Decision):
                 "this classifier has none; use decision='divergence'"
             )
 
-    def fit(
-        self,
-        features: np.ndarray,
-        Y: Any,
-        *,
-        layer: Any = None,
-        sizes: np.ndarray | None = None,
-        **context: Any,
-    ) -> Nearest:
+    def fit(self, features: np.ndarray, Y: Any, **context: Any) -> Nearest:
         super().fit(features, Y)
-        return self._fit(features, Y, layer, sizes, 1)
+        return self._fit(features, Y, 1, **context)
 
-    def partial_fit(
-        self,
-        features: np.ndarray,
-        Y: Any,
-        *,
-        layer: Any = None,
-        sizes: np.ndarray | None = None,
-        **context: Any,
-    ) -> Nearest:
-        return self._fit(features, Y, layer, sizes, self.max_labels_)
+    def partial_fit(self, features: np.ndarray, Y: Any, **context: Any) -> Nearest:
+        return self._fit(features, Y, self.max_labels_, **context)
 
     def _fit(
-        self, features: np.ndarray, Y: Any, layer: Any, sizes: np.ndarray | None, known: int
+        self,
+        features: np.ndarray,
+        Y: Any,
+        known: int,
+        *,
+        layer: Any = None,
+        sizes: np.ndarray | None = None,
+        **context: Any,
     ) -> Nearest:
         own = set_sizes(Y)
         usual = usual_size(own if sizes is None else sizes)
