@@ -8,17 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_csr
-from sklearn_xlc._csr import IntArray, canonical, uneven_blocks
+from sklearn_xlc._csr import IntArray
 from sklearn_xlc.aggregation._embeddings import MEMORY_LIMIT, Embeddings
 from sklearn_xlc.aggregation._pairs import (
-    BLOCK,
     Aggregation,
     FloatArray,
     Pairs,
     check_samples,
-    entries_of_pairs,
     make_pairs,
+    scored_columns,
+    scored_pairs,
 )
 from sklearn_xlc.aggregation._parallel import count_jobs, run_tasks
 from sklearn_xlc.aggregation._products import Gathered, split_labels, tie_bound
@@ -59,10 +58,8 @@ def assign_labels(
     quantile : float in [0, 1], default=None
         Each label also goes to all samples of its groups whose similarity reaches this quantile of
         the samples with the label. None: no further samples.
-    memory_limit : int, default=2**29
-        Approximate limit in bytes of the working storage of all jobs together.
-    n_jobs : int, default=None
-        Number of blocks of labels computed in parallel.
+    memory_limit, n_jobs : int, default=2**29 and None
+        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
 
     Returns
     -------
@@ -135,32 +132,15 @@ def assign_by_scores(
            [0, 1],
            [1, 0]], dtype=int8)
     """
-    columns = canonical(sp.csc_array(check_csr(scores, "scores")), keep_zeros=True)
-    parts = [
-        _assign_range(data, columns, use_counts, totals, labels.start, labels.stop)
-        for labels in uneven_blocks(data.n_pairs, BLOCK)
-    ]
+    parts = []
+    for pairs, part, entries in scored_pairs(data, scored_columns(scores, "scores"), "scores"):
+        # Only the order matters; ranks are a whole number apart, however close the scores are.
+        ranks = np.unique(part.data[entries], return_inverse=True)[1].astype(np.float64)
+        chosen = best_of_segments(pairs, ranks, pairs.counts if use_counts else None)
+        if totals is not None:
+            chosen |= _next_best(pairs, ranks, chosen, totals)
+        parts.append((pairs.samples[chosen], pairs.labels[chosen] + pairs.first))
     return _join_blocks(data, parts)
-
-
-def _assign_range(
-    data: Aggregation,
-    columns: sp.csc_array,
-    use_counts: bool,
-    totals: FloatArray | None,
-    first: int,
-    last: int,
-) -> tuple[IntArray, IntArray]:
-    """Return the samples and labels of the assigned pairs, for a range of labels."""
-    pairs = make_pairs(data, first, last)
-    columns = columns[:, first:last]
-    values = columns.data[entries_of_pairs(pairs, columns)]
-    # Only the order matters; ranks are a whole number apart, however close the scores are.
-    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
-    chosen = best_of_segments(pairs, ranks, pairs.counts if use_counts else None)
-    if totals is not None:
-        chosen |= _next_best(pairs, ranks, chosen, totals[first:last])
-    return pairs.samples[chosen], pairs.labels[chosen] + first
 
 
 def _join_blocks(data: Aggregation, parts: list[tuple[IntArray, IntArray]]) -> sp.csr_matrix:
@@ -189,7 +169,7 @@ def _assign_block(
     chosen = best_of_segments(pairs, scores, pairs.counts if use_counts else None)
     if totals is not None:
         bound = _lowest_scores(data, pairs, embeddings, vectors, scores, chosen)
-        chosen |= _next_best(pairs, scores, chosen, totals[first:last], bound)
+        chosen |= _next_best(pairs, scores, chosen, totals, bound)
     if quantile is not None:
         chosen |= _above_quantile(pairs, scores, chosen, quantile)
     return pairs.samples[chosen], pairs.labels[chosen] + first
@@ -224,6 +204,7 @@ def _next_best(
     Their scores exceed the bound of the label.
     """
     held = pairs.once(np.flatnonzero(chosen))
+    totals = totals[pairs.first : pairs.first + pairs.n_labels]
     missing = np.round(totals - np.bincount(pairs.labels[held], minlength=pairs.n_labels))
     rest = pairs.once(np.concatenate([held, np.flatnonzero(~chosen)]))[len(held) :]
     rest = rest[(missing > 0)[pairs.labels[rest]]]

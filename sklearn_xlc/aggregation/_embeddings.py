@@ -108,10 +108,8 @@ def learn_embeddings(
         target.
     seed : int, default=0
         Seed of the starting samples of labels whose samples sum to zero.
-    memory_limit : int, default=2**29
-        Approximate limit in bytes of the working storage of all jobs together.
-    n_jobs : int, default=None
-        Number of blocks of labels computed in parallel.
+    memory_limit, n_jobs : int, default=2**29 and None
+        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
 
     Returns
     -------
@@ -382,10 +380,8 @@ def grlr_objective(
         Groups and their labels. A group counts once, however often it holds a label.
     embeddings : Embeddings, or {ndarray, sparse matrix} of shape (n_labels, n_features)
         Embeddings of the labels; rows are scaled to norm one.
-    memory_limit : int, default=2**29
-        Approximate limit in bytes of the working storage of all jobs together.
-    n_jobs : int, default=None
-        Number of blocks of labels computed in parallel.
+    memory_limit, n_jobs : int, default=2**29 and None
+        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr, check_sparse
-from sklearn_xlc._csr import IntArray, canonical, find_entries, row_numbers
+from sklearn_xlc._csr import IntArray, canonical, find_entries, row_numbers, uneven_blocks
 from sklearn_xlc.groups import Groups, check_groups
 
 FloatArray = npt.NDArray[Any]
@@ -73,11 +74,8 @@ class Aggregation:
         """Number of labels with a smaller id and the same groups."""
         order = np.argsort(self.signatures, kind="stable")
         ordered = self.signatures[order]
-        rank = np.arange(len(order))
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = ordered[1:] != ordered[:-1]
         before = np.empty(len(order), dtype=np.int64)
-        before[order] = rank - np.maximum.accumulate(np.where(is_first, rank, 0))
+        before[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
         return before
 
 
@@ -202,14 +200,23 @@ def make_pairs(data: Aggregation, first: int, last: int) -> Pairs:
     )
 
 
-def entries_of_pairs(pairs: Pairs, columns: sp.csc_array, name: str = "scores") -> IntArray:
-    """Find the position of each pair's entry in the data of the labels' columns."""
-    positions = find_entries(columns.T, pairs.labels, pairs.samples)
-    missing = np.isnan(np.append(columns.data, np.nan)[positions])
-    if missing.any():
-        pair = int(missing.argmax())
-        raise ValueError(
-            f"{name} must hold a number for each label of each sample's groups, but has none for "
-            f"label {pairs.first + pairs.labels[pair]} of row {pairs.samples[pair]}"
-        )
-    return positions
+def scored_columns(scores: Any, name: str) -> sp.csc_array:
+    """Validate given scores; return canonical CSC, keeping stored zeros."""
+    return canonical(sp.csc_array(check_csr(scores, name)), keep_zeros=True)
+
+
+def scored_pairs(
+    data: Aggregation, columns: sp.csc_array, name: str
+) -> Iterator[tuple[Pairs, sp.csc_array, IntArray]]:
+    """Yield the pairs of a range of labels, their columns, and each pair's entry in these."""
+    for labels in uneven_blocks(data.n_pairs, BLOCK):
+        pairs, part = make_pairs(data, labels.start, labels.stop), columns[:, labels]
+        entries = find_entries(part.T, pairs.labels, pairs.samples)
+        missing = np.isnan(np.append(part.data, np.nan)[entries])
+        if missing.any():
+            pair = int(missing.argmax())
+            raise ValueError(
+                f"{name} must hold a number for each label of each sample's groups, but has none "
+                f"for label {pairs.first + pairs.labels[pair]} of row {pairs.samples[pair]}"
+            )
+        yield pairs, part, entries

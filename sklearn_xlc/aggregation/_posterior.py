@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import scipy.sparse as sp
 
-from sklearn_xlc._checks import check_csr
-from sklearn_xlc._csr import IntArray, canonical, uneven_blocks
 from sklearn_xlc.aggregation._pairs import (
-    BLOCK,
     Aggregation,
     FloatArray,
-    Pairs,
-    entries_of_pairs,
-    make_pairs,
+    scored_columns,
+    scored_pairs,
 )
 
 #: Distance of probabilities from 0 and 1: a certain classifier may be wrong. If all samples of a
@@ -63,9 +57,9 @@ def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.cs
     array([[0.8, 0. ],
            [0.4, 0. ]])
     """
-    columns = _columns(probabilities)
+    columns = scored_columns(probabilities, "probabilities")
     found = []
-    for pairs, part, entries in _blocks(data, columns):
+    for pairs, part, entries in scored_pairs(data, columns, "probabilities"):
         q = _inside(part.data)
         none = np.log1p(-q[entries])
         others = np.minimum(pairs.segment_sum(none)[pairs.segment_of] - none, -1e-300)
@@ -119,7 +113,8 @@ def group_log_likelihood(
     True
     """
     total = float(log_none[data.groups.samples].sum())
-    for pairs, part, entries in _blocks(data, _columns(probabilities)):
+    columns = scored_columns(probabilities, "probabilities")
+    for pairs, part, entries in scored_pairs(data, columns, "probabilities"):
         none = pairs.segment_sum(np.log1p(-_inside(part.data[entries])))
         total += float((np.log(-np.expm1(none)) - none).sum())
     return total / max(1, len(data.groups))
@@ -128,17 +123,3 @@ def group_log_likelihood(
 def _inside(probabilities: FloatArray) -> FloatArray:
     """Clip probabilities, so that none is 0 or 1."""
     return np.clip(probabilities.astype(np.float64), EPSILON, 1 - EPSILON)
-
-
-def _columns(probabilities: sp.csr_matrix) -> sp.csc_array:
-    """Convert to canonical CSC, keeping stored zeros."""
-    return canonical(sp.csc_array(check_csr(probabilities, "probabilities")), keep_zeros=True)
-
-
-def _blocks(
-    data: Aggregation, columns: sp.csc_array
-) -> Iterator[tuple[Pairs, sp.csc_array, IntArray]]:
-    """Yield the pairs of a range of labels, their columns, and the entry of each pair."""
-    for labels in uneven_blocks(data.n_pairs, BLOCK):
-        pairs, part = make_pairs(data, labels.start, labels.stop), columns[:, labels]
-        yield pairs, part, entries_of_pairs(pairs, part, "probabilities")

@@ -99,10 +99,8 @@ def sharing_rates(
         Background to discount in the embeddings. None: no background.
     seed : int, default=0
         Seed of the two halves, and of the samples for the bounds.
-    memory_limit : int, default=2**29
-        Approximate limit in bytes of the working storage of all jobs together.
-    n_jobs : int, default=None
-        Number of blocks of labels computed in parallel.
+    memory_limit, n_jobs : int, default=2**29 and None
+        Approximate storage of all jobs together, in bytes; number of blocks of labels in parallel.
 
     Returns
     -------

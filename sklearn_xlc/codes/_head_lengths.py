@@ -41,10 +41,8 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
 
     Raises
     ------
-    TypeError
-        If ``n_labels`` or ``n_heads`` is not an integer.
-    ValueError
-        If either number is less than 1, there are more than 64 heads, or ``rule`` is unknown.
+    TypeError, ValueError
+        If a number is not an integer or out of range, or ``rule`` is unknown.
 
     Notes
     -----
@@ -106,10 +104,8 @@ def confusion_degree(lengths: Sequence[int]) -> float:
 
     Raises
     ------
-    TypeError
-        If a length is not an integer.
-    ValueError
-        If a length is less than 1, or ``lengths`` is empty.
+    TypeError, ValueError
+        If a length is not an integer or less than 1, or ``lengths`` is empty.
 
     References
     ----------
@@ -155,15 +151,6 @@ def _equal_lengths(n_labels: int, n_heads: int) -> tuple[int, ...]:
 
 
 def _floor_root(value: int, degree: int) -> int:
-    """Return the largest integer r with r ** degree <= value, in exact arithmetic."""
-    low, high = (
-        1,
-        2 ** (value.bit_length() // degree + 1),
-    )  # low ** degree <= value < high ** degree
-    while high - low > 1:
-        middle = (low + high) // 2
-        if middle**degree <= value:
-            low = middle
-        else:
-            high = middle
-    return low
+    """Return the largest integer r with r ** degree <= value, for values of 63 bits."""
+    nearest = round(value ** (1 / degree)) if degree > 1 else value  # off by one at the most
+    return nearest if nearest**degree <= value else nearest - 1

@@ -51,10 +51,9 @@ class LabelBlocks:
 
     Raises
     ------
-    TypeError
-        If ``n_labels`` or a length is not an integer.
-    ValueError
-        If a length is not a power of two, or the blocks hold fewer labels than there are.
+    TypeError, ValueError
+        If ``n_labels`` is not an integer from 1 on, a length is not a power of two, or the blocks
+        hold fewer labels than there are.
 
     References
     ----------
@@ -196,10 +195,8 @@ class LabelBlocks:
 
         Raises
         ------
-        TypeError
-            If ``k`` is not an integer.
-        ValueError
-            If ``k`` is out of range, or the scores have wrong shapes or values.
+        TypeError, ValueError
+            If ``k`` is not an integer or out of range, or scores have wrong shapes or values.
         """
         k = int(check_scalar(k, "k", Integral, min_val=1))
         if k.bit_length() > self.n_labels and k > 2**self.n_labels:

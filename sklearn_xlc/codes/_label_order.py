@@ -71,11 +71,9 @@ def label_order(
 
     Raises
     ------
-    TypeError
-        If ``n_labels`` or a length is not an integer.
-    ValueError
-        If ``order`` is unknown or is not a permutation, or ``X`` or ``Y`` is missing or has the
-        wrong shape.
+    TypeError, ValueError
+        If ``n_labels`` or a length is not an integer, ``order`` is unknown or not a permutation, or
+        ``X`` or ``Y`` is missing or has the wrong shape.
 
     Notes
     -----

@@ -50,10 +50,8 @@ class MixedRadix:
 
     Raises
     ------
-    TypeError
-        If ``n_labels`` or a length is not an integer.
-    ValueError
-        If an argument is out of range, or the product of the lengths is less than ``n_labels``.
+    TypeError, ValueError
+        If a number is not an integer or out of range, or the product of the lengths is.
 
     References
     ----------
@@ -203,10 +201,8 @@ class MixedRadix:
 
         Raises
         ------
-        TypeError
-            If ``k`` is not an integer.
-        ValueError
-            If ``k`` is out of range, or the scores have wrong shapes or values.
+        TypeError, ValueError
+            If ``k`` is not an integer or out of range, or scores have wrong shapes or values.
         """
         k = int(check_scalar(k, "k", Integral, min_val=1))
         if k > self.n_labels:

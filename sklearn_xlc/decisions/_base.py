@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,8 @@ class Decision(Part, ABC):
     in_blocks: bool = False
     in_order: bool = True
     n_labels_: int
-
-    _parameter_constraints: dict[str, list[Any]] = {}
+    #: Parameter that the number of labels limits.
+    _at_most_n_labels: str | None = None
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         """Raise ValueError if the parameters are invalid, or do not suit the labels.
@@ -103,6 +104,10 @@ class Decision(Part, ABC):
             If a parameter is invalid; raised before training.
         """
         self._validate_params()
+        name, n_labels = self._at_most_n_labels, Y.shape[1]
+        value = getattr(self, name) if name else None
+        if isinstance(value, Integral) and value > n_labels:
+            raise ValueError(f"{name}={value} is more than the {n_labels} labels of y")
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
@@ -132,8 +137,8 @@ class Decision(Part, ABC):
         Parameters
         ----------
         inputs : ndarray of shape (n_samples, n_candidates) or (n_samples, n_features), or None
-            Scores or features, depending on `reads`, of the samples named by `fitted_on`. None if
-            there are no such samples.
+            Scores or features, depending on `reads`, of the samples named by `fitted_on`; an
+            iterable of blocks of them if `in_blocks`. None if there are no such samples.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             Indicator of the labels of these samples; if `inputs` is None, of the training samples.
         *args : tuple
@@ -323,9 +328,3 @@ def set_sizes(Y: Any) -> np.ndarray:
 def usual_size(sizes: np.ndarray) -> int:
     """Return the 99% quantile of the training samples' numbers of labels."""
     return int(max(1, np.ceil(np.quantile(sizes, USUAL))))
-
-
-def check_at_most(value: int | None, name: str, n_labels: int) -> None:
-    """Raise ValueError if a set could hold more labels than exist."""
-    if value is not None and value > n_labels:
-        raise ValueError(f"{name}={value} is more than the {n_labels} labels of y")

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 #: Steps after which Dinkelbach's iteration, which converges in a few, is stopped.
 MAX_STEPS = 50
+Curve = tuple[float, np.ndarray]
 
 
 def best_cut(
@@ -32,49 +33,13 @@ def best_cut(
     """
     order = np.argsort(-scores, axis=None, kind="stable")
     ranked = scores.ravel()[order].astype(np.float64)
-    before, after = CRITERIA[criterion](order, labels, hits, Y)
+    before, after = CRITERIA[criterion](order, labels, hits.ravel()[order], Y)
     below = np.append(ranked[1:], ranked[-1] - 1.0)
     after[ranked == below] = -1.0
     best = int(np.argmax(after))
     if before > after[best]:  # nothing at all is best
         return float(ranked[0])
     return float((ranked[best] + below[best]) / 2)
-
-
-def _micro_f1(
-    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
-) -> tuple[float, np.ndarray]:
-    taken = np.arange(1, len(order) + 1)
-    return 0.0, 2 * np.cumsum(hits.ravel()[order]) / (taken + Y.nnz)
-
-
-def _macro_f1(
-    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
-) -> tuple[float, np.ndarray]:
-    n_true = np.bincount(Y.indices, minlength=Y.shape[1])
-    return _mean_curve(_f1, labels.ravel()[order], hits.ravel()[order], n_true)
-
-
-def _example_f1(
-    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
-) -> tuple[float, np.ndarray]:
-    return _mean_curve(_f1, order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr))
-
-
-def _subset_accuracy(
-    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
-) -> tuple[float, np.ndarray]:
-    return _mean_curve(_exact, order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr))
-
-
-def _f1_at_k(
-    order: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
-) -> tuple[float, np.ndarray]:
-    """Compute the harmonic mean of mean precision and mean recall of the k best candidates."""
-    samples, found, n_true = order // labels.shape[1], hits.ravel()[order], np.diff(Y.indptr)
-    precision = _mean_curve(_precision, samples, found, n_true)[1]
-    recall = _mean_curve(_recall, samples, found, n_true)[1]
-    return 0.0, 2 * precision * recall / np.maximum(precision + recall, 1e-300)
 
 
 def _f1(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
@@ -93,18 +58,16 @@ def _recall(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarr
     return hits / np.maximum(n_true, 1)
 
 
-CRITERIA: dict[str, Callable[..., tuple[float, np.ndarray]]] = {
-    "micro_f1": _micro_f1,
-    "macro_f1": _macro_f1,
-    "example_f1": _example_f1,
-    "subset_accuracy": _subset_accuracy,
-    "f1_at_k": _f1_at_k,
-}
+def _f1_at_k(samples: np.ndarray, hits: np.ndarray, n_true: np.ndarray) -> Curve:
+    """Compute the harmonic mean of mean precision and mean recall of the k best candidates."""
+    precision = _mean_curve(_precision, samples, hits, n_true)[1]
+    recall = _mean_curve(_recall, samples, hits, n_true)[1]
+    return 0.0, 2 * precision * recall / np.maximum(precision + recall, 1e-300)
 
 
 def _mean_curve(
     value: Callable[..., np.ndarray], groups: np.ndarray, hits: np.ndarray, n_true: np.ndarray
-) -> tuple[float, np.ndarray]:
+) -> Curve:
     """Average a function of (hits, taken, n_true) over groups, before and after each candidate."""
     found, taken = _running(groups, hits)
     own = n_true[groups]
@@ -124,6 +87,28 @@ def _running(groups: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarr
     found[by_group] = total - (total[starts] - hits[by_group][starts])
     taken[by_group] = np.arange(len(groups)) - starts + 1
     return found, taken
+
+
+#: Criteria of the candidates in an order, of their labels, whether these are true, and all true
+#: labels: before the first candidate, and after each.
+CRITERIA: dict[str, Callable[..., Curve]] = {
+    "micro_f1": lambda order, labels, hits, Y: (
+        0.0,
+        2 * np.cumsum(hits) / (np.arange(1, len(order) + 1) + Y.nnz),
+    ),
+    "macro_f1": lambda order, labels, hits, Y: _mean_curve(
+        _f1, labels.ravel()[order], hits, np.bincount(Y.indices, minlength=Y.shape[1])
+    ),
+    "example_f1": lambda order, labels, hits, Y: _mean_curve(
+        _f1, order // labels.shape[1], hits, np.diff(Y.indptr)
+    ),
+    "subset_accuracy": lambda order, labels, hits, Y: _mean_curve(
+        _exact, order // labels.shape[1], hits, np.diff(Y.indptr)
+    ),
+    "f1_at_k": lambda order, labels, hits, Y: _f1_at_k(
+        order // labels.shape[1], hits, np.diff(Y.indptr)
+    ),
+}
 
 
 def best_cuts_per_label(

@@ -11,12 +11,7 @@ from scipy.special import log_expit, logsumexp
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._ranking import ranked_candidates
-from sklearn_xlc.decisions._base import (
-    Decision,
-    check_at_most,
-    set_sizes,
-    usual_size,
-)
+from sklearn_xlc.decisions._base import Decision, set_sizes, usual_size
 from sklearn_xlc.geometry import divergence_label_sets, fit_temperature
 
 
@@ -61,6 +56,7 @@ class Divergence(Decision):
            [1, 0, 0, 0]], dtype=int8)
     """
 
+    _at_most_n_labels = "max_labels"
     _parameter_constraints = {
         "temperature": [StrOptions({"tuned"}), Interval(Real, 1e-3, 1e3, closed="both")],
         "max_labels": [None, Interval(Integral, 1, None, closed="left")],
@@ -74,10 +70,6 @@ class Divergence(Decision):
     def fitted_on(self) -> str | None:  # type: ignore[override]
         """Samples to choose a temperature on: held-out ones, or none."""
         return "held" if self.temperature == "tuned" else None
-
-    def check_labels(self, Y: sp.csr_matrix) -> None:
-        super().check_labels(Y)
-        check_at_most(self.max_labels, "max_labels", Y.shape[1])
 
     def fit(
         self,

@@ -51,18 +51,4 @@ class JointMode(Decision):
         return 1
 
     def decode(self, scores: Any, *, sets: sp.csr_matrix) -> sp.csr_matrix:
-        """Return the best set of each sample.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_candidates)
-            Scores of the best label sets of each sample, best first.
-        sets : CSR matrix of shape (n_samples * n_candidates, n_labels)
-            These sets, sample by sample.
-
-        Returns
-        -------
-        CSR matrix of shape (n_samples, n_labels)
-            Indicator of the label sets.
-        """
         return sets[:: scores.shape[1]]

@@ -10,12 +10,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval
 from sklearn_xlc._ranking import ranked_candidates
-from sklearn_xlc.decisions._base import (
-    Decision,
-    check_at_most,
-    set_sizes,
-    usual_size,
-)
+from sklearn_xlc.decisions._base import Decision, set_sizes, usual_size
 from sklearn_xlc.geometry import fit_label_set_scales, greedy_label_sets, nearest_label_sets
 
 
@@ -65,14 +60,11 @@ class Nearest(Decision):
 
     reads = "features"
     fitted_on = "train"
+    _at_most_n_labels = "max_labels"
     _parameter_constraints = {"max_labels": [None, Interval(Integral, 1, None, closed="left")]}
 
     def __init__(self, max_labels: int | None = None) -> None:
         self.max_labels = max_labels
-
-    def check_labels(self, Y: sp.csr_matrix) -> None:
-        super().check_labels(Y)
-        check_at_most(self.max_labels, "max_labels", Y.shape[1])
 
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
@@ -83,31 +75,22 @@ class Nearest(Decision):
                 "this classifier has none; use decision='divergence'"
             )
 
-    def fit(
-        self,
-        features: np.ndarray,
-        Y: Any,
-        *,
-        layer: Any = None,
-        sizes: np.ndarray | None = None,
-        **context: Any,
-    ) -> Nearest:
+    def fit(self, features: np.ndarray, Y: Any, **context: Any) -> Nearest:
         super().fit(features, Y)
-        return self._fit(features, Y, layer, sizes, 1)
+        return self._fit(features, Y, 1, **context)
 
-    def partial_fit(
-        self,
-        features: np.ndarray,
-        Y: Any,
-        *,
-        layer: Any = None,
-        sizes: np.ndarray | None = None,
-        **context: Any,
-    ) -> Nearest:
-        return self._fit(features, Y, layer, sizes, self.max_labels_)
+    def partial_fit(self, features: np.ndarray, Y: Any, **context: Any) -> Nearest:
+        return self._fit(features, Y, self.max_labels_, **context)
 
     def _fit(
-        self, features: np.ndarray, Y: Any, layer: Any, sizes: np.ndarray | None, known: int
+        self,
+        features: np.ndarray,
+        Y: Any,
+        known: int,
+        *,
+        layer: Any = None,
+        sizes: np.ndarray | None = None,
+        **context: Any,
     ) -> Nearest:
         own = set_sizes(Y)
         usual = usual_size(own if sizes is None else sizes)

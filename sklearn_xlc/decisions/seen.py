@@ -57,22 +57,6 @@ class Seen(Decision):
         check_dense_size(shape, np.float32, "another decision, or fewer features (feature_dim)")
 
     def fit(self, features: Any, Y: Any, **context: Any) -> Seen:
-        """Compute the mean features of every label set.
-
-        Parameters
-        ----------
-        features : ndarray of shape (n_samples, n_features), or iterable of such blocks
-            Features of the training samples, in order.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the labels of the samples.
-        **context : dict
-            Not used.
-
-        Returns
-        -------
-        self : object
-            Fitted decision.
-        """
         super().fit(features, Y)
         self.means_, self.sets_ = mean_features(features, sp.csr_matrix(check_indicator(Y, "Y")))
         return self

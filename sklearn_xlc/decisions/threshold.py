@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
-from sklearn_xlc.decisions._base import Decision, check_at_most, set_sizes
+from sklearn_xlc.decisions._base import Decision, set_sizes
 from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label
 
 #: Functions from a score to a probability, and back.
@@ -88,7 +88,7 @@ class Threshold(Decision):
 
     min_labels_: int
     _shown = ("threshold_",)
-
+    _at_most_n_labels = "min_labels"
     _parameter_constraints = {
         "threshold": [
             StrOptions({"tuned"}),
@@ -145,7 +145,6 @@ class Threshold(Decision):
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
-        check_at_most(self._min_labels, "min_labels", Y.shape[1])
         if self._max_labels is not None and self._min_labels > self._max_labels:
             raise ValueError(
                 f"min_labels={self.min_labels} is more than k={self.k}, the largest number of "

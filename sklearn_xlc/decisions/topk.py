@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._compat import Interval
 from sklearn_xlc._ranking import ranked_candidates
-from sklearn_xlc.decisions._base import Decision, check_at_most, set_sizes
+from sklearn_xlc.decisions._base import Decision, set_sizes
 
 
 class TopK(Decision):
@@ -43,14 +43,11 @@ class TopK(Decision):
            [1, 0, 1]], dtype=int8)
     """
 
+    _at_most_n_labels = "k"
     _parameter_constraints = {"k": [None, Interval(Integral, 1, None, closed="left")]}
 
     def __init__(self, k: int | None = None) -> None:
         self.k = k
-
-    def check_labels(self, Y: sp.csr_matrix) -> None:
-        super().check_labels(Y)
-        check_at_most(self.k, "k", Y.shape[1])
 
     def fit(self, inputs: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any) -> TopK:
         super().fit(inputs, Y)

@@ -5,7 +5,8 @@ its input. :func:`verify_argmaxable` proves for given label sets whether a linea
 them. :func:`fourier_matrix` computes a layer for all label sets up to a given size. For softmax
 classifiers, :func:`simplex_etf` computes a fixed layer, and :func:`nearest_label_sets`,
 :func:`divergence_label_sets` and :func:`seen_label_sets` turn logits or features into label sets.
-All functions work on arrays, without torch.
+All functions work on arrays, without torch. An argument of an invalid type, shape or value raises a
+`TypeError` or `ValueError` that names the argument.
 """
 
 from sklearn_xlc.geometry._argmaxability import (

@@ -1,7 +1,6 @@
 """Predictable label sets of a linear layer; answers are proven, or "unknown"."""
 
 import html
-import sys
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -24,10 +23,14 @@ from sklearn_xlc.geometry._decision import (
     prepare,
     try_witness,
 )
-from sklearn_xlc.geometry._validation import LinearLayer, check_assignments, check_layer
+from sklearn_xlc.geometry._validation import (
+    LinearLayer,
+    check_assignment,
+    check_assignments,
+    check_layer,
+)
 
 STATUS_NAMES = {1: "argmaxable", 0: "not argmaxable", -1: "unknown"}
-N_PROGRESS_LINES = 20
 #: Shift that makes non-negative features positive, as a share of the largest feature.
 POINT_SHIFT = 1e-9
 
@@ -187,8 +190,7 @@ def is_argmaxable(
     intercept : float or array-like of shape (n_labels,), default=None
         Biases, for weights given as an array.
     max_active : int, default=None
-        Largest number of active labels of a Fourier layer: the first ``2 * max_active + 1`` columns
-        of the weights are the :func:`fourier_matrix`. None: no Fourier columns.
+        Largest number of active labels of a Fourier layer: see :func:`verify_argmaxable`.
     time_limit : float, default=10.0
         Time limit in seconds; after it the answer is None.
 
@@ -196,11 +198,6 @@ def is_argmaxable(
     -------
     bool or None
         True for a proven witness, False for a proven contradiction, None for neither.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has a wrong type, shape or value.
 
     See Also
     --------
@@ -216,9 +213,7 @@ def is_argmaxable(
     >>> is_argmaxable(W, [1, 1, 0]), is_argmaxable(W, [1, 1, 1])
     (True, False)
     """
-    sets = check_assignments(y, "y")
-    if sets.shape[0] != 1:
-        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")
+    sets = check_assignment(y)
     report = verify_argmaxable(coef, sets, intercept, max_active=max_active, time_limit=time_limit)
     status = int(report.status[0])
     return None if status == UNKNOWN else status == ARGMAXABLE
@@ -292,17 +287,12 @@ def verify_argmaxable(
     n_jobs : int, default=None
         Number of label sets decided in parallel. Each job holds a few copies of the weights.
     verbose : int, default=0
-        If above 0, print progress to standard error.
+        If above 0, :class:`joblib.Parallel` prints progress to standard error.
 
     Returns
     -------
     ArgmaxabilityReport
         Status, radius, witness and reason of every row of `Y`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has a wrong type, shape or value.
 
     See Also
     --------
@@ -359,14 +349,12 @@ def verify_argmaxable(
         delayed(decide)(problem, _active(sets, row), float(time_limit), search_radius)
         for row in todo
     )
-    results = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
-    for done, (row, verdict) in enumerate(zip(todo, results), start=1):
+    results = Parallel(n_jobs=n_jobs, verbose=verbose)(calls)
+    for row, verdict in zip(todo, results):
         if row not in verdicts or (
             verdict.status == ARGMAXABLE and is_wider(problem, verdict, verdicts[row])
         ):
             verdicts[row] = verdict
-        if verbose > 0:
-            _print_progress(done, len(todo))
     ordered = [verdicts[first[i]] for i in inverse]
     return _make_report(ordered, sets[:, :n_labels], layer.coef.shape[1], float(min_radius))
 
@@ -454,12 +442,6 @@ def _make_report(
         n_labels=n_labels,
         min_radius=min_radius,
     )
-
-
-def _print_progress(done: int, total: int) -> None:
-    """Print a line after every twentieth of the work."""
-    if done * N_PROGRESS_LINES // total > (done - 1) * N_PROGRESS_LINES // total:
-        print(f"verify_argmaxable: {done} of {total} label sets", file=sys.stderr, flush=True)
 
 
 def _check_points(points: Any, layer: LinearLayer) -> FloatArray | None:

@@ -79,13 +79,6 @@ def count_argmaxable(n_labels: int, n_features: int, *, intercept: bool = False)
     int
         Number of assignments, exact.
 
-    Raises
-    ------
-    TypeError
-        If an argument is of the wrong type.
-    ValueError
-        If a number is less than 1.
-
     Notes
     -----
     *General position* means that any d rows of the weights are linearly independent (all n rows if

@@ -13,9 +13,9 @@ from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._checks import as_array
 from sklearn_xlc._csr import FloatArray
 from sklearn_xlc.geometry._counting import count_sign_changes
-from sklearn_xlc.geometry._validation import check_assignments
+from sklearn_xlc.geometry._validation import check_assignment
 
-METHODS = ("matrix", "fft", "chunk")
+#: Number of rows of the matrix in memory at a time.
 CHUNK = 4096
 EPS = float(np.finfo(np.float64).eps)
 
@@ -43,13 +43,6 @@ def fourier_matrix(
     ndarray of shape (stop - start, 2 * max_active + 1)
         Rows of the matrix, float64.
 
-    Raises
-    ------
-    TypeError
-        If an argument is not an integer.
-    ValueError
-        If ``2 * max_active + 1`` is not between 1 and `n_labels`, or a row does not exist.
-
     References
     ----------
     .. [1] A. Grivas, A. Vergari, A. Lopez. Taming the Sigmoid Bottleneck: Provably Argmaxable
@@ -70,8 +63,8 @@ def fourier_matrix(
     return _matrix_rows(n_labels, max_active, int(start), int(stop))
 
 
-def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> FloatArray:
-    """Multiply the Fourier matrix with coefficients; return the logits of all labels.
+def fourier_forward(coefficients: Any, n_labels: int) -> FloatArray:
+    """Multiply the Fourier matrix with coefficients, by an inverse fast Fourier transform.
 
     Parameters
     ----------
@@ -79,14 +72,6 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
         One or several vectors of coefficients.
     n_labels : int
         Number of labels.
-    method : {"matrix", "fft", "chunk"}, default="fft"
-        Algorithm; all give the same logits up to rounding.
-
-        - "matrix": product with the whole matrix.
-        - "fft": inverse real fast Fourier transform.
-        - "chunk": one chunk of labels at a time. The coefficients are rotated by the phase of the
-          chunk's first label and multiplied with the rows of the first chunk; no other rows are in
-          memory.
 
     Returns
     -------
@@ -95,8 +80,6 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
 
     Raises
     ------
-    ValueError
-        If a shape is invalid or `method` is unknown.
     MemoryError
         If the logits would exceed ``get_config()["dense_limit"]``.
 
@@ -106,7 +89,7 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
     >>> fourier_forward([2.0, 0.0, 0.0], n_labels=4)
     array([1., 1., 1., 1.])
     """
-    coefficients, n_labels = _check_vectors(coefficients, "coefficients", n_labels)
+    coefficients = _check_vectors(coefficients, "coefficients")
     width = coefficients.shape[-1]
     if width % 2 == 0:
         raise ValueError(
@@ -115,25 +98,15 @@ def fourier_forward(coefficients: Any, n_labels: int, method: str = "fft") -> Fl
     n_labels, max_active = _check_sizes(n_labels, width // 2)
     shape = (*coefficients.shape[:-1], n_labels)
     check_dense_size(shape, np.float64, "fewer coefficient vectors at a time")
-    if _check_method(method) == "matrix":
-        return coefficients @ _matrix_rows(n_labels, max_active, 0, n_labels).T
-    if method == "fft":
-        spectrum = np.zeros((*coefficients.shape[:-1], n_labels // 2 + 1), dtype=complex)
-        spectrum[..., 0] = coefficients[..., 0]
-        cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
-        spectrum[..., 1 : max_active + 1] = (cosines - 1j * sines) / np.sqrt(2)
-        return np.fft.irfft(spectrum, n=n_labels, norm="ortho")
-    logits = np.empty((*coefficients.shape[:-1], n_labels))
-    basis = _matrix_rows(n_labels, max_active, 0, min(CHUNK, n_labels))
-    for start in range(0, n_labels, CHUNK):
-        stop = min(start + CHUNK, n_labels)
-        turned = _rotate(coefficients, n_labels, start)
-        logits[..., start:stop] = turned @ basis[: stop - start].T
-    return logits
+    spectrum = np.zeros((*coefficients.shape[:-1], n_labels // 2 + 1), dtype=complex)
+    spectrum[..., 0] = coefficients[..., 0]
+    cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
+    spectrum[..., 1 : max_active + 1] = (cosines - 1j * sines) / np.sqrt(2)
+    return np.fft.irfft(spectrum, n=n_labels, norm="ortho")
 
 
-def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatArray:
-    """Multiply the transposed Fourier matrix with logits.
+def fourier_adjoint(logits: Any, max_active: int) -> FloatArray:
+    """Multiply the transposed Fourier matrix with logits, by a fast Fourier transform.
 
     It is the adjoint of :func:`fourier_forward`, and its left inverse: the columns are orthonormal.
 
@@ -143,18 +116,11 @@ def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatA
         One value per label, such as gradients with respect to logits.
     max_active : int
         Largest number k of active labels, the highest frequency.
-    method : {"matrix", "fft", "chunk"}, default="fft"
-        Algorithm, as in :func:`fourier_forward`.
 
     Returns
     -------
     ndarray of shape (..., 2 * max_active + 1)
         Coefficients, float64.
-
-    Raises
-    ------
-    ValueError
-        If a shape is invalid or `method` is unknown.
 
     Examples
     --------
@@ -162,22 +128,13 @@ def fourier_adjoint(logits: Any, max_active: int, method: str = "fft") -> FloatA
     >>> fourier_adjoint(fourier_forward([1.0, 2.0, 3.0], n_labels=5), max_active=1).round(6)
     array([1., 2., 3.])
     """
-    logits, n_labels = _check_vectors(logits, "logits", None)
-    n_labels, max_active = _check_sizes(n_labels, max_active)
-    if _check_method(method) == "matrix":
-        return logits @ _matrix_rows(n_labels, max_active, 0, n_labels)
+    logits = _check_vectors(logits, "logits")
+    _, max_active = _check_sizes(logits.shape[-1], max_active)
     coefficients = np.zeros((*logits.shape[:-1], 2 * max_active + 1))
-    if method == "fft":
-        spectrum = np.fft.rfft(logits, norm="ortho")
-        coefficients[..., 0] = spectrum[..., 0].real
-        coefficients[..., 1::2] = np.sqrt(2) * spectrum[..., 1 : max_active + 1].real
-        coefficients[..., 2::2] = -np.sqrt(2) * spectrum[..., 1 : max_active + 1].imag
-        return coefficients
-    basis = _matrix_rows(n_labels, max_active, 0, min(CHUNK, n_labels))
-    for start in range(0, n_labels, CHUNK):
-        stop = min(start + CHUNK, n_labels)
-        part = logits[..., start:stop] @ basis[: stop - start]
-        coefficients += _rotate(part, n_labels, -start)
+    spectrum = np.fft.rfft(logits, norm="ortho")
+    coefficients[..., 0] = spectrum[..., 0].real
+    coefficients[..., 1::2] = np.sqrt(2) * spectrum[..., 1 : max_active + 1].real
+    coefficients[..., 2::2] = -np.sqrt(2) * spectrum[..., 1 : max_active + 1].imag
     return coefficients
 
 
@@ -231,7 +188,7 @@ def fourier_witness(y: Any, max_active: int) -> FloatArray:
     >>> (logits > 0).astype(int)
     array([0, 1, 0, 0, 0, 1, 1, 0])
     """
-    dense = _check_one(y)
+    dense = check_assignment(y).toarray()[0]
     n_labels, max_active = _check_sizes(len(dense), max_active)
     n_changes = count_sign_changes(dense)
     if n_changes > 2 * max_active:
@@ -272,11 +229,6 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
         a label has the wrong sign, and may be rounding error if it is below about
         ``1e-16 * n_features`` times the norms of x and of a row of the weights.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not match.
-
     Examples
     --------
     >>> from sklearn_xlc.geometry import fourier_witness, witness_margin
@@ -285,7 +237,7 @@ def witness_margin(weights: Any, x: Any, y: Any) -> float:
     >>> f"{witness_margin(100, x, y):.4f}"
     '0.0002'
     """
-    dense = _check_one(y)
+    dense = check_assignment(y).toarray()[0]
     return _margin_and_noise(weights, x, dense)[0]
 
 
@@ -355,17 +307,6 @@ def _matrix_rows(n_labels: int, max_active: int, start: int, stop: int) -> Float
     return rows
 
 
-def _rotate(coefficients: FloatArray, n_labels: int, shift: int) -> FloatArray:
-    """Compute the coefficients of the same function of t, shifted by `shift` labels."""
-    frequencies = np.arange(1, coefficients.shape[-1] // 2 + 1)
-    angles = (2 * np.pi / n_labels) * (frequencies * shift % n_labels)
-    cosines, sines = coefficients[..., 1::2], coefficients[..., 2::2]
-    turned = coefficients.copy()
-    turned[..., 1::2] = cosines * np.cos(angles) + sines * np.sin(angles)
-    turned[..., 2::2] = sines * np.cos(angles) - cosines * np.sin(angles)
-    return turned
-
-
 def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
     """Validate both numbers: 2k + 1 columns must not exceed n rows."""
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=1))
@@ -380,26 +321,9 @@ def _check_sizes(n_labels: Any, max_active: Any) -> tuple[int, int]:
     return n_labels, max_active
 
 
-def _check_method(method: str) -> str:
-    """Validate the name of a method."""
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-    return method
-
-
-def _check_vectors(values: Any, name: str, n_labels: Any) -> tuple[FloatArray, Any]:
-    """Validate vectors along the last axis, and the number of labels (None: size of the axis)."""
+def _check_vectors(values: Any, name: str) -> FloatArray:
+    """Validate vectors along the last axis."""
     values = as_array(values, name)
     if values.ndim == 0:
         raise ValueError(f"{name} must have at least one axis, got {values!r}")
-    array = check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)
-    return array, array.shape[-1] if n_labels is None else n_labels
-
-
-def _check_one(y: Any) -> npt.NDArray[np.int8]:
-    """Validate a single assignment; return a dense vector."""
-    sets = check_assignments(y, "y")
-    if sets.shape[0] != 1:
-        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")
-    dense: npt.NDArray[np.int8] = sets.toarray()[0]
-    return dense
+    return check_array(values, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name=name)

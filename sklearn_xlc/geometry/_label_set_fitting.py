@@ -1,7 +1,6 @@
 """Fitting of label-set decoders: scales of prototypes, and a temperature."""
 
 from collections.abc import Callable
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -11,9 +10,10 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_scalar
-from sklearn_xlc._csr import FloatArray, IntArray, find_entries, row_blocks, row_numbers
-from sklearn_xlc._ranking import rank_rows
+from sklearn_xlc._csr import FloatArray, IntArray, row_blocks, row_numbers
+from sklearn_xlc._ranking import find_hits, rank_rows
 from sklearn_xlc.geometry._label_sets import (
+    check_max_labels,
     divergences,
     label_sets_to_csr,
     running_means,
@@ -192,52 +192,29 @@ def fit_temperature(
         raise ValueError(
             f"criterion must be a callable or one of {sorted(CRITERIA)}, got {criterion!r}"
         )
-    if max_labels is None:
-        max_labels = logits.shape[1]
-    max_labels = int(
-        check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=logits.shape[1])
-    )
+    max_labels = check_max_labels(max_labels, logits.shape[1])
     if labels is None:
         logits, labels = rank_rows(logits, max_labels)
     ranked = np.asarray(labels)[:, :max_labels]
     means = running_means(logits[:, :max_labels])
+    n_true, n_labels = np.diff(true.indptr).astype(np.int64), true.shape[1]
     if callable(criterion):
-        score_of = partial(_score_sets, criterion, ranked, true)
+
+        def score_of(sizes: IntArray) -> float:
+            return criterion(true, label_sets_to_csr(ranked, sizes, n_labels))
+
     else:
-        score_of = partial(_score_hits, CRITERIA[criterion], _count_hits(ranked, true), true)
+        n_hits: IntArray = np.cumsum(find_hits(ranked, true), axis=1)
+
+        def score_of(sizes: IntArray) -> float:
+            return CRITERIA[criterion](n_hits[np.arange(len(sizes)), sizes - 1], sizes, n_true)
+
     best, highest = 1.0, -np.inf
     for temperature in sorted(TEMPERATURES, key=lambda t: abs(np.log(t))):
         score = score_of(1 + np.argmin(divergences(means, temperature), axis=1))
         if score > highest:
             best, highest = float(temperature), score
     return best
-
-
-def _score_sets(
-    criterion: Callable[[Any, Any], float],
-    ranked: IntArray,
-    true: sp.csr_array,
-    sizes: IntArray,
-) -> float:
-    """Compute a callable criterion from the true and the predicted indicator."""
-    return criterion(true, label_sets_to_csr(ranked, sizes, true.shape[1]))
-
-
-def _score_hits(
-    criterion: Callable[[IntArray, IntArray, IntArray], float],
-    n_hits: IntArray,
-    true: sp.csr_array,
-    sizes: IntArray,
-) -> float:
-    """Compute a named criterion from the numbers of hits, predicted and true labels."""
-    hits = n_hits[np.arange(len(sizes)), sizes - 1]
-    return criterion(hits, sizes, np.diff(true.indptr).astype(np.int64))
-
-
-def _count_hits(ranked: IntArray, true: sp.csr_array) -> IntArray:
-    """Count the true labels among the first m of every sample, for all m."""
-    hits = find_entries(true, np.arange(true.shape[0])[:, None], ranked) >= 0
-    return np.cumsum(hits, axis=1)
 
 
 def _example_f1(hits: IntArray, sizes: IntArray, n_true: IntArray) -> float:

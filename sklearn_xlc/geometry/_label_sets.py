@@ -54,11 +54,6 @@ def nearest_label_sets(
         of the features unless `squared_norms` is given. The second is infinite if there is only one
         set.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
-
     See Also
     --------
     divergence_label_sets : Better if features of new samples do not collapse.
@@ -133,16 +128,10 @@ def greedy_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set: the labels with the largest logits
-        (:func:`label_sets_to_csr`).
+        Number of labels in the nearest set, as of :func:`nearest_label_sets`.
     distances : ndarray of shape (n_samples, 2)
         Squared distances to the nearest and to the second nearest prototype, less the squared norm
         of the features. The second is infinite if there is only one set.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
 
     See Also
     --------
@@ -163,16 +152,7 @@ def greedy_label_sets(
         raise ValueError(
             f"logits have {logits.shape[1]} columns, but weights have {len(weights)} rows"
         )
-    limit = min(len(scale), logits.shape[1])
-    most = int(
-        check_scalar(
-            limit if max_labels is None else max_labels,
-            "max_labels",
-            Integral,
-            min_val=1,
-            max_val=limit,
-        )
-    )
+    most = check_max_labels(max_labels, min(len(scale), logits.shape[1]))
     weights = weights - weights.mean(axis=0)
     logits = logits - logits.mean(axis=1, keepdims=True)
     largest, ids = rank_rows(logits, most)
@@ -213,8 +193,7 @@ def divergence_label_sets(
     max_labels : int, default=None
         Largest number M of labels of a set. None: all labels, which sorts all logits of a sample.
     n_labels : int, default=None
-        Number K of labels, if `logits` holds only the largest logits of each sample: at least M + 1
-        of them, or all K. None: `logits` has a column for every label.
+        Number K of labels, as in :func:`nearest_label_sets`.
     log_normalizers : array-like of shape (n_samples,), default=None
         ``logsumexp(logits / temperature, axis=1)`` over all labels. None: the distances leave them
         out.
@@ -222,16 +201,10 @@ def divergence_label_sets(
     Returns
     -------
     sizes : ndarray of shape (n_samples,)
-        Number of labels in the nearest set: the labels with the largest logits
-        (:func:`label_sets_to_csr`). Ties go to the fewest labels, then to the lowest label ids.
+        Number of labels in the nearest set, as of :func:`nearest_label_sets`.
     distances : ndarray of shape (n_samples, 2)
         Divergences of the nearest and of the second nearest set, less the log-normalizer of the
         sample unless `log_normalizers` is given. The second is infinite if there is only one set.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
 
     See Also
     --------
@@ -285,11 +258,6 @@ def label_sets_to_csr(ranked: Any, sizes: Any, n_labels: int | None = None) -> s
     -------
     csr_array of shape (n_samples, n_labels)
         Indicator, int8, with sorted indices. Ties of logits go to the lowest ids.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
 
     Examples
     --------
@@ -388,9 +356,7 @@ def _check_top(
         n_labels = width
     n_labels = int(check_scalar(n_labels, "n_labels", Integral, min_val=width))
     limit = n_labels if n_sizes is None else min(n_sizes, n_labels)
-    if max_labels is None:
-        max_labels = limit
-    max_labels = int(check_scalar(max_labels, "max_labels", Integral, min_val=1, max_val=limit))
+    max_labels = check_max_labels(max_labels, limit)
     needed = min(max_labels + 1, n_labels)
     if width < needed:
         raise ValueError(
@@ -400,6 +366,12 @@ def _check_top(
     if needed < width:
         logits = np.partition(logits, -needed, axis=1)[:, -needed:]
     return np.sort(logits, axis=1)[:, ::-1].astype(np.float64), n_labels, max_labels
+
+
+def check_max_labels(max_labels: int | None, limit: int) -> int:
+    """Validate the largest number of labels of a set; None: the limit."""
+    value = limit if max_labels is None else max_labels
+    return int(check_scalar(value, "max_labels", Integral, min_val=1, max_val=limit))
 
 
 def _check_scales(scales: Any) -> FloatArray:

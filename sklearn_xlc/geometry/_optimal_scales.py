@@ -51,11 +51,6 @@ def optimal_label_set_scales(
         Norm of every row of the last layer; 1 if it is fixed. It is 0 if strong decays make the
         last layer and all features zero at the optimum.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value.
-
     See Also
     --------
     fit_label_set_scales : Scales of the features of a network, by least squares.

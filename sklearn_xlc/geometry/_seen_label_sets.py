@@ -41,11 +41,6 @@ def seen_label_sets(
         Squared Euclidean distances to the nearest and to the second nearest prototype, float64.
         The second is infinite if there is only one prototype.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has an invalid type, shape or value.
-
     See Also
     --------
     nearest_label_sets : Searches all label sets, seen or not.

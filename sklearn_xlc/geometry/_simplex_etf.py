@@ -37,13 +37,6 @@ def simplex_etf(n_classes: int, n_features: int, random_state: Any = None) -> Fl
     ndarray of shape (n_classes, n_features)
         Unit rows, float64.
 
-    Raises
-    ------
-    TypeError
-        If a number is not an integer.
-    ValueError
-        If `n_classes` is less than 2 or `n_features` less than 1.
-
     See Also
     --------
     coherence : Computes the largest absolute cosine of two rows.
@@ -168,13 +161,6 @@ def welch_bound(n_classes: int, n_features: int) -> float:
     -------
     float
         The bound.
-
-    Raises
-    ------
-    TypeError
-        If a number is not an integer.
-    ValueError
-        If a number is less than 1.
 
     References
     ----------

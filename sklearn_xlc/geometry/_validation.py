@@ -32,6 +32,14 @@ def check_assignments(y: Any, name: str, n_labels: int | None = None) -> sp.csr_
     return sets
 
 
+def check_assignment(y: Any) -> sp.csr_array:
+    """Validate a single assignment; return a canonical CSR indicator of one row."""
+    sets = check_assignments(y, "y")
+    if sets.shape[0] != 1:
+        raise ValueError(f"y must be one assignment, got {sets.shape[0]} rows")
+    return sets
+
+
 def check_layer(coef: Any, intercept: Any) -> LinearLayer:
     """Validate weights and biases: arrays, a fitted linear estimator, or a torch linear layer."""
     coef, intercept = _to_numpy(coef), _to_numpy(intercept)

@@ -262,16 +262,5 @@ def _check_membership(matrix: Any, n_samples: int) -> sp.csr_array:
 
 def _differs(values: Any, of_group: Any, group_of: IntArray) -> npt.NDArray[np.bool_]:
     """Return a mask of the samples whose value differs from their group's value."""
-    if not sp.issparse(values):
-        return np.asarray(values != of_group[group_of])
-    n_entries = np.diff(values.indptr)
-    differs = n_entries != np.diff(of_group.indptr)[group_of]
-    rows = np.flatnonzero(~differs)  # equally many entries: compare them one by one
-    sizes = n_entries[rows]
-    entries = joined_ranges(values.indptr[rows], sizes)
-    others = joined_ranges(of_group.indptr[group_of[rows]], sizes)
-    unlike = (values.indices[entries] != of_group.indices[others]) | (
-        values.data[entries] != of_group.data[others]
-    )
-    differs[np.repeat(rows, sizes)[unlike]] = True
-    return differs
+    unlike = values != of_group[group_of]
+    return np.diff(unlike.indptr) > 0 if sp.issparse(unlike) else np.asarray(unlike)

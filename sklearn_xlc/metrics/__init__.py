@@ -16,7 +16,8 @@ y_pred    *integer* array of label ids, best first, ``(n_samples, >=k)``; -1 nam
 ========  ==================================================================================
 
 Equal scores are ranked by label id, smaller first. Samples without true labels count as zero, as in
-the tools of the Extreme Classification Repository.
+the tools of the Extreme Classification Repository. An argument of an invalid type, shape or value
+raises a `TypeError` or `ValueError` that names the argument and the row.
 
 :func:`neural_collapse` evaluates features and a classifier, :func:`expected_calibration_error` and
 :func:`soft_label_mass` evaluate probabilities. For predicted label sets use the metrics of

@@ -45,11 +45,6 @@ def expected_calibration_error(
     ndarray of shape (k,)
         Error at each rank, between 0 (best) and 1; NaN at ranks without labels.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value.
-
     See Also
     --------
     sklearn_xlc.plotting.ReliabilityDisplay : Draws the bins.

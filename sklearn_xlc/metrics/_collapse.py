@@ -72,11 +72,6 @@ def neural_collapse(
         A measure is NaN if it is not defined: if K < 2, if all means coincide, if no label set of m
         labels consists of the K classes, or if there is only one label set of m labels.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument.
-
     Notes
     -----
     The measures are invariant to rotations of features and `weights` together, to scaling of
@@ -167,12 +162,6 @@ def soft_label_mass(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     -------
     float
         Mean mass, between 0 and 1. A sample without true labels counts as 0.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     References
     ----------
@@ -272,40 +261,38 @@ def _variability(
     return float(total / len(rows))
 
 
-def _variability_of_sets(
+def _sets_of_size(
     features: npt.NDArray[Any],
     sets: sp.csr_array,
     m: int,
+    classes: IntArray,
     max_sets: int,
     rng: np.random.RandomState,
-) -> float:
-    """Compute NC1 of the samples with m labels, with their label sets as classes."""
-    rows, found, groups = _sets_of_size(sets, m)
-    kept = np.arange(len(found))
-    if len(found) > max_sets:
-        kept = np.sort(rng.permutation(kept)[:max_sets])
-    rank = len(np.unique(found[kept])) - 1
-    rows, groups = _of_groups(rows, groups, kept, len(found))
-    means = _group_means(features, rows, groups, len(kept))
-    return _variability(features, rows, groups, means, rank)
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Return label sets of m of the classes, and their mean features; at most `max_sets`.
 
-
-def _sets_of_size(sets: sp.csr_array, m: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the samples with m labels, their distinct label sets, and each sample's set."""
+    First the rows of their samples, and the position of each row's set among the sets.
+    """
     rows = np.flatnonzero(np.diff(sets.indptr) == m)
     labels = sets.indices[sets.indptr[rows][:, None] + np.arange(m)]
     found, groups = np.unique(labels, axis=0, return_inverse=True)
-    return rows, found, groups.reshape(-1)
-
-
-def _of_groups(
-    rows: IntArray, groups: IntArray, kept: IntArray, n_groups: int
-) -> tuple[IntArray, IntArray]:
-    """Return the rows of given groups, and the positions of their groups among these."""
-    number = np.full(n_groups, -1)
+    kept = np.flatnonzero(np.isin(found, classes).all(axis=1))
+    if len(kept) > max_sets:
+        kept = np.sort(rng.permutation(kept)[:max_sets])
+    number = np.full(len(found), -1)
     number[kept] = np.arange(len(kept))
-    groups = number[groups]
-    return rows[groups >= 0], groups[groups >= 0]
+    groups = number[groups.reshape(-1)]
+    rows, groups = rows[groups >= 0], groups[groups >= 0]
+    return rows, groups, found[kept], _group_means(features, rows, groups, len(kept))
+
+
+def _variability_of_sets(
+    features: npt.NDArray[Any], sets: sp.csr_array, m: int, max_sets: int, rng: Any
+) -> float:
+    """Compute NC1 of the samples with m labels, with their label sets as classes."""
+    labels = np.arange(sets.shape[1])
+    rows, groups, found, means = _sets_of_size(features, sets, m, labels, max_sets, rng)
+    return _variability(features, rows, groups, means, rank=len(np.unique(found)) - 1)
 
 
 def _distance_to_simplex(left: FloatArray, right: FloatArray) -> float:
@@ -337,27 +324,20 @@ def _tag_wise_angle(
     rng: np.random.RandomState,
 ) -> float:
     """Compute NC_m for one number m of labels."""
-    rows, found, groups = _sets_of_size(sets, m)
-    positions = np.minimum(np.searchsorted(classes, found), max(len(classes) - 1, 0))
-    if len(classes):
-        kept = np.flatnonzero((classes[positions] == found).all(axis=1))
-    else:
-        kept = np.empty(0, dtype=np.int64)
-    if not len(kept):
+    _, _, found, set_means = _sets_of_size(features, sets, m, classes, max_pairs, rng)
+    if not len(found):
         return np.nan
-    if len(kept) > max_pairs:
-        kept = np.sort(rng.permutation(kept)[:max_pairs])
-    set_means = _group_means(features, *_of_groups(rows, groups, kept, len(found)), len(kept))
     # Norms within the rounding of the features count as zero.
     negligible = 100 * np.finfo(features.dtype).eps * np.linalg.norm(means, axis=1).max()
-    own = _mean_angle(set_means, np.arange(len(kept)), means, positions[kept], negligible)
+    own_subsets = np.searchsorted(classes, found)
+    own = _mean_angle(set_means, np.arange(len(found)), means, own_subsets, negligible)
     n_sums = comb(len(classes), m)
-    if len(kept) * n_sums <= max_pairs:
+    if len(found) * n_sums <= max_pairs:
         subsets = np.fromiter(chain.from_iterable(combinations(range(len(classes)), m)), np.int64)
-        chosen = np.repeat(np.arange(len(kept)), n_sums)
-        subsets = np.tile(subsets.reshape(-1, m), (len(kept), 1))
+        chosen = np.repeat(np.arange(len(found)), n_sums)
+        subsets = np.tile(subsets.reshape(-1, m), (len(found), 1))
     else:
-        chosen = rng.randint(len(kept), size=max_pairs)
+        chosen = rng.randint(len(found), size=max_pairs)
         subsets = _random_subsets(len(classes), m, max_pairs, rng)
     overall = _mean_angle(set_means, chosen, means, subsets, negligible)
     return own / overall if overall > 0 else np.nan

@@ -96,11 +96,8 @@ def psp_at_k(
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
-    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Scores or label ids, as in :func:`precision_at_k`.
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
@@ -118,12 +115,6 @@ def psp_at_k(
     float
         Propensity-scored precision at k. It is between 0 and 1 if normalised, and 0 if no sample
         has true labels.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     References
     ----------
@@ -165,16 +156,12 @@ def psndcg_at_k(
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
-    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Scores or label ids, as in :func:`precision_at_k`.
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
     propensities : array-like of shape (n_labels,), or mapping
-        Propensity of each label, above 0 and at most 1, from :func:`propensities`. A mapping from
-        the names of labels for tags.
+        Propensity of each label, as in :func:`psp_at_k`.
     normalize : bool, default=True
         Whether to divide by the best possible value. If False, return the mean over samples,
         possibly above 1.
@@ -186,12 +173,6 @@ def psndcg_at_k(
     float
         Propensity-scored nDCG at k. It is between 0 and 1 if normalised, and 0 if no sample has
         true labels.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     References
     ----------

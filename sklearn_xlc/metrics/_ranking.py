@@ -34,12 +34,6 @@ def precision_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any =
     float
         Precision at k, between 0 and 1.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
-
     References
     ----------
     .. [1] H. Jain, Y. Prabhu, M. Varma. Extreme Multi-label Loss Functions for Recommendation,
@@ -65,11 +59,8 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
-    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Scores or label ids, as in :func:`precision_at_k`.
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -79,12 +70,6 @@ def recall_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = No
     -------
     float
         Recall at k, between 0 and 1.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     Examples
     --------
@@ -105,11 +90,8 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
-    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Scores or label ids, as in :func:`precision_at_k`.
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -119,12 +101,6 @@ def f1_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None) 
     -------
     float
         F1 at k, between 0 and 1.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     References
     ----------
@@ -156,11 +132,8 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
-    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Scores or label ids, as in :func:`precision_at_k`.
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -170,12 +143,6 @@ def ndcg_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = None
     -------
     float
         Normalised discounted cumulative gain at k, between 0 and 1.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     References
     ----------
@@ -203,11 +170,8 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
 
     Parameters
     ----------
-    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples,)
-        Indicator of the true labels, values 0 and 1, or integer class ids; or tags, a sequence of
-        lists or sets of strings or integers, or a frame of indicators.
-    y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_samples, >=k)
-        Scores or label ids, as in :func:`precision_at_k`.
+    y_true, y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), or others
+        True labels, and scores or ranked labels, as in :func:`precision_at_k`.
     k : int, default=5
         Number of predictions evaluated per sample.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -217,12 +181,6 @@ def coverage_at_k(y_true: Any, y_pred: Any, k: int = 5, *, sample_weight: Any = 
     -------
     float
         Coverage at k, between 0 and 1; 0 if no label occurs.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value; the message names the argument and the
-        row.
 
     Examples
     --------

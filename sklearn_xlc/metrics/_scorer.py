@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -125,7 +125,25 @@ def has_parameter(metric: Metric, name: str) -> bool:
     return name in inspect.signature(metric).parameters
 
 
-class TopKScorer:
+class Requests:
+    """Base class of scorers: requests of metadata, for scikit-learn's metadata routing."""
+
+    requests: dict[str, Any]
+
+    def set_score_request(self, **requests: Any) -> Self:
+        """Request metadata, such as ``sample_weight=True``."""
+        self.requests = {**self.requests, **requests}
+        return self
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Return the requests in scikit-learn's form."""
+        request = MetadataRequest(owner=self)
+        for param, alias in self.requests.items():
+            request.score.add_request(param=param, alias=alias)
+        return request
+
+
+class TopKScorer(Requests):
     """Scorer of `topk_scorer`; a class, for pickling and copying."""
 
     def __init__(self, metric: Metric, k: int, metric_params: dict[str, Any]) -> None:
@@ -134,9 +152,7 @@ class TopKScorer:
         self.metric_params = metric_params
         #: Such as "precision_at_5": the label of scikit-learn's curves.
         self.__name__ = f"{name_of(metric).removesuffix('_at_k')}_at_{k}"
-        self.requests: dict[str, Any] = (
-            {"groups": True} if has_parameter(self.metric, "groups") else {}
-        )
+        self.requests = {"groups": True} if has_parameter(metric, "groups") else {}
 
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
@@ -160,30 +176,13 @@ class TopKScorer:
             metadata["groups"] = groups
         return self.metric(y_true, y_pred[:, : self.k], k=self.k, **metadata, **params)
 
-    @property
-    def is_weighted(self) -> bool:
-        """Whether the metric takes sample weights."""
-        return has_parameter(self.metric, "sample_weight")
-
     def __repr__(self) -> str:
         params = "".join(f", {key}={_brief(value)}" for key, value in self.metric_params.items())
         return f"topk_scorer({name_of(self.metric)}, k={self.k}{params})"
 
-    def set_score_request(self, **requests: Any) -> "TopKScorer":
-        """Request metadata (`sample_weight=True`), for scikit-learn's metadata routing."""
-        self.requests = {**self.requests, **requests}
-        return self
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Return the metadata requests of this scorer, for scikit-learn's metadata routing."""
-        request = MetadataRequest(owner=self)
-        for param, alias in self.requests.items():
-            request.score.add_request(param=param, alias=alias)
-        return request
-
     def _accept_sample_weight(self) -> bool:
-        """Return `is_weighted`, for multi-metric scoring without metadata routing."""
-        return self.is_weighted
+        """Return whether the metric takes sample weights; scikit-learn asks for it, too."""
+        return has_parameter(self.metric, "sample_weight")
 
 
 def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[Any] | None]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import get_scorer as get_sklearn_scorer
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.metrics._scorer import (
     Metric,
+    Requests,
     TopKScorer,
     function_of,
     has_parameter,
@@ -126,37 +126,28 @@ def topk_scorers(
     return TopKScorers(scorers)
 
 
-class TopKScorers:
+class TopKScorers(Requests):
     """Scorer of `topk_scorers`; a class, for pickling and copying."""
 
     def __init__(self, scorers: dict[str, TopKScorer]) -> None:
         self.scorers = scorers
+        self.requests = {}
+        for scorer in scorers.values():
+            self.requests |= scorer.requests
 
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> dict[str, float]:
         ranked = rank(estimator, X, y, max(scorer.k for scorer in self.scorers.values()))
         return {
-            name: scorer.value(*ranked, sample_weight if scorer.is_weighted else None, groups)
+            name: scorer.value(
+                *ranked, sample_weight if scorer._accept_sample_weight() else None, groups
+            )
             for name, scorer in self.scorers.items()
         }
 
     def __repr__(self) -> str:
         return f"topk_scorers({', '.join(self.scorers)})"
-
-    def set_score_request(self, **requests: Any) -> "TopKScorers":
-        """Request metadata (`sample_weight=True`), for scikit-learn's metadata routing."""
-        for scorer in self.scorers.values():
-            scorer.set_score_request(**requests)
-        return self
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Return the metadata requests of this scorer, for scikit-learn's metadata routing."""
-        request = MetadataRequest(owner=self)
-        for scorer in self.scorers.values():
-            for param, alias in scorer.requests.items():
-                request.score.add_request(param=param, alias=alias)
-        return request
 
 
 def cross_val_topk(

@@ -14,12 +14,11 @@ from sklearn_xlc._csr import (
     FloatArray,
     IntArray,
     canonical,
-    find_entries,
     one_per_row,
     row_blocks,
     row_of,
 )
-from sklearn_xlc._ranking import rank_rows, rank_stored
+from sklearn_xlc._ranking import find_hits, rank_rows, rank_stored
 from sklearn_xlc._tags import NamedSets, aligned, named_sets, plain_sets
 
 # Default bound of class ids: row times id must fit into 64 bits.
@@ -73,7 +72,7 @@ def check_ranking(
         top = rank_scores(y_pred, k)
     return Ranking(
         top=top,
-        hits=find_entries(true, np.arange(true.shape[0])[:, None], top) >= 0,
+        hits=find_hits(top, true),
         true=true,
         n_true=np.diff(true.indptr).astype(np.int64),
         weight=_check_weight(sample_weight, true.shape[0]),

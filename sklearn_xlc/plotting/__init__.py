@@ -1,4 +1,7 @@
-"""Display classes in the style of scikit-learn; drawing needs matplotlib (the `plot` extra)."""
+"""Display classes in the style of scikit-learn; drawing needs matplotlib (the `plot` extra).
+
+An argument of an invalid type, shape or value raises a `TypeError` or `ValueError` that names it.
+"""
 
 from sklearn_xlc.plotting._argmaxability import ArgmaxabilityDisplay
 from sklearn_xlc.plotting._head_accuracy import HeadAccuracyDisplay

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sklearn_xlc.geometry import ArgmaxabilityReport, verify_argmaxable
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.plotting._axes import Display
 
 #: Colour (safe for the colour-blind), marker and filling of each name in the legend.
 STYLES = {
@@ -23,7 +23,7 @@ STRIP = 0.22
 LEGEND_ENTRY = 0.09
 
 
-class ArgmaxabilityDisplay:
+class ArgmaxabilityDisplay(Display):
     """Plot of the radius of each label set's region against its number of active labels.
 
     A strip below the scale shows label sets without a known radius: sets that are not argmaxable,
@@ -38,10 +38,8 @@ class ArgmaxabilityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------
@@ -104,20 +102,8 @@ class ArgmaxabilityDisplay:
         """
         return cls(verify_argmaxable(estimator, Y, **kwargs)).plot(ax)
 
-    def plot(self, ax: Any = None) -> ArgmaxabilityDisplay:
-        """Draw the radii.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None: a new figure.
-
-        Returns
-        -------
-        ArgmaxabilityDisplay
-            The display itself.
-        """
-        ax, report = new_axes(ax), self.report
+    def _draw(self, ax: Any, **kwargs: Any) -> None:
+        report = self.report
         on_scale = report.status == 1
         on_scale &= (report.radius > SMALLEST) & np.isfinite(report.radius)
         lowest, highest = _limits(report.radius[on_scale])
@@ -133,18 +119,10 @@ class ArgmaxabilityDisplay:
         for name, here in groups.items():
             colour, marker, filled = STYLES[name]
             faces = {"color": colour} if filled else {"facecolors": "none", "edgecolors": colour}
-            width = 1.0 if marker == "x" or not filled else 0.0
-            label = f"{name} ({int(here.sum())})"
-            ax.scatter(
-                x[here],
-                y[here],
-                s=16,
-                marker=marker,
-                alpha=0.7,
-                linewidths=width,
-                label=label,
-                **faces,
-            )
+            style: dict[str, Any] = {**faces, "s": 16, "marker": marker, "alpha": 0.7}
+            style["linewidths"] = 1.0 if marker == "x" or not filled else 0.0
+            style["label"] = f"{name} ({int(here.sum())})"
+            ax.scatter(x[here], y[here], **{**style, **kwargs})
         if not on_scale.all():
             _mark_strip(ax, bottom, lowest)
         else:
@@ -156,8 +134,6 @@ class ArgmaxabilityDisplay:
         _ticks_above(ax, lowest, top if on_scale.any() else lowest)
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(fontsize="small", loc="upper right", framealpha=1.0)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 def _groups(report: ArgmaxabilityReport) -> dict[str, Any]:

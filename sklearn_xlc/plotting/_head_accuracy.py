@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.plotting._axes import Display
 
 
-class HeadAccuracyDisplay:
-    """Plot of the accuracy of each head, and of all heads together.
+class HeadAccuracyDisplay(Display):
+    """Plot of the accuracy of each head, and, dashed, of all heads together.
 
     A prediction is right if every head is right, so the accuracy of all heads together is at most
     the accuracy of the worst head (Fig. 6 of [1]_). Draw training and test samples on the same axes
@@ -29,10 +29,8 @@ class HeadAccuracyDisplay:
     ----------
     line_ : matplotlib Line2D
         Accuracies of the heads in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------
@@ -59,7 +57,7 @@ class HeadAccuracyDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **kwargs: Any
     ) -> HeadAccuracyDisplay:
         """Draw the accuracies of a fitted classifier on samples.
 
@@ -73,8 +71,8 @@ class HeadAccuracyDisplay:
             True classes, or indicator of the true labels.
         name : str, default=None
             Name in the legend, such as "test".
-        ax : matplotlib Axes, default=None
-            Axes to draw on, also of another display. None: a new figure.
+        **kwargs : dict
+            Keyword arguments of :meth:`plot`.
 
         Returns
         -------
@@ -82,24 +80,9 @@ class HeadAccuracyDisplay:
             Drawn display.
         """
         accuracy, combined = estimator.score_heads(X, y, return_combined=True)
-        return cls(accuracy, combined, name).plot(ax)
+        return cls(accuracy, combined, name).plot(**kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> HeadAccuracyDisplay:
-        """Draw one point for each head, and a dashed line for all heads together.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs : dict
-            Keyword arguments of matplotlib's ``plot``.
-
-        Returns
-        -------
-        HeadAccuracyDisplay
-            The display itself.
-        """
-        ax = new_axes(ax)
+    def _draw(self, ax: Any, **kwargs: Any) -> None:
         heads = np.arange(1, len(self.accuracy) + 1)
         together = None if self.combined is None else f"all heads: {self.combined:.2f}"
         label = f"{self.name} ({together})" if self.name and together else self.name or together
@@ -111,5 +94,3 @@ class HeadAccuracyDisplay:
         ax.xaxis.get_major_locator().set_params(integer=True)
         if label:
             ax.legend(fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics import Ranking, check_ranking, rank, true_labels, unwrapped
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.metrics import check_ranking, rank, true_labels, unwrapped
+from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Labels of the axis.
 METRICS = {
@@ -19,7 +19,7 @@ METRICS = {
 }
 
 
-class LabelFrequencyDisplay:
+class LabelFrequencyDisplay(Display):
     """Plot of recall or precision at k, by frequency of the labels in training.
 
     The labels are cut into groups of about equal size, by default deciles, from the rarest to the
@@ -55,10 +55,8 @@ class LabelFrequencyDisplay:
         Line of the most frequent labels in the last plot.
     bars_ : matplotlib BarContainer or None
         Shares of the groups in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------
@@ -99,10 +97,7 @@ class LabelFrequencyDisplay:
         y_train: Any,
         *,
         k: int = 5,
-        metric: str = "recall",
-        n_groups: int = 10,
         name: str | None = None,
-        ax: Any = None,
         **kwargs: Any,
     ) -> LabelFrequencyDisplay:
         """Draw recall or precision of a fitted classifier by label frequency.
@@ -121,16 +116,10 @@ class LabelFrequencyDisplay:
             Labels of the training samples, for their frequencies.
         k : int, default=5
             Number of predictions for each sample.
-        metric : {"recall", "precision"}, default="recall"
-            Share of true labels found, or share of right predictions.
-        n_groups : int, default=10
-            Number of groups; fewer if many labels are equally frequent.
         name : str, default=None
             Name of the classifier in the legend. None: its class.
-        ax : matplotlib Axes, default=None
-            Axes to draw on, also of another display. None: a new figure.
         **kwargs : dict
-            Keyword arguments of :meth:`plot`.
+            Keyword arguments of :meth:`from_predictions`.
 
         Returns
         -------
@@ -140,14 +129,11 @@ class LabelFrequencyDisplay:
         y_true, ids, _ = rank(estimator, X, y, check_integer(k, "k"))
         found = unwrapped(estimator)[0]
         classes, known, _ = true_labels(found, y_train)
-        n_labels = None
-        counts = _counts(known)
         if classes is not None:  # larger ids are labels not seen in `fit`
-            counts = counts[: len(classes)]
-            n_labels = 1 + max(int(np.max(y_true)), len(classes)) if np.ndim(y_true) == 1 else None
-        ranking = check_ranking(y_true, ids, k, n_labels=n_labels)
+            seen = len(classes)
+            known = known[known < seen] if known.ndim == 1 else known[:, :seen]
         name = type(found).__name__ if name is None else name
-        return cls._from_ranking(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
+        return cls.from_predictions(y_true, ids, known, k=k, name=name, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -160,7 +146,6 @@ class LabelFrequencyDisplay:
         metric: str = "recall",
         n_groups: int = 10,
         name: str | None = None,
-        ax: Any = None,
         **kwargs: Any,
     ) -> LabelFrequencyDisplay:
         """Draw recall or precision of predictions by label frequency.
@@ -181,8 +166,6 @@ class LabelFrequencyDisplay:
             Number of groups; fewer if many labels are equally frequent.
         name : str, default=None
             Name in the legend.
-        ax : matplotlib Axes, default=None
-            Axes to draw on, also of another display. None: a new figure.
         **kwargs : dict
             Keyword arguments of :meth:`plot`.
 
@@ -190,11 +173,6 @@ class LabelFrequencyDisplay:
         -------
         LabelFrequencyDisplay
             Drawn display.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument has an invalid type, shape or value.
         """
         ranking = check_ranking(y_true, y_pred, k, n_labels=_n_classes(y_true, y_pred, y_train))
         sets = named_sets(y_train, name="y_train")
@@ -204,12 +182,6 @@ class LabelFrequencyDisplay:
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
             counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
-        return cls._from_ranking(ranking, counts, metric, n_groups, name).plot(ax, **kwargs)
-
-    @classmethod
-    def _from_ranking(
-        cls, ranking: Ranking, counts: np.ndarray, metric: str, n_groups: int, name: str | None
-    ) -> LabelFrequencyDisplay:
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {list(METRICS)}, got {metric!r}")
         n_groups, n_labels = check_integer(n_groups, "n_groups"), ranking.true.shape[1]
@@ -230,7 +202,8 @@ class LabelFrequencyDisplay:
             values, baseline = hits / of, by_chance / of_baseline
             total = float(np.float64(hits.sum()) / of.sum())
         shares = true / max(1, true.sum())
-        return cls(ranges, values, baseline, shares, total, ranking.k, metric, name)
+        display = cls(ranges, values, baseline, shares, total, ranking.k, metric, name)
+        return display.plot(**kwargs)
 
     def plot(
         self, ax: Any = None, *, baseline: bool = True, **kwargs: Any
@@ -277,8 +250,7 @@ class LabelFrequencyDisplay:
             yticks=np.linspace(0, 1, 6),
         )
         ax.legend(fontsize="small", loc="upper left", ncols=2)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)
 
 
 def _counts(Y: Any) -> np.ndarray:

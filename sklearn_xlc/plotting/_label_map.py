@@ -10,10 +10,10 @@ from sklearn.utils import check_array
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.metrics import unwrapped
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.plotting._axes import Display, new_axes
 
 
-class LabelMapDisplay:
+class LabelMapDisplay(Display):
     """Map of the label vectors of a head, projected to the plane of their largest variance.
 
     Labels predicted for similar samples have similar vectors, and are neighbours. Vectors are
@@ -37,10 +37,8 @@ class LabelMapDisplay:
         Points of the last plot.
     texts_ : list of matplotlib Annotation
         Names in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     Examples
     --------
@@ -180,8 +178,7 @@ class LabelMapDisplay:
         if self.counts is not None and "c" not in kwargs and "color" not in kwargs:
             _add_scale(ax, self.scatter_, np.asarray(self.counts))
         self.texts_ = [] if self.names is None else _named(ax, points, self.names, n_names)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)
 
 
 def _vectors_of(estimator: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Names of the measures in a history, and in a legend.
 MEASURES = {
@@ -24,8 +24,10 @@ OF_SETS = {"ncm_": "NCm", "nc1_": "NC1"}
 COLLAPSED = 1e-5
 
 
-class NeuralCollapseDisplay:
+class NeuralCollapseDisplay(Display):
     """Plots of the collapse measures, and of the features of three labels and their pairs.
+
+    :meth:`plot` draws the measures over the epochs, except undefined or constantly zero measures.
 
     Parameters
     ----------
@@ -40,10 +42,8 @@ class NeuralCollapseDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------
@@ -143,19 +143,7 @@ class NeuralCollapseDisplay:
         sets = [tuple(Y.indices[Y.indptr[row] : Y.indptr[row + 1]].tolist()) for row in rows]
         return cls(points=points, sets=sets, corners=plane @ basis.T).plot_features(**kwargs)
 
-    def plot(self, ax: Any = None) -> NeuralCollapseDisplay:
-        """Draw the measures over the epochs, except undefined or constantly zero measures.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None: a new figure.
-
-        Returns
-        -------
-        NeuralCollapseDisplay
-            The display itself.
-        """
+    def plot(self, ax: Any = None, **kwargs: Any) -> NeuralCollapseDisplay:
         if not self.history:
             raise ValueError("there are no curves to draw: history is empty")
         ax = new_axes(ax)
@@ -166,12 +154,12 @@ class NeuralCollapseDisplay:
             kind, n_labels = OF_SETS.get(name[:4], ""), name[4:]
             label = MEASURES.get(name, f"{kind}, {n_labels} labels")
             epochs = np.arange(1, len(values) + 1)
-            ax.plot(epochs, values, label=label, marker=marker, markevery=0.1, markersize=4)
+            style = {"label": label, "marker": marker, "markevery": 0.1, "markersize": 4}
+            ax.plot(epochs, values, **{**style, **kwargs})
         ax.set(xlabel="epoch", ylabel="distance from collapse", yscale="log")
         if ax.lines:
             ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)
 
     def plot_features(self, ax: Any = None) -> NeuralCollapseDisplay:
         """Draw the features in the plane of the three labels.
@@ -203,5 +191,4 @@ class NeuralCollapseDisplay:
             )  # fmt: skip
         ax.set(aspect="equal", xticks=[], yticks=[], xlabel="plane of the three labels' weights")
         ax.legend(title="labels", fontsize="small", bbox_to_anchor=(1, 1), loc="upper left")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn_on(ax)

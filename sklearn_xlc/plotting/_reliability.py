@@ -13,10 +13,10 @@ from sklearn_xlc.metrics import (
     innermost,
     reliability,
 )
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.plotting._axes import Display
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """Reliability diagram: share of true labels against predicted probabilities.
 
     Perfect probabilities lie on the diagonal; below it, predictions are overconfident. Unlike in
@@ -40,10 +40,8 @@ class ReliabilityDisplay:
         Lines of the last plot.
     diagonal_ : matplotlib Line2D
         Line of perfect probabilities in the last plot.
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        Axes and figure of the last plot.
 
     See Also
     --------
@@ -109,7 +107,6 @@ class ReliabilityDisplay:
         n_bins: int = 10,
         pooled: bool = False,
         name: str | None = None,
-        ax: Any = None,
         **kwargs: Any,
     ) -> ReliabilityDisplay:
         """Draw the probabilities of ranked labels.
@@ -127,20 +124,13 @@ class ReliabilityDisplay:
             Whether all ranks make one line, rather than a line each.
         name : str, default=None
             Name of the classifier in the legend.
-        ax : matplotlib Axes, default=None
-            Axes to draw on, also of another display. None: a new figure.
         **kwargs : dict
-            Keyword arguments of matplotlib's ``plot``.
+            Keyword arguments of :meth:`plot`.
 
         Returns
         -------
         ReliabilityDisplay
             Drawn display.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If an argument has an invalid type, shape or value.
         """
         hits, p = check_calibration(y_true, labels, probabilities)
         n_bins = check_integer(n_bins, "n_bins")
@@ -155,24 +145,9 @@ class ReliabilityDisplay:
             np.array(rows) for rows in zip(*(reliability(*column, n_bins) for column in columns))
         )
         names = [f"{name}, {line}" if name else line for line in names]
-        return cls(mean, share, n, names).plot(ax, **kwargs)
+        return cls(mean, share, n, names).plot(**kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> ReliabilityDisplay:
-        """Draw a line for each rank, and the diagonal.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None: a new figure.
-        **kwargs : dict
-            Keyword arguments of matplotlib's ``plot``.
-
-        Returns
-        -------
-        ReliabilityDisplay
-            The display itself.
-        """
-        ax = new_axes(ax)
+    def _draw(self, ax: Any, **kwargs: Any) -> None:
         drawn = [line for line in ax.lines if line.get_label() == "perfect"]
         if drawn:
             self.diagonal_ = drawn[0]
@@ -191,5 +166,3 @@ class ReliabilityDisplay:
             aspect="equal",
         )
         ax.legend(fontsize="small", loc="upper left")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self

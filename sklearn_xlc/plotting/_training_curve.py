@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_xlc.plotting._axes import new_axes
+from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Losses in a history, and their names in a legend.
 LOSSES = {"train_loss": "training loss", "valid_loss": "held-out loss"}
 _PRECISION = re.compile(r"valid_precision_at_(\d+)")
 
 
-class TrainingCurveDisplay:
+class TrainingCurveDisplay(Display):
     """Plot of losses and scores over the epochs of one fit.
 
     The left axis shows losses, on a logarithmic scale, the right axis scores. For scores by the
@@ -50,19 +50,15 @@ class TrainingCurveDisplay:
         self.history = history
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, *, scores: Any = None, ax: Any = None
-    ) -> TrainingCurveDisplay:
+    def from_estimator(cls, estimator: Any, **kwargs: Any) -> TrainingCurveDisplay:
         """Draw the training of a fitted classifier, also after saving and loading.
 
         Parameters
         ----------
         estimator : fitted classifier
             Classifier with a ``history_``, or a :class:`~sklearn.pipeline.Pipeline` ending in one.
-        scores : list of str, default=None
-            Scores to draw, as in :meth:`plot`.
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None: a new figure.
+        **kwargs : dict
+            Keyword arguments of :meth:`plot`.
 
         Returns
         -------
@@ -81,18 +77,20 @@ class TrainingCurveDisplay:
                 f"{type(estimator).__name__} has no history_: pass a classifier of this package "
                 "that has been fitted"
             )
-        return cls(history).plot(scores=scores, ax=ax)
+        return cls(history).plot(**kwargs)
 
-    def plot(self, *, scores: Any = None, ax: Any = None) -> TrainingCurveDisplay:
+    def plot(self, ax: Any = None, *, scores: Any = None, **kwargs: Any) -> TrainingCurveDisplay:
         """Draw the curves.
 
         Parameters
         ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None: a new figure.
         scores : list of str, default=None
             Names of scores in the history, such as of :class:`skorch.callbacks.EpochScoring`. None:
             the precision of held-out samples, recorded with ``verbose=1``; an empty list: none.
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None: a new figure.
+        **kwargs : dict
+            Keyword arguments of matplotlib's ``plot``.
 
         Returns
         -------
@@ -114,25 +112,28 @@ class TrainingCurveDisplay:
                 raise ValueError(f"there is no {name!r} in the history, which has {known}")
         ax = new_axes(ax)
         for number, name in enumerate(name for name in LOSSES if name in known):
-            self._draw(ax, name, LOSSES[name], color=f"C{number}")
+            style = {"label": LOSSES[name], "color": f"C{number}", **kwargs}
+            self._draw_curve(ax, name, **style)
         ax.set(xlabel="epoch", ylabel="loss of a sample", yscale="log")
         ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-        self.ax_, self.figure_, self.scores_ax_ = ax, ax.figure, None
+        self.scores_ax_ = None
         if scores:
             self.scores_ax_ = ax.twinx()
             self.scores_ax_.set(ylabel="score of held-out samples")
             for number, name in enumerate(scores, 2):
-                self._draw(self.scores_ax_, name, _title(name), color=f"C{number}", linestyle="--")
+                style = {"label": _title(name), "color": f"C{number}", "linestyle": "--", **kwargs}
+                self._draw_curve(self.scores_ax_, name, **style)
         lines = [*ax.lines, *(self.scores_ax_.lines if self.scores_ax_ else ())]
         labels = [line.get_label() for line in lines]
         ax.legend(lines, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(lines))
-        return self
+        return self._drawn_on(ax)
 
-    def _draw(self, ax: Any, name: str, label: str, **style: Any) -> None:
+    def _draw_curve(self, ax: Any, name: str, **style: Any) -> None:
         values = [row.get(name, np.nan) for row in self.history]
         epochs = np.arange(1, len(values) + 1)
         every = max(1, len(values) // 15)  # a single epoch is a point
-        ax.plot(epochs, values, label=label, marker="o", markersize=3.5, markevery=every, **style)
+        style = {"marker": "o", "markersize": 3.5, "markevery": every, **style}
+        ax.plot(epochs, values, **style)
 
 
 def _title(name: str) -> str:

@@ -237,5 +237,5 @@ def test_blocks_of_labels_make_no_difference(monkeypatch):
     data = aggregation(membership, of_groups)
     totals = 2.0 * np.diff(data.labels.indptr)
     whole = assign_by_scores(data, scores, totals=totals)
-    monkeypatch.setattr("sklearn_xlc.aggregation._assignment.BLOCK", 10)
+    monkeypatch.setattr("sklearn_xlc.aggregation._pairs.BLOCK", 10)
     assert (assign_by_scores(data, scores, totals=totals) != whole).nnz == 0

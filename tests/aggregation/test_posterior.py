@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sklearn_xlc.aggregation import _posterior as module
+from sklearn_xlc.aggregation import _pairs as module
 from sklearn_xlc.aggregation import aggregation, group_log_likelihood, noisy_or_posterior
 
 

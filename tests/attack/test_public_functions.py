@@ -265,11 +265,11 @@ VALID = {
     ),
     "fourier_forward": lambda name, rng: (
         geometry.fourier_forward,
-        {"coefficients": rng.random((2, 5)), "n_labels": 9, "method": "fft"},
+        {"coefficients": rng.random((2, 5)), "n_labels": 9},
     ),
     "fourier_adjoint": lambda name, rng: (
         geometry.fourier_adjoint,
-        {"logits": rng.random((2, 9)), "max_active": 2, "method": "fft"},
+        {"logits": rng.random((2, 9)), "max_active": 2},
     ),
     "fourier_witness": lambda name, rng: (
         geometry.fourier_witness,

@@ -1,10 +1,16 @@
-"""Axes are made only where none are given, and matplotlib is needed only for that."""
+"""Axes are made only where none are given; keyword arguments reach matplotlib."""
 
 import sys
 
 import pytest
 
-from sklearn_xlc.plotting import NeuralCollapseDisplay
+from sklearn_xlc.geometry import verify_argmaxable
+from sklearn_xlc.plotting import (
+    ArgmaxabilityDisplay,
+    HeadAccuracyDisplay,
+    NeuralCollapseDisplay,
+    TrainingCurveDisplay,
+)
 from sklearn_xlc.plotting._axes import new_axes
 
 
@@ -19,3 +25,20 @@ def test_matplotlib_is_needed_only_to_draw(monkeypatch):
     display = NeuralCollapseDisplay({"nc1": [1.0]})
     with pytest.raises(ImportError, match=r"pip install .sklearn-xlc\[plot\]"):
         display.plot()
+
+
+@pytest.mark.parametrize(
+    "display",
+    [
+        ArgmaxabilityDisplay(verify_argmaxable([[1.0], [2.0]], [[1, 1], [1, 0]])),
+        HeadAccuracyDisplay([0.9, 0.8]),
+        NeuralCollapseDisplay({"nc1": [1.0, 0.5]}),
+        TrainingCurveDisplay([{"train_loss": 2.0}, {"train_loss": 1.0}]),
+    ],
+    ids=lambda display: type(display).__name__,
+)
+def test_keyword_arguments_reach_matplotlib(display):
+    ax = display.plot(alpha=0.125).ax_
+    assert {drawn.get_alpha() for drawn in ax.lines[:1] or ax.collections} == {0.125}
+    with pytest.raises(AttributeError, match="unknown_option"):
+        display.plot(ax, unknown_option=1)

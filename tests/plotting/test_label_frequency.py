@@ -119,6 +119,8 @@ def test_classes():
     display = LabelFrequencyDisplay.from_estimator(clf, X, np.append(y[:-1], "new"), y[4:], k=1)
     assert display.ranges == [(0, 0), (2, 2), (3, 3)]  # "new", "a", and both others
     np.testing.assert_allclose(display.values, [0, 1, 7 / 8])
+    known = LabelFrequencyDisplay.from_estimator(clf, X, y, y[4:], k=1)
+    assert known.ranges == [(2, 2), (3, 3)]  # no group of labels that do not exist
     ids = np.array([0, 1, 2] * 4)
     scores = np.eye(3)[ids]
     found = LabelFrequencyDisplay.from_predictions(ids, scores, ids, k=1)
