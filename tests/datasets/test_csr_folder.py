@@ -271,7 +271,7 @@ known = 1  # the last factor that is known to be saved
 random.seed(0)
 for _ in range(n_kills):
     told, tell = os.pipe()
-    child = os.fork()
+    child = os.fork()  # known + 1, known + 2, ..., each told before it is saved
     if not child:
         for factor in range(known + 1, 10**6):
             os.write(tell, bytes(8))
@@ -279,11 +279,12 @@ for _ in range(n_kills):
     time.sleep(random.random() * 0.2)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    begun = len(os.read(told, 2**16)) // 8  # the last of these may have ended
-    os.close(told), os.close(tell)
+    os.close(tell)  # so that reading ends, if nothing was told
+    begun = len(os.read(told, 2**16)) // 8
+    os.close(told)
     found = open_csr(path)
     factor = round(found.data[0] / X.data[0])
-    assert factor in (known + begun - 1, known + begun), (factor, known, begun)
+    assert factor in (known + max(begun - 1, 0), known + begun), (factor, known, begun)
     assert (found != factor * X).nnz == 0
     known = factor
 assert known > n_kills / 4
@@ -291,7 +292,7 @@ assert known > n_kills / 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-@pytest.mark.parametrize("n_kills", [10, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_kill_leaves_the_old_or_the_new_matrices(path, n_kills):
     subprocess.run([sys.executable, "-c", KILLING, str(path), str(n_kills)], check=True)
 

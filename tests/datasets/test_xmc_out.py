@@ -171,8 +171,8 @@ def test_a_file_that_changes_while_it_is_parsed_is_refused(path, out, monkeypatc
 
 def test_parsing_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(_xmc_file, "_BLOCK_ENTRIES", 2**12)
-    big = sp.random(2000, 500, 0.1, format="csr", random_state=0, dtype=np.float32)
-    dump_xmc_file(big, np.ones((2000, 1)), tmp_path / "a")
+    big = sp.random(4000, 500, 0.1, format="csr", random_state=0, dtype=np.float32)
+    dump_xmc_file(big, np.ones((4000, 1)), tmp_path / "a")
     tracemalloc.start()
     X, _ = load_xmc_file(tmp_path / "a", out=tmp_path / "out")
     peak = tracemalloc.get_traced_memory()[1]
