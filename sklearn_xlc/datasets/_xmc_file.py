@@ -398,11 +398,15 @@ def _join_rows(
 
 def _shortest(values: npt.NDArray[Any]) -> list[str]:
     """Format values with the fewest digits that restore the same bits of the dtype."""
-    shortest = values.astype(str)
+    # Distinct bit patterns, because 0.0 == -0.0; data often hold few distinct values.
+    bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
+    found, inverse = np.unique(bits, return_inverse=True)
+    distinct = found.view(values.dtype)
+    shortest = distinct.astype(str)
+    texts = [text.removesuffix(".0") for text in shortest.tolist()]
     # The reader rounds twice, to float64 and to float32; if that changes a value, all digits of
     # its float64 are written.
-    missed = np.flatnonzero(shortest.astype(np.float64).astype(values.dtype) != values)
-    texts = shortest.tolist()
-    for place in missed.tolist():
-        texts[place] = repr(float(values[place]))
-    return [text.removesuffix(".0") for text in texts]
+    missed = shortest.astype(np.float64).astype(values.dtype) != distinct
+    for place in np.flatnonzero(missed).tolist():
+        texts[place] = repr(float(distinct[place]))
+    return [texts[number] for number in inverse.tolist()]

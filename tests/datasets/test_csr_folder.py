@@ -504,6 +504,13 @@ def test_a_manifest_of_something_else_is_refused(path, text):
     refused(path)
 
 
+def test_a_name_twice_in_a_manifest_is_refused(path):
+    save_csr(path, X)
+    text = (path / "manifest.json").read_text()
+    (path / "manifest.json").write_text(text.replace("{", '{"is_tuple": true, ', 1))
+    refused(path, match="does not match its digest")
+
+
 @pytest.mark.parametrize(
     "header",
     [
