@@ -1,13 +1,13 @@
 """Synthetic multi-label data of any size, made block by block: it never has to fit into memory."""
 
 import tempfile
-from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._csr import mix_bits, row_numbers
-from sklearn_xlc.datasets._xmc_cache import GrowingCSR
+from sklearn_xlc.datasets import open_csr, save_csr
 
 BLOCK_ROWS = 50_000
 #: Labels in a topic: neighbours that share half of their features, as in a taxonomy.
@@ -68,22 +68,12 @@ class ZipfData:
         return X
 
     def mapped(self, n_rows, folder=None):
-        """X and Y of `n_rows` rows, mapped from files without names in a folder."""
-        with ExitStack() as files:
-
-            def new_file():
-                return files.enter_context(tempfile.TemporaryFile(dir=folder))
-
-            grown = GrowingCSR(new_file, self.n_features, np.float32)
-            labels = GrowingCSR(new_file, self.n_labels, np.int32)
-            for number, start in enumerate(range(0, n_rows, BLOCK_ROWS)):
-                X, Y = self.block(min(BLOCK_ROWS, n_rows - start), number)
-                grown.append(X)
-                labels.append(Y)
-            return [
-                sp.csr_matrix(tuple(m.arrays().values()), shape=(n_rows, m.n_columns))
-                for m in (grown, labels)
-            ]
+        """X and Y of `n_rows` rows, mapped from files that are deleted with the process."""
+        starts = enumerate(range(0, n_rows, BLOCK_ROWS))
+        blocks = (self.block(min(BLOCK_ROWS, n_rows - start), number) for number, start in starts)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            save_csr(Path(place, "data.csr"), blocks)
+            return open_csr(Path(place, "data.csr"), verify=False)
 
     def test_rows(self, n_rows):
         """X and Y of rows that no block of `mapped` holds."""

@@ -60,7 +60,7 @@ def _mapping(array: Any) -> Any:
 
 
 def _advise_whole(arrays: list[np.ndarray], advice: int) -> None:
-    for mapping in {id(found): found for found in map(_mapping, arrays)}.values():
+    for mapping in map(_mapping, arrays):
         _advise(mapping, advice, 0, len(mapping))
 
 

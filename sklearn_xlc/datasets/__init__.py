@@ -1,7 +1,7 @@
 """Datasets: files of the Extreme Classification Repository, generators, an embedded dataset."""
 
 from sklearn_xlc.datasets._aggregated import make_aggregated
-from sklearn_xlc.datasets._csr_file import open_csr, save_csr
+from sklearn_xlc.datasets._csr_folder import open_csr, save_csr
 from sklearn_xlc.datasets._generators import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.datasets._label_set_images import make_label_set_images
 from sklearn_xlc.datasets._parquet import iter_parquet

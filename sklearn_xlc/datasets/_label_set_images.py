@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from sklearn_xlc._bounds import check_scalar
 from sklearn_xlc._csr import IntArray
@@ -212,22 +212,16 @@ def _check_images(images: Any, labels: Any) -> tuple[npt.NDArray[Any], npt.NDArr
     if images is None:
         digits = load_digits()
         images, labels = (digits.images / 16).astype(np.float32), digits.target
-    images = check_array(images, ensure_2d=False, allow_nd=True, dtype="numeric")
+    images = check_array(
+        images, ensure_2d=False, allow_nd=True, ensure_non_negative=True, input_name="images"
+    )
     if images.ndim not in (3, 4):
         raise ValueError(
             "images must have shape (n_images, height, width) or (n_images, height, width, "
             f"n_channels), got {images.shape}"
         )
     labels = column_or_1d(labels)
-    if len(labels) != len(images):
-        raise ValueError(
-            f"images and labels must be equally many, got {len(images)} and {len(labels)}"
-        )
-    if images.size and images.min() < 0:
-        raise ValueError(
-            f"images must not be negative, as the background is zero, got {images.min()}; scale "
-            "the composed images instead"
-        )
+    check_consistent_length(images, labels)
     classes, class_ids = np.unique(labels, return_inverse=True)
     return images, classes, class_ids
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+from sklearn_xlc._bounds import check_integer
+from sklearn_xlc.datasets._csr_folder import check_path
 
 
 def iter_parquet(
@@ -53,7 +55,7 @@ def iter_parquet(
 
     See Also
     --------
-    save_csr : Writes blocks to a file that is mapped into memory.
+    save_csr : Writes blocks to files that are mapped into memory.
 
     Examples
     --------
@@ -74,43 +76,35 @@ def iter_parquet(
     >>> X.shape, Y.toarray().tolist(), tags.classes_.tolist()
     ((2, 64), [[1, 1], [0, 1]], ['cat', 'pet'])
     """
-    is_number = isinstance(block_rows, Integral) and not isinstance(block_rows, bool)
-    if not (is_number and block_rows >= 1):
-        raise ValueError(f"block_rows must be an int from 1 on, got {block_rows!r}")
-    for name, column in (("features", features), ("labels", labels)):
-        if not (isinstance(column, str) or (column is None and name == "labels")):
-            raise TypeError(f"{name} must be the name of a column, got {type(column).__name__}")
+    check_integer(block_rows, "block_rows")
+    columns = [features] if labels is None else [features, labels]
+    if not all(isinstance(column, str) for column in columns):
+        raise TypeError(f"features and labels must be names of columns, got {columns}")
     try:
         import polars
     except ImportError as error:
         raise ImportError(
             "iter_parquet needs polars; install it by: pip install 'sklearn_xlc[parquet]'"
         ) from error
-    files = _files(paths)
     return (
         block
-        for file in files
+        for file in _files(paths)
         for block in _blocks(polars, file, features, labels, int(block_rows))
     )
 
 
 def _files(paths: Any) -> list[str]:
-    if isinstance(paths, str | os.PathLike):
-        path = os.fspath(paths)
+    files = []
+    is_one = isinstance(paths, str) or not isinstance(paths, Iterable)
+    for path in [paths] if is_one else paths:
+        path = check_path(path, "each of paths")
         found = [path] if os.path.exists(path) else sorted(glob.glob(path))
         if not found:
             raise FileNotFoundError(f"there is no file {path}")
-        return found
-    try:
-        given = list(paths)
-    except TypeError:
-        given = [paths]
-    for path in given:
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"paths must hold str or os.PathLike, got {type(path).__name__}")
-    if not given:
+        files += found
+    if not files:
         raise ValueError("paths has no file; give at least one")
-    return [file for path in given for file in _files(path)]
+    return files
 
 
 def _blocks(
@@ -118,68 +112,69 @@ def _blocks(
 ) -> Iterator[Any]:
     with open(file, "rb"):
         pass  # errors of `open` are clearer than errors of the library
-    names = [features] if labels is None else [features, labels]
     try:
         table = polars.scan_parquet(file, glob=False)
-        known = table.collect_schema().names()
-        n_rows = table.select(polars.len()).collect().item()
+        types = table.collect_schema()
+        _check_types(polars, file, types, features, labels)
+        names = dict.fromkeys(column for column in (features, labels) if column is not None)
+        table = table.select(
+            polars.col(name).arr.to_list() if isinstance(types[name], polars.Array) else name
+            for name in names
+        )
+        for start in range(0, table.select(polars.len()).collect().item(), block_rows):
+            block = table.slice(start, block_rows).collect()
+            for name in names:
+                _check_filled(polars, block[name], f"{file}, row", start)
+            X = _samples(block[features], file, start)
+            if labels is None:
+                yield X
+            else:
+                y = block[labels].to_list()
+                yield X, y if types[labels].is_nested() else np.asarray(y)
     except polars.exceptions.PolarsError as error:
         raise ValueError(f"cannot read {file}: it is damaged, or no Parquet ({error})") from error
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{file} has no column {name!r}; it has {', '.join(known)}")
-    for start in range(0, n_rows, block_rows):
-        try:
-            block = table.select(list(dict.fromkeys(names))).slice(start, block_rows).collect()
-        except polars.exceptions.PolarsError as error:
-            raise ValueError(f"cannot read {file}: it is damaged ({error})") from error
-        for name in names:
-            _check_filled(block[name], f"{file}, row", start)
-        X = _samples(polars, block[features], file, start)
-        yield X if labels is None else (X, _labels(polars, block[labels], file))
 
 
-def _check_filled(column: Any, where: str, start: int) -> None:
+def _check_types(polars: Any, file: str, types: Any, features: str, labels: str | None) -> None:
+    """Raise ValueError for a column that is missing or holds neither samples nor labels."""
+    for name in (features, labels):
+        if name is not None and name not in types:
+            raise ValueError(f"{file} has no column {name!r}; it has {', '.join(types)}")
+    inner = getattr(types[features], "inner", None)
+    if types[features] != polars.String and not (inner is not None and inner.is_numeric()):
+        raise ValueError(
+            f"{file}: column {features!r} is of type {types[features]}; features are strings or "
+            "lists of numbers"
+        )
+    if labels is not None:
+        inner = getattr(types[labels], "inner", types[labels])
+        if not (inner in (polars.String, polars.Null) or inner.is_integer()):
+            raise ValueError(
+                f"{file}: column {labels!r} is of type {types[labels]}; labels are strings or "
+                "integers, or lists of them"
+            )
+
+
+def _check_filled(polars: Any, column: Any, where: str, start: int) -> None:
     """Raise ValueError for the first missing value, also within a list."""
     missing = column.is_null()
-    if not missing.any() and column.dtype.is_nested():
-        lists = _as_lists(column)
-        missing = lists.list.drop_nulls().list.len() < lists.list.len()
+    if column.dtype.is_nested():
+        missing |= column.list.eval(polars.element().is_null()).list.any()
     if missing.any():
         row = start + int(missing.arg_max())
         raise ValueError(f"{where} {row}: a value of {column.name!r} is missing")
 
 
-def _as_lists(column: Any) -> Any:
-    return column.arr.to_list() if hasattr(column.dtype, "shape") else column
-
-
-def _samples(polars: Any, column: Any, file: str, start: int) -> np.ndarray:
-    if column.dtype == polars.String:
+def _samples(column: Any, file: str, start: int) -> np.ndarray:
+    """Return texts, or the rows of an array."""
+    if not column.dtype.is_nested():
         return np.array(column.to_list(), dtype=object)
-    inner = getattr(column.dtype, "inner", None)
-    if inner is None or not inner.is_numeric():
-        raise ValueError(
-            f"{file}: column {column.name!r} is of type {column.dtype}; features are strings or "
-            "lists of numbers"
-        )
-    lists = _as_lists(column)
-    sizes = lists.list.len().to_numpy()
+    sizes = column.list.len().to_numpy()
     if (sizes != sizes[0]).any():
         row = int((sizes != sizes[0]).argmax())
         raise ValueError(
             f"{file}, row {start + row}: {column.name!r} has {sizes[row]} numbers, but {sizes[0]} "
             f"in row {start}; all rows must have the same"
         )
-    values = lists.explode() if sizes[0] else lists.explode().clear()
+    values = column.explode() if sizes[0] else column.explode().clear()
     return values.to_numpy().astype(np.float32).reshape(len(sizes), sizes[0])
-
-
-def _labels(polars: Any, column: Any, file: str) -> Any:
-    inner = getattr(column.dtype, "inner", column.dtype)
-    if not (inner == polars.String or inner.is_integer() or inner == polars.Null):
-        raise ValueError(
-            f"{file}: column {column.name!r} is of type {column.dtype}; labels are strings or "
-            "integers, or lists of them"
-        )
-    return column.to_list() if column.dtype.is_nested() else np.asarray(column.to_list())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils import Bunch
 
 
@@ -75,7 +76,10 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
     lines = gzip.decompress(packed).decode("utf-8").splitlines()[1:]
     parts, synsets, hypernyms, definitions = zip(*(line.split("\t") for line in lines))
     data = np.array(definitions, dtype=object)
-    target, target_names = _indicator([names.split(" ") for names in hypernyms])
+    binarizer = MultiLabelBinarizer(sparse_output=True)
+    target = sp.csr_matrix(binarizer.fit_transform(names.split(" ") for names in hypernyms))
+    target = target.astype(np.int32)
+    target.sort_indices()
     if return_X_y:
         return data, target
     is_train = np.array(parts) == "train"
@@ -84,19 +88,9 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Any:
     return Bunch(
         data=data,
         target=target,
-        target_names=target_names,
+        target_names=binarizer.classes_.astype(str),
         synset_names=np.array(synsets),
         train_indices=np.flatnonzero(is_train),
         test_indices=np.flatnonzero(~is_train),
         DESCR=f"{description}\n{notice}",
     )
-
-
-def _indicator(rows: list[list[str]]) -> tuple[sp.csr_matrix, Any]:
-    """Convert lists of sorted names to a CSR indicator and the names of its columns."""
-    names, ids = np.unique([name for row in rows for name in row], return_inverse=True)
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    ones = np.ones(len(ids), dtype=np.int32)
-    indicator = sp.csr_matrix((ones, ids, indptr), shape=(len(rows), len(names)))
-    indicator.sort_indices()
-    return indicator, names

@@ -2,11 +2,11 @@
 
 import gzip
 import os
-import secrets
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from math import inf, isfinite
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +15,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_csr, check_indicator, raise_for_entries
-from sklearn_xlc._csr import canonical, row_blocks
-from sklearn_xlc.datasets._csr_file import GrowingCSR
-from sklearn_xlc.datasets._xmc_cache import cache_of, load_mapped
+from sklearn_xlc._csr import canonical, index_dtype, row_blocks
+from sklearn_xlc._files import replacing
+from sklearn_xlc.datasets._csr_folder import check_path, read_matrices, write_blocks
+
+Matrices = tuple[sp.csr_matrix, ...]
 
 # Number of rows formatted at a time, to bound the memory for strings.
 _BLOCK_ROWS = 4096
@@ -25,16 +27,14 @@ _BLOCK_ROWS = 4096
 # a small compressed file could fill the memory.
 _MAX_LINE = 2**24
 _GZIP_MAGIC = b"\x1f\x8b"
-# Number of parsed entries in memory before they move to disk: tens of megabytes.
+# Number of parsed entries of a block on its way to the disk: tens of megabytes.
 _BLOCK_ENTRIES = 2**21
-_INT32_MAX = np.iinfo(np.int32).max
 
 
 def load_xmc_file(
     path: str | os.PathLike[str],
     *,
     dtype: Any = np.float32,
-    mmap: bool | str | os.PathLike[str] = False,
     out: str | os.PathLike[str] | None = None,
 ) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     r"""Read features and labels from a file of the Extreme Classification Repository.
@@ -51,16 +51,12 @@ def load_xmc_file(
         gzip file.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Type of the feature values.
-    mmap : bool, str or os.PathLike, default=False
-        Whether to map the arrays of both matrices from a cache file, for data larger than the
-        memory or loaded often. The first call parses the text, with little memory, and writes the
-        cache ``<name>.<dtype>.xlc`` beside it; later calls take a moment. A path: folder for the
-        cache, created if needed. The cache is rewritten if size or modification time of the text
-        have changed; writing takes twice its size on the disk. The arrays are read-only.
-        Classifiers train on them batch by batch.
     out : str or os.PathLike, default=None
-        Path of the cache file, instead of `mmap`. ``X, Y = open_csr(out)`` maps it, also without
-        the text.
+        Folder for the arrays of both matrices, which are then mapped from it: for data larger than
+        the memory, or loaded often. The first call parses the text, with little memory; later calls
+        take a moment. The folder is written again if `dtype`, or name, size or modification time of
+        the text, have changed. The arrays are read-only. Classifiers train on them batch by batch.
+        ``X, Y = open_csr(out)`` maps them, also without the text.
 
     Returns
     -------
@@ -76,14 +72,13 @@ def load_xmc_file(
         or is out of the range of the header; a value is not a finite number; a sample has a label
         or feature twice; a line is longer than 16 MiB; there are more or fewer samples than the
         header announces. The message names the file, the line (the header is line 1) and the error.
-        If both `mmap` and `out` are given.
     OSError
         If the file cannot be read, or the arrays cannot be written.
 
     See Also
     --------
     dump_xmc_file : Writes such a file.
-    open_csr : Maps the matrices written with `out`.
+    open_csr : Maps the matrices of `out`.
 
     References
     ----------
@@ -106,46 +101,20 @@ def load_xmc_file(
     array([[1, 0, 1],
            [0, 0, 0]], dtype=int32)
 
-    With arrays mapped from a file:
+    With arrays mapped from files:
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "train.txt"
     ...     _ = path.write_text("2 4 3\n0,2 1:0.5 3:2\n 0:1\n")
-    ...     X, Y = load_xmc_file(path, mmap=True)
-    ...     sorted(file.name for file in Path(folder).iterdir())
-    ['train.txt', 'train.txt.float32.xlc']
+    ...     X, Y = load_xmc_file(path, out=Path(folder) / "train.csr")
     >>> X.data.flags.writeable
     False
     """
-    path = _check_path(path)
-    dtype = _check_dtype(dtype)
-    cache = cache_of(path, dtype, mmap, out)
-    if cache is None:
-        return _parse(path, dtype).matrices()
-
-    def parse(new_file: Callable[[], Any]) -> list[GrowingCSR]:
-        return _parse(path, dtype, new_file).on_disk()
-
-    X, Y = load_mapped(path, dtype, cache, parse)
-    return X, Y
-
-
-def _parse(
-    path: Path, dtype: np.dtype[Any], new_file: Callable[[], Any] | None = None
-) -> "_RowParser":
-    """Parse a file, with rows on disk if `new_file` is given; return the parser."""
-    line_number = 1
-    try:
-        with _open_to_read(path) as file:
-            parser = _RowParser(*_parse_header(_read_line(file)), dtype, new_file)
-            line_number += 1
-            while line := _read_line(file):
-                parser.add(line)
-                line_number += 1
-            parser.check_complete()
-    except (_FormatError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}, line {line_number}: {error}") from error
-    return parser
+    path, dtype = Path(check_path(path)), _check_dtype(dtype)
+    if out is not None:
+        return _mapped(path, dtype, check_path(out, "out"))
+    [matrices] = _blocks(path, dtype)
+    return matrices
 
 
 def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
@@ -190,138 +159,126 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
     0,2 1:0.5
      0:1
     """
-    path = _check_path(path)
+    path = check_path(path)
     X = _check_features(X)
     Y = check_indicator(Y, "Y")
     if X.shape[0] != Y.shape[0]:
         raise ValueError(
             f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}"
         )
-    # In the folder of the target, because a rename is atomic only within one file system.
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with replacing(path) as raw:
+        if path.endswith(".gz"):
+            # No time stamp and no name, so that equal data give equal bytes.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
+                _write(file, X, Y)
+        else:
+            _write(raw, X, Y)
+
+
+def _mapped(path: Path, dtype: np.dtype[Any], out: str) -> Matrices:
+    """Map the matrices of a text from a folder; write it first if it is of another text."""
+    if (found := _written(out, _source(path, dtype))) is None:
+        write_blocks(out, _blocks(path, dtype, _BLOCK_ENTRIES), True, _source(path, dtype))
+        found = _written(out, _source(path, dtype))
+    if found is None:
+        raise ValueError(f"{path} was changed while it was read; load it again")
+    return found
+
+
+def _source(path: Path, dtype: np.dtype[Any]) -> dict[str, Any]:
+    stat = os.stat(path)
+    size, time = stat.st_size, stat.st_mtime_ns
+    return {"name": path.name, "size": size, "mtime_ns": time, "dtype": str(dtype)}
+
+
+def _written(out: str, source: dict[str, Any]) -> Matrices | None:
+    """Return the matrices of a folder; None if it is damaged, or of another source."""
     try:
-        with open(partial, "xb") as raw:
-            if path.suffix == ".gz":
-                # No time stamp and no name, so that equal data give equal bytes.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
-                    _write(file, X, Y)
-            else:
-                _write(raw, X, Y)
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+        manifest, matrices = read_matrices(out, verify=False)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return tuple(matrices) if manifest["source"] == source else None
+
+
+def _blocks(path: Path, dtype: np.dtype[Any], n_entries: float = inf) -> Iterator[Matrices]:
+    """Parse a file; yield its rows in blocks of little more than `n_entries` entries."""
+    number = 1
+    try:
+        with _open_to_read(path) as file:
+            n_rows, *widths = _parse_header(_read_line(file))
+            block = _Block(widths, dtype)
+            for row in range(n_rows):
+                number += 1
+                if not (line := _read_line(file)):
+                    raise _FormatError(
+                        f"the file ends here with {row} rows, its header announces {n_rows}"
+                    )
+                block.add(line)
+                if len(block.features) + len(block.labels) >= n_entries:
+                    yield block.matrices()
+                    block = _Block(widths, dtype)
+            number += 1
+            while line := _read_line(file):
+                if line.split():
+                    raise _FormatError(f"the header announces {n_rows} rows, but here is another")
+                number += 1
+            yield block.matrices()
+    except (_FormatError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}, line {number}: {error}") from error
 
 
 class _FormatError(Exception):
     """Error for an invalid line; the caller adds file and line number."""
 
 
-class _RowParser:
-    """Parser of lines into the arrays of both matrices; raises for malformed lines."""
+class _Block:
+    """Parsed rows; raises for malformed lines."""
 
-    def __init__(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_labels: int,
-        dtype: np.dtype[Any],
-        new_file: Callable[[], Any] | None,
-    ) -> None:
-        self.shape = (n_samples, n_features, n_labels)
+    def __init__(self, widths: list[int], dtype: np.dtype[Any]) -> None:
+        self.n_features, self.n_labels = widths
         self.dtype = dtype
-        self.n_rows = 0
         # Values from this limit on round to infinity: the midpoint above the largest float32.
         self.limit = inf if dtype == np.float64 else float(np.finfo(dtype).max) * (1 + 2.0**-25)
-        self._start_block()
-        self.disk: list[GrowingCSR] = []
-        if new_file is not None:
-            self.disk = [GrowingCSR(new_file, n_features, dtype)]
-            self.disk += [GrowingCSR(new_file, n_labels, np.int32)]
-
-    def _start_block(self) -> None:
-        _, n_features, n_labels = self.shape
-        self.values: array[float] = array(self.dtype.char)
-        self.features = array("i" if n_features <= _INT32_MAX else "q")
-        self.labels = array("i" if n_labels <= _INT32_MAX else "q")
-        self.feature_indptr = array("q", [0])
-        self.label_indptr = array("q", [0])
+        self.values: array[float] = array(dtype.char)
+        self.features = array(index_dtype(self.n_features).char)
+        self.labels = array(index_dtype(self.n_labels).char)
+        self.feature_ends, self.label_ends = array("q", [0]), array("q", [0])
 
     def add(self, line: bytes) -> None:
         """Parse one line into one row."""
-        n_samples, n_features, n_labels = self.shape
         tokens = line.split()
-        if self.n_rows == n_samples:
-            if tokens:
-                raise _FormatError(f"the header announces {n_samples} rows, but here is another")
-            return  # blank lines after the last row
         if b"_" in line:  # int and float would ignore it
             raise _FormatError("'_' does not belong in a number")
-        labels: list[int] = []
         # A token with a colon is never a list of labels, whether or not a space precedes it.
         if tokens and not line[:1].isspace() and b":" not in tokens[0]:
-            labels = _parse_ids(tokens.pop(0).split(b","), n_labels, "label")
-        names, numbers = _split_pairs(tokens)
-        features = _parse_ids(names, n_features, "feature")
-        values = self._parse_values(numbers)
-        self.labels.extend(labels)
-        self.features.extend(features)
-        self.values.extend(values)
-        self.label_indptr.append(len(self.labels))
-        self.feature_indptr.append(len(self.features))
-        self.n_rows += 1
-        if self.disk and len(self.features) + len(self.labels) >= _BLOCK_ENTRIES:
-            self._move_to_disk()
+            self.labels.extend(_parse_ids(tokens.pop(0).split(b","), self.n_labels, "label"))
+        if tokens:
+            names, texts = _split_pairs(tokens)
+            self.features.extend(_parse_ids(names, self.n_features, "feature"))
+            values = _convert(float, texts, "feature value {} is not a number")
+            if not all(map(self.limit.__gt__, map(abs, values))):
+                bad = next(text for text, v in zip(texts, values) if not abs(v) < self.limit)
+                raise _FormatError(f"feature value {_show(bad)} is not finite in {self.dtype}")
+            self.values.extend(values)
+        self.label_ends.append(len(self.labels))
+        self.feature_ends.append(len(self.features))
 
-    def _parse_values(self, texts: Sequence[bytes]) -> list[float]:
-        """Parse feature values; raise for values not finite in the dtype."""
-        try:
-            values = list(map(float, texts))
-        except ValueError:
-            bad = next(text for text in texts if not _converts(float, text))
-            raise _FormatError(f"feature value {_show(bad)} is not a number") from None
-        if values and not (
-            all(map(isfinite, values)) and -self.limit < min(values) and max(values) < self.limit
-        ):
-            bad = next(t for t, v in zip(texts, values) if not -self.limit < v < self.limit)
-            raise _FormatError(f"feature value {_show(bad)} is not finite in {self.dtype}")
-        return values
-
-    def check_complete(self) -> None:
-        """Raise if the file ended early."""
-        if self.n_rows < self.shape[0]:
-            raise _FormatError(
-                f"the file ends here with {self.n_rows} rows, its header announces {self.shape[0]}"
-            )
-
-    def matrices(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-        """Return both matrices, canonical, of the rows in memory."""
-        _, n_features, n_labels = self.shape
+    def matrices(self) -> Matrices:
+        """Return the rows as canonical matrices."""
         values = np.frombuffer(self.values, dtype=self.dtype)
         ones = np.ones(len(self.labels), dtype=np.int32)
         return (
-            _csr(values, self.features, self.feature_indptr, n_features),
-            _csr(ones, self.labels, self.label_indptr, n_labels),
+            _csr(values, self.features, self.feature_ends, self.n_features),
+            _csr(ones, self.labels, self.label_ends, self.n_labels),
         )
-
-    def _move_to_disk(self) -> None:
-        for matrix, block in zip(self.disk, self.matrices()):
-            matrix.append(block)
-        self._start_block()
-
-    def on_disk(self) -> list[GrowingCSR]:
-        """Return both matrices, canonical, from disk."""
-        self._move_to_disk()
-        return self.disk
 
 
 def _csr(
     data: npt.NDArray[Any], indices: "array[int]", indptr: "array[int]", n_columns: int
 ) -> sp.csr_matrix:
-    """Build a CSR matrix with sorted indices from the arrays of the parser."""
-    shape = (len(indptr) - 1, n_columns)
-    ids = np.frombuffer(indices, dtype=indices.typecode)
-    matrix = sp.csr_matrix((data, ids, np.frombuffer(indptr, dtype=np.int64)), shape=shape)
+    """Build a CSR matrix with sorted indices."""
+    ids, ends = (np.frombuffer(part, dtype=part.typecode) for part in (indices, indptr))
+    matrix = sp.csr_matrix((data, ids, ends), shape=(len(indptr) - 1, n_columns))
     matrix.sort_indices()
     return matrix
 
@@ -334,7 +291,7 @@ def _read_line(file: Any) -> bytes:
     return line
 
 
-def _parse_header(line: bytes) -> tuple[int, int, int]:
+def _parse_header(line: bytes) -> list[int]:
     """Parse the numbers of samples, features and labels in the first line."""
     texts = line.split()
     if len(texts) != 3 or not all(text.isdigit() for text in texts):
@@ -342,18 +299,14 @@ def _parse_header(line: bytes) -> tuple[int, int, int]:
             "the header must be three whole numbers 'n_samples n_features n_labels', "
             f"got {_show(line.strip())}"
         )
-    longest = max(texts, key=len)
-    # Check the number of digits first: Python refuses to convert thousands of them.
-    if len(longest) > 19 or max(map(int, texts)) > np.iinfo(np.int64).max:
-        raise _FormatError(f"the header's count {_show(longest)} does not fit 64 bits")
-    n_samples, n_features, n_labels = map(int, texts)
-    return n_samples, n_features, n_labels
+    # As floats: Python refuses to convert thousands of digits to an int.
+    if float(largest := max(texts, key=float)) >= 2.0**63:
+        raise _FormatError(f"the header's count {_show(largest)} does not fit 64 bits")
+    return list(map(int, texts))
 
 
 def _split_pairs(tokens: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Split tokens ``f:v`` into their left and right sides."""
-    if not tokens:
-        return (), ()
     try:
         features, values = zip(*[token.split(b":") for token in tokens], strict=True)
     except ValueError:
@@ -362,37 +315,32 @@ def _split_pairs(tokens: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]
     return features, values
 
 
-def _parse_ids(texts: Iterable[bytes], n_ids: int, kind: str) -> list[int]:
+def _parse_ids(texts: Sequence[bytes], n_ids: int, kind: str) -> list[int]:
     """Parse the ids of a sample; raise unless they are distinct and in ``range(n_ids)``."""
-    try:
-        ids = list(map(int, texts))
-    except ValueError:
-        unread = next(text for text in texts if not _converts(int, text))
-        # Python refuses to convert thousands of digits.
-        fault = f"is out of range, the header announces {n_ids} {kind}s"
-        fault = fault if unread.isdigit() else "is not a whole number"
-        raise _FormatError(f"{kind} id {_show(unread)} {fault}") from None
-    if ids:
-        if min(ids) < 0 or max(ids) >= n_ids:
-            bad = next(i for i in ids if not 0 <= i < n_ids)
-            raise _FormatError(
-                f"{kind} id {bad} is out of range, the header announces {n_ids} {kind}s "
-                f"counted from 0"
-            )
-        if len(set(ids)) < len(ids):
-            seen: set[int] = set()
-            bad = next(i for i in ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
-            raise _FormatError(f"{kind} id {bad} occurs twice in the row")
+    # What has thousands of digits is not converted by Python either.
+    ids = _convert(int, texts, f"{kind} id {{}} is not a whole number below {n_ids}")
+    if min(ids) < 0 or max(ids) >= n_ids:
+        bad = next(i for i in ids if not 0 <= i < n_ids)
+        raise _FormatError(
+            f"{kind} id {bad} is out of range, the header announces {n_ids} {kind}s counted from 0"
+        )
+    if len(set(ids)) < len(ids):
+        bad = Counter(ids).most_common(1)[0][0]
+        raise _FormatError(f"{kind} id {bad} occurs twice in the row")
     return ids
 
 
-def _converts(number_type: Any, text: bytes) -> bool:
-    """Return whether `number_type` can parse the text."""
+def _convert(number_type: Any, texts: Sequence[bytes], fault: str) -> list[Any]:
+    """Convert texts to numbers; raise for the first that is none."""
     try:
-        number_type(text)
+        return list(map(number_type, texts))
     except ValueError:
-        return False
-    return True
+        for text in texts:
+            try:
+                number_type(text)
+            except ValueError:
+                raise _FormatError(fault.format(_show(text))) from None
+        raise
 
 
 def _show(piece: bytes) -> str:
@@ -403,30 +351,17 @@ def _show(piece: bytes) -> str:
 
 def _open_to_read(path: Path) -> Any:
     """Open the text as a binary file, decompressed if needed."""
-    file = open(path, "rb")  # noqa: SIM115 - handed to the caller
-    compressed = path.suffix == ".gz" or file.peek(2)[:2] == _GZIP_MAGIC
-    if not compressed:
-        return file
-    file.close()
-    return gzip.open(path, "rb")
-
-
-def _check_path(path: Any) -> Path:
-    """Validate a path; return a Path."""
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be a str or os.PathLike, got {type(path).__name__}")
-    return Path(path)
+    with open(path, "rb") as file:
+        compressed = path.suffix == ".gz" or file.read(2) == _GZIP_MAGIC
+    return gzip.open(path) if compressed else open(path, "rb")
 
 
 def _check_dtype(dtype: Any) -> np.dtype[Any]:
     """Validate the dtype: float32 or float64."""
-    try:
-        dtype = np.dtype(dtype)
-    except TypeError:
-        dtype = None if not isinstance(dtype, str) else dtype
-    if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {dtype!r}")
-    return dtype
+    for known in (np.dtype(np.float32), np.dtype(np.float64)):
+        if dtype in (known, known.type, known.name):
+            return known
+    raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {dtype!r}")
 
 
 def _check_features(X: Any) -> sp.csr_array:
@@ -463,18 +398,15 @@ def _join_rows(
 
 def _shortest(values: npt.NDArray[Any]) -> list[str]:
     """Format values with the fewest digits that restore the same bits of the dtype."""
-    bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
     # Distinct bit patterns, because 0.0 == -0.0; data often hold few distinct values.
-    distinct, inverse = np.unique(bits, return_inverse=True)
-    distinct = distinct.view(values.dtype)
-    texts = distinct.astype(str)
+    bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
+    found, inverse = np.unique(bits, return_inverse=True)
+    distinct = found.view(values.dtype)
+    shortest = distinct.astype(str)
+    texts = [text.removesuffix(".0") for text in shortest.tolist()]
     # The reader rounds twice, to float64 and to float32; if that changes a value, all digits of
     # its float64 are written.
-    missed = texts.astype(np.float64).astype(values.dtype) != distinct
-    wide = distinct.astype(np.float64)
-    shortest = [
-        repr(float(exact)) if miss else text
-        for text, exact, miss in zip(texts.tolist(), wide.tolist(), missed.tolist())
-    ]
-    shortest = [text.removesuffix(".0") for text in shortest]
-    return [shortest[number] for number in inverse.tolist()]
+    missed = shortest.astype(np.float64).astype(values.dtype) != distinct
+    for place in np.flatnonzero(missed).tolist():
+        texts[place] = repr(float(distinct[place]))
+    return [texts[number] for number in inverse.tolist()]

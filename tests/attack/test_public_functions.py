@@ -116,9 +116,9 @@ def write(X, Y):
         return datasets.load_xmc_file(os.path.join(folder, "some.txt"), dtype=np.float64)
 
 
-def save_and_open(X, dtype):
+def save_and_open(X):
     with tempfile.TemporaryDirectory() as folder:
-        datasets.save_csr(os.path.join(folder, "some.csr"), X, dtype=dtype)
+        datasets.save_csr(os.path.join(folder, "some.csr"), X)
         return datasets.open_csr(os.path.join(folder, "some.csr"))
 
 
@@ -387,7 +387,6 @@ VALID = {
             "X": [features(rng), (features(rng), indicator(rng)), [features(rng)] * 3][
                 rng.integers(3)
             ],
-            "dtype": [None, "float64"][rng.integers(2)],
         },
     ),
     "check_groups": lambda name, rng: (

@@ -175,9 +175,13 @@ X = np.ones((2, 4, 4))
     [
         (lambda: make_label_set_images(X), ValueError, "images and labels must be given together"),
         (lambda: make_label_set_images(labels=[0]), ValueError, "must be given together"),
-        (lambda: make_label_set_images(X, [0]), ValueError, "got 2 and 1"),
+        (lambda: make_label_set_images(X, [0]), ValueError, "inconsistent numbers of samples"),
         (lambda: make_label_set_images(X[0], [0] * 4), ValueError, r"images must have shape"),
-        (lambda: make_label_set_images(-X, [0, 1]), ValueError, "must not be negative.*got -1.0"),
+        (
+            lambda: make_label_set_images(-X, [0, 1]),
+            ValueError,
+            "Negative values in data passed to images",
+        ),
         (lambda: make_label_set_images(n_per_pair=-1), ValueError, "n_per_pair == -1"),
         (lambda: make_label_set_images(n_per_pair=1.5), TypeError, "n_per_pair must be an int or"),
         (lambda: make_label_set_images(n_per_pair=()), TypeError, "n_per_pair must be an int or"),

@@ -135,7 +135,7 @@ MALFORMED = {
     "negative header": ("1 -3 2\n", 1, "header must be three whole numbers"),
     "huge header": ("1 1 99999999999999999999\n", 1, "does not fit 64 bits"),
     "header of many digits": (f"1 {'1' * 5000} 1\n", 1, "'1111.*' does not fit 64 bits"),
-    "label of many digits": (f"1 3 2\n{'1' * 5000} 0:1\n", 2, "label id '111.* is out of range"),
+    "label of many digits": (f"1 3 2\n{'1' * 5000} 0:1\n", 2, "label id '111.* not .* below 2"),
     "label too large": ("1 3 2\n2 0:1\n", 2, "label id 2 is out of range.*announces 2 labels"),
     "label negative": ("1 3 2\n-1 0:1\n", 2, "label id -1 is out of range"),
     "label no number": ("2 3 2\n0 0:1\nx 0:1\n", 3, "label id 'x' is not a whole number"),
