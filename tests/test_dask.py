@@ -180,7 +180,7 @@ def test_partitions_are_ranked_by_the_workers(client, problem, tmp_path):
             np.testing.assert_array_equal(found.labels, labels)
             np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
     # Each worker has the file open once, and keeps it.
-    kept = client.run(lambda: partitions._mapped.cache_info())
+    kept = client.run(lambda: partitions._loaded.cache_info())
     assert [info.misses for info in kept.values()] == [1, 1]
     assert sum(info.hits for info in kept.values()) == 2 * 8 - 2
 

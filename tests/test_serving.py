@@ -261,7 +261,7 @@ def test_a_new_file_is_read_and_a_broken_one_is_not(service, path, text_model):
     os.replace(broken, path)
     assert file.refresh() is False
     assert file.model is second
-    assert "truncated" in file.error
+    assert "it is damaged" in file.error
     assert file.refresh() is None  # it is not read again and again
     path.unlink()
     assert file.refresh() is None

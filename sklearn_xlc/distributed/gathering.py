@@ -69,19 +69,19 @@ def joining(join: Callable[[torch.Tensor, Any], Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reading_together() -> Iterator[list[int]]:
-    """Read the states of models with all weights; the list gets the rank of this process.
+def reading_together() -> Iterator[list[Any]]:
+    """Read the states of models with all weights; the list gets the processes that hold parts.
 
     It stays empty if no model is held in parts.
     """
-    ranks: list[int] = []
+    shared: list[Any] = []
 
     def join(part: torch.Tensor, shard: Any) -> Any:
-        ranks.append(shard.processes.rank)
+        shared.append(shard.processes)
         return shard.joined(part)
 
     with joining(join):
-        yield ranks
+        yield shared
 
 
 def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:

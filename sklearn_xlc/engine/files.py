@@ -13,7 +13,7 @@ import stat
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from sklearn.base import BaseEstimator
@@ -23,6 +23,7 @@ from sklearn_xlc import decisions, encoders, heads, metrics, optimizers, ranking
 from sklearn_xlc._files import replacing
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.distributed.gathering import reading_together
+from sklearn_xlc.distributed.processes import ALONE
 from sklearn_xlc.engine.memory import available_memory, refuse_beyond
 from sklearn_xlc.engine.state import check_loaded, rounding_weights
 
@@ -92,7 +93,8 @@ def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> N
         If the estimator holds something that has no plain form, such as a lambda or a torch module;
         use joblib for it.
     OSError
-        If the file cannot be written; an existing one is left as it was.
+        If the file cannot be written; an existing one is left as it was. A ConnectionError in the
+        other processes.
 
     See Also
     --------
@@ -118,15 +120,21 @@ def save(estimator: Any, path: str | os.PathLike[str], exact: bool = False) -> N
     (True, True)
     """
     _check_estimator("save", estimator)
-    with contextlib.nullcontext() if exact else rounding_weights(), reading_together() as ranks:
-        content = _dumped(estimator)
-    if any(ranks):  # the first process writes
-        return
-    with replacing(os.fsdecode(path)) as file:
-        _write(content, file)
+    with contextlib.nullcontext() if exact else rounding_weights(), reading_together() as shared:
+        members = _members(_dumped(estimator))
+    processes, is_written = shared[0] if shared else ALONE, False
+    try:
+        if processes.is_first:
+            with replacing(os.fsdecode(path)) as file:
+                _write(members, file)
+        is_written = True
+    finally:
+        is_written = processes.of_first(is_written)  # the others wait for the file
+    if not is_written:
+        raise ConnectionError(f"the first process could not write {path}: its message says why")
 
 
-def _dumped(estimator: Any) -> io.BytesIO:
+def _dumped(estimator: Any) -> zipfile.ZipFile:
     """Return a file of skops, in memory."""
     import skops.io  # it imports all of scikit-learn
 
@@ -141,19 +149,37 @@ def _dumped(estimator: Any) -> io.BytesIO:
             f"({error}), such as a torch module or an open file; give an encoder as a class, a "
             "function or a part, or use joblib"
         ) from error
-    with zipfile.ZipFile(content) as archive:
-        _check_names(json.loads(archive.read("schema.json")))
-    content.seek(0)
-    return content
+    return zipfile.ZipFile(content)
 
 
-def _check_names(node: Any) -> None:
-    """Raise TypeError unless classes and functions of a description can be found by their names."""
+def _members(dumped: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
+    """Yield the members of a file of skops by name, so that equal models have equal files."""
+    schema, numbers = json.loads(dumped.read("schema.json")), dict[int, int]()
+    _check_and_number(schema, numbers)
+    for name in dumped.namelist():
+        address, _, ending = name.partition(".")
+        if ending != "json":
+            yield f"{numbers[int(address)]}.{ending}", dumped.read(name)
+    yield "schema.json", json.dumps(schema).encode()
+
+
+def _check_and_number(node: Any, numbers: dict[int, int]) -> None:
+    """Replace the addresses of objects in a description by numbers, in their order.
+
+    Raises TypeError unless classes and functions can be found by their names.
+    """
     if isinstance(node, list):
         for item in node:
-            _check_names(item)
+            _check_and_number(item, numbers)
     if not isinstance(node, dict):
         return
+    if isinstance(node.get("__id__"), int):
+        # Whether two equal numbers are one object says nothing.
+        address = -len(numbers) if node["__loader__"] == "JsonNode" else node["__id__"]
+        node["__id__"] = numbers.setdefault(address, len(numbers))
+    if isinstance(node.get("file"), str):
+        address, _, ending = node["file"].partition(".")
+        node["file"] = f"{numbers.setdefault(int(address), len(numbers))}.{ending}"
     if node.get("__loader__") in ("FunctionNode", "ObjectNode", "TypeNode"):
         name = f"{node['__module__']}.{node['__class__']}"
         try:
@@ -164,18 +190,17 @@ def _check_names(node: Any) -> None:
                 "of a module, or use joblib"
             ) from None
     for value in node.values():
-        _check_names(value)
+        _check_and_number(value, numbers)
 
 
-def _write(content: BinaryIO, file: BinaryIO) -> None:
-    """Write a file of skops with each member deflated if that helps, and with a digest."""
-    with zipfile.ZipFile(content) as source, zipfile.ZipFile(file, "w") as target:
-        for member in source.infolist():
-            data = source.read(member)
+def _write(members: Iterable[tuple[str, bytes]], file: BinaryIO) -> None:
+    """Write members of a file of skops, each deflated if that helps, and a digest."""
+    with zipfile.ZipFile(file, "w") as target:
+        for name, data in members:
             start = data[: 2**16]
             deflates = len(data) >= _SMALL and len(zlib.compress(start, 1)) < 0.9 * len(start)
             kind = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
-            target.writestr(zipfile.ZipInfo(member.filename), data, kind)
+            target.writestr(zipfile.ZipInfo(name), data, kind)
         target.comment = _DIGEST + b"0" * 64
     digits = _digest_of(file)
     file.seek(-64, os.SEEK_END)
@@ -335,7 +360,7 @@ def _check_container(file: BinaryIO) -> None:
             comment, members = archive.comment, archive.infolist()
     except zipfile.BadZipFile as error:
         raise ValueError(f"it is damaged, or no file of sklearn_xlc.save ({error})") from None
-    if comment.startswith(_DIGEST) and comment[len(_DIGEST) :] != _digest_of(file):
+    if comment and comment != _DIGEST + _digest_of(file):  # skops alone writes none
         raise ValueError("it is damaged: its content does not match its digest")
     size = sum(member.file_size for member in members)
     refuse_beyond(size, available_memory(), "the saved model", "a machine with more memory")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -191,7 +192,8 @@ def _state_of_net(module: EncoderHead, rounds: bool, is_given: bool) -> dict[str
     weights: dict[str, Any] = gathered(module, _tensors(module))
     if rounds:
         for name, form in _forms(module):
-            weights[name] = _rounded(name, weights[name], form)
+            if weights[name].size >= SMALL:  # of all processes
+                weights[name] = _rounded(name, weights[name], form)
     return {
         "format": FORMAT,
         "encoder": _skeleton(module.encoder) if is_given else None,
@@ -341,8 +343,8 @@ def _forms(module: EncoderHead) -> Iterator[tuple[str, tuple[int, int | None]]]:
         for parameter, length, bias in getattr(part, "bias_columns", list)()
     }
     for name, p in module.named_parameters():
-        if p.ndim > 1 and p.numel() >= SMALL and p.dtype in (torch.float32, torch.float64):
-            yield name, columns.get(p, (p[0].numel(), None))
+        if p.ndim > 1 and p.dtype in (torch.float32, torch.float64):
+            yield name, columns.get(p, (math.prod(p.shape[1:]), None))
 
 
 def _rounded(name: str, weight: np.ndarray, form: tuple[int, int | None]) -> dict[str, Any]:

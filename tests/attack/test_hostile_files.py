@@ -61,11 +61,8 @@ class Parts:
     def signed(self, text=None):
         """The bytes of the file with a digest that fits; `text` takes the description's place."""
         text = json.dumps(self.schema).encode() if text is None else text
-        source, file = io.BytesIO(), io.BytesIO()
-        with zipfile.ZipFile(source, "w") as archive:
-            for name, content in [*self.members.items(), ("schema.json", text)]:
-                archive.writestr(name, content)
-        files._write(source, file)
+        file = io.BytesIO()
+        files._write([*self.members.items(), ("schema.json", text)], file)
         return file.getvalue()
 
     def nodes(self, *loaders):
