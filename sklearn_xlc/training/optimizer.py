@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -121,15 +123,38 @@ class RowOptimizer(torch.optim.Optimizer):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a copy of a :meth:`state_dict` of an optimiser with equal groups."""
-        parameters = self.parameters()
-        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
+        """Load a copy of a :meth:`state_dict` of an optimiser with equal groups.
+
+        Raises
+        ------
+        ValueError
+            If it is not one: the kernels of torch would write beyond moments of another shape.
+            Nothing is then loaded.
+        """
+        parameters, groups, states = self.parameters(), [], {}
+        for group, saved in zip(
+            self.state_dict()["param_groups"], state_dict["param_groups"], strict=True
+        ):
+            for name, value in group.items():
+                if not _may_follow(saved[name], value):
+                    raise ValueError(f"the optimiser has {name}={saved[name]!r}, not {value!r}")
+            groups.append(saved)
+        for number, saved in state_dict["state"].items():
+            parameter = parameters[number]
+            new = states[parameter] = self._moments(parameter, "exp_avg" in saved) if saved else {}
+            if new.keys() != saved.keys():
+                raise ValueError(f"the optimiser has moments {set(saved)}, not {set(new)}")
+            for name, moment in new.items():
+                check_like(saved[name], moment, f"{name} of the optimiser")
+                moment.copy_(saved[name])
+                # Squares, sums and numbers of steps.
+                is_signed = name in ("exp_avg", "velocity")
+                if not (moment.isfinite() & (is_signed | (moment >= 0))).all():
+                    raise ValueError(f"{name} of the optimiser has values that cannot be")
+        for group, saved in zip(self.param_groups, groups):
             group.update({**saved, "params": group["params"]})
         self.state.clear()
-        for number, state in state_dict["state"].items():
-            device = parameters[number].device
-            copies = {key: value.to(device, copy=True) for key, value in state.items()}
-            self.state[parameters[number]] = copies
+        self.state.update(states)
 
     def moved(
         self,
@@ -268,23 +293,27 @@ class RowOptimizer(torch.optim.Optimizer):
         state = self.state[parameter]
         if "exp_avg" in state or "mean_square" in state:  # complete, in most steps
             return state
-        group, new = self._group_of[parameter], {}
-        rule = group["rule"]
-        if not state:
-            if rule == "adam":
-                new["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                new["exp_avg_sq"] = torch.zeros_like(parameter)
-            elif rule == "scaled":
-                new["step"], new["mean_square"] = torch.zeros(2, dtype=torch.float64).unbind()
-            elif rule == "sgd" and group["momentum"]:
-                new["velocity"] = torch.zeros_like(parameter)
-            elif rule == "adagrad":
-                new["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
+        group = self._group_of[parameter]
         has_momentum = group["row_momentum"] or not by_rows
-        if rule == "adam" and has_momentum and "exp_avg" not in state:
-            new["exp_avg"] = torch.zeros_like(parameter)
-        state.update(new)  # at once: an interrupt leaves no half of a state
+        if not state:
+            state.update(self._moments(parameter, has_momentum))  # at once, if interrupted
+        elif group["rule"] == "adam" and has_momentum:
+            state["exp_avg"] = torch.zeros_like(parameter)
         return state
+
+    def _moments(self, parameter: Tensor, has_momentum: bool) -> dict[str, Tensor]:
+        """Return the moments of a parameter before its first step."""
+        group = self._group_of[parameter]
+        if group["rule"] == "scaled":
+            step, mean_square = torch.zeros(2, dtype=torch.float64).unbind()
+            return {"step": step, "mean_square": mean_square}
+        if group["rule"] == "adagrad":
+            return {"sum": parameter.new_zeros(len(torch.atleast_1d(parameter)))}
+        if group["rule"] == "sgd":
+            return {"velocity": torch.zeros_like(parameter)} if group["momentum"] else {}
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        squares = {"step": step, "exp_avg_sq": torch.zeros_like(parameter)}
+        return squares | ({"exp_avg": torch.zeros_like(parameter)} if has_momentum else {})
 
     def _adam(
         self,
@@ -419,6 +448,27 @@ def _root_mean_square(state: dict[str, Tensor], size: int, norm: Tensor) -> floa
     # As in Adam: the mean starts at zero, and would be too small in the first steps.
     mean_square = state["mean_square"].item() / max(1 - _MEMORY ** state["step"].item(), 1e-9)
     return mean_square**0.5
+
+
+def check_like(value: Any, own: Tensor, name: str) -> None:
+    """Raise ValueError unless a value is a tensor of the shape and type of another."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} is no tensor")
+    if (value.shape, value.dtype) != (own.shape, own.dtype):
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)} and type {value.dtype}, not "
+            f"{tuple(own.shape)} and {own.dtype}"
+        )
+
+
+def _may_follow(saved: Any, own: Any) -> bool:
+    """Return whether a setting of a group may have come of another in training, by a schedule."""
+    if isinstance(own, tuple):  # of decays
+        is_pair = isinstance(saved, tuple) and len(saved) == len(own)
+        return is_pair and all(isinstance(each, float) and 0 <= each < 1 for each in saved)
+    if isinstance(own, Real) and not isinstance(own, bool):
+        return type(saved) in (int, float) and math.isfinite(saved)
+    return bool(type(saved) is type(own) and saved == own)
 
 
 def _as_table(values: Tensor) -> Tensor:
