@@ -9,6 +9,7 @@ import hashlib
 import io
 import math
 import os
+import pickle
 import re
 import tempfile
 import time
@@ -28,6 +29,7 @@ from sklearn_xlc._files import replacing
 from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.training.digests import identity, is_plain
+from sklearn_xlc.training.finite import is_within
 from sklearn_xlc.training.optimizer import check_like
 
 #: Shortest time between two checkpoints, in multiples of the time to write one.
@@ -254,7 +256,10 @@ class Checkpoints:
         content = np.memmap(path, np.uint8, mode="r").data
         if content[-32:] != hashlib.sha256(content[:-32]).digest():
             raise ValueError("it is damaged: its content does not match its digest")
-        document = torch.load(os.fspath(path), self._placed, weights_only=True, mmap=True)
+        try:
+            document = torch.load(os.fspath(path), self._placed, weights_only=True, mmap=True)
+        except pickle.UnpicklingError:  # torch's message says how to run the code of a file
+            raise ValueError("it holds something else than the state of a fit") from None
         for name, kind in {"start": str, "seed": int, "finished": bool, "state": dict}.items():
             if type(document[name]) is not kind:
                 raise ValueError(f"its {name} is {document[name]!r}")
@@ -395,7 +400,7 @@ def _check_module(net: Any, state: dict[str, Any]) -> None:
             if isinstance(value, Tensor):
                 check_like(found[name], value, name)
                 is_trained = name in parameters and parameters[name].requires_grad
-                if is_trained and not found[name].isfinite().all():
+                if is_trained and not is_within(found[name]):
                     raise ValueError(f"{name} has values that are not finite")
     for name, value in _named(state["callbacks"]):
         if isinstance(value, Tensor) and name in own["state_dict"]:

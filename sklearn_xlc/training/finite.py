@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -86,6 +87,14 @@ def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
         if not norm < largest(values.dtype):
             what = "running statistics of the encoder" if number else "features"
             raise FloatingPointError(f"the norm of the {what} became {norm:.2g}")
+
+
+def is_within(values: Tensor, least: float = -math.inf) -> bool:
+    """Return whether all values are finite, and none is less than `least`."""
+    if not values.numel():
+        return True
+    low, high = torch.aminmax(values)  # NaN if any value is
+    return bool(low >= least and low.isfinite() and high.isfinite())
 
 
 def check_weights(module: nn.Module) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.heads import check_finite
-from sklearn_xlc.training.finite import largest
+from sklearn_xlc.training.finite import is_within, largest
 
 #: Update rules by `optimizer`: for all parameters but a sparse input layer, and for this layer.
 RULES = {
@@ -147,9 +147,8 @@ class RowOptimizer(torch.optim.Optimizer):
             for name, moment in new.items():
                 check_like(saved[name], moment, f"{name} of the optimiser")
                 moment.copy_(saved[name])
-                # Squares, sums and numbers of steps.
-                is_signed = name in ("exp_avg", "velocity")
-                if not (moment.isfinite() & (is_signed | (moment >= 0))).all():
+                is_signed = name in ("exp_avg", "velocity")  # not squares, sums and steps
+                if not is_within(moment, -math.inf if is_signed else 0.0):
                     raise ValueError(f"{name} of the optimiser has values that cannot be")
         for group, saved in zip(self.param_groups, groups):
             group.update({**saved, "params": group["params"]})
