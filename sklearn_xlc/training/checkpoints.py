@@ -29,8 +29,7 @@ from sklearn_xlc._files import replacing
 from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.training.digests import identity, is_plain
-from sklearn_xlc.training.finite import is_within
-from sklearn_xlc.training.optimizer import check_like
+from sklearn_xlc.training.finite import check_like
 
 #: Shortest time between two checkpoints, in multiples of the time to write one.
 PAUSE = 20
@@ -260,14 +259,12 @@ class Checkpoints:
             document = torch.load(os.fspath(path), self._placed, weights_only=True, mmap=True)
         except pickle.UnpicklingError:  # torch's message says how to run the code of a file
             raise ValueError("it holds something else than the state of a fit") from None
-        for name, kind in {"start": str, "seed": int, "finished": bool, "state": dict}.items():
-            if type(document[name]) is not kind:
-                raise ValueError(f"its {name} is {document[name]!r}")
-        if not 0 <= document["seed"] < 2**32:
-            raise ValueError(f"its seed is {document['seed']}")
-        for tensor in _tensors(document):
+        seed, is_finished = document["seed"], document["finished"]
+        if type(is_finished) is not bool or type(seed) is not int or not 0 <= seed < 2**32:
+            raise ValueError("it holds something else than the state of a fit")
+        for _, tensor in _items(document):
             # No view that repeats a number: its copy may be of any size.
-            if type(tensor) is not Tensor or not is_plain(tensor) or _is_view(tensor):
+            if isinstance(tensor, Tensor) and (not is_plain(tensor) or _is_view(tensor)):
                 raise ValueError("it holds a tensor that is not all its numbers")
         return document
 
@@ -335,15 +332,15 @@ def _is_view(tensor: Tensor) -> bool:
     return tensor.nbytes != tensor.untyped_storage().nbytes()
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in containers."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple | set):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors([*value, *value.values()])
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield all that containers hold, with its key where it has one."""
+    if isinstance(value, dict):
+        pairs = [*value.items(), *((None, key) for key in value)]
+    else:
+        pairs = [(None, item) for item in value] if isinstance(value, list | tuple | set) else []
+    for name, item in pairs:
+        yield name, item
+        yield from _items(item)
 
 
 def _restore(net: Any, state: dict[str, Any]) -> None:
@@ -389,29 +386,16 @@ def _check_history(history: list[dict[str, Any]], max_epochs: int) -> None:
 
 def _check_module(net: Any, state: dict[str, Any]) -> None:
     """Raise unless weights and buffers, and copies of callbacks, are as those of a net."""
-    parameters, own = dict(net.module_.named_parameters()), module_state(net.module_)
-    if not set(state["frozen"]) <= parameters.keys():
-        raise ValueError(f"it has the frozen weights {state['frozen']}")
-    for part, values in own.items():
-        found = state["module"][part]
-        if found.keys() != values.keys():
-            raise ValueError(f"it has the weights {sorted(found)}, not {sorted(values)}")
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                check_like(found[name], value, name)
-                is_trained = name in parameters and parameters[name].requires_grad
-                if is_trained and not is_within(found[name]):
-                    raise ValueError(f"{name} has values that are not finite")
-    for name, value in _named(state["callbacks"]):
+    own, found = module_state(net.module_), state["module"]
+    for name, value in own["state_dict"].items():
+        if not isinstance(value, Tensor):  # a state of the module's own may be anything
+            own["state_dict"][name] = found["state_dict"][name]
+    check_like(found, own, "module")
+    for name, value in _items(state["callbacks"]):
         if isinstance(value, Tensor) and name in own["state_dict"]:
-            check_like(value, own["state_dict"][name], f"{name} of a callback")
-
-
-def _named(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of dicts in dicts."""
-    for name, item in value.items() if isinstance(value, dict) else ():
-        yield name, item
-        yield from _named(item)
+            check_like(value, own["state_dict"][name], f"{name} in a callback")
+    if not set(state["frozen"]) <= dict(net.module_.named_parameters()).keys():
+        raise ValueError(f"it has the frozen weights {state['frozen']}")
 
 
 def _callback_state(callback: Callback) -> dict[str, Any]:

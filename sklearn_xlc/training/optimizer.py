@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.heads import check_finite
-from sklearn_xlc.training.finite import is_within, largest
+from sklearn_xlc.training.finite import check_like, largest
 
 #: Update rules by `optimizer`: for all parameters but a sparse input layer, and for this layer.
 RULES = {
@@ -131,26 +129,20 @@ class RowOptimizer(torch.optim.Optimizer):
             If it is not one: the kernels of torch would write beyond moments of another shape.
             Nothing is then loaded.
         """
-        parameters, groups, states = self.parameters(), [], {}
-        for group, saved in zip(
-            self.state_dict()["param_groups"], state_dict["param_groups"], strict=True
-        ):
-            for name, value in group.items():
-                if not _may_follow(saved[name], value):
-                    raise ValueError(f"the optimiser has {name}={saved[name]!r}, not {value!r}")
-            groups.append(saved)
+        own, states = self.state_dict()["param_groups"], {}
+        groups = [
+            {name: saved[name] for name in group}  # schedules and callbacks may add others
+            for group, saved in zip(own, state_dict["param_groups"], strict=True)
+        ]
+        check_like(groups, own, "param_groups")
+        parameters = self.parameters()
         for number, saved in state_dict["state"].items():
-            parameter = parameters[number]
-            new = states[parameter] = self._moments(parameter, "exp_avg" in saved) if saved else {}
-            if new.keys() != saved.keys():
-                raise ValueError(f"the optimiser has moments {set(saved)}, not {set(new)}")
+            new = self._moments(parameters[number], "exp_avg" in saved) if saved else {}
+            check_like(saved, new, f"optimizer.{number}")
             for name, moment in new.items():
-                check_like(saved[name], moment, f"{name} of the optimiser")
                 moment.copy_(saved[name])
-                is_signed = name in ("exp_avg", "velocity")  # not squares, sums and steps
-                if not is_within(moment, -math.inf if is_signed else 0.0):
-                    raise ValueError(f"{name} of the optimiser has values that cannot be")
-        for group, saved in zip(self.param_groups, groups):
+            states[parameters[number]] = new
+        for group, saved in zip(self.param_groups, state_dict["param_groups"]):
             group.update({**saved, "params": group["params"]})
         self.state.clear()
         self.state.update(states)
@@ -447,27 +439,6 @@ def _root_mean_square(state: dict[str, Tensor], size: int, norm: Tensor) -> floa
     # As in Adam: the mean starts at zero, and would be too small in the first steps.
     mean_square = state["mean_square"].item() / max(1 - _MEMORY ** state["step"].item(), 1e-9)
     return mean_square**0.5
-
-
-def check_like(value: Any, own: Tensor, name: str) -> None:
-    """Raise ValueError unless a value is a tensor of the shape and type of another."""
-    if not isinstance(value, Tensor):
-        raise ValueError(f"{name} is no tensor")
-    if (value.shape, value.dtype) != (own.shape, own.dtype):
-        raise ValueError(
-            f"{name} has shape {tuple(value.shape)} and type {value.dtype}, not "
-            f"{tuple(own.shape)} and {own.dtype}"
-        )
-
-
-def _may_follow(saved: Any, own: Any) -> bool:
-    """Return whether a setting of a group may have come of another in training, by a schedule."""
-    if isinstance(own, tuple):  # of decays
-        is_pair = isinstance(saved, tuple) and len(saved) == len(own)
-        return is_pair and all(isinstance(each, float) and 0 <= each < 1 for each in saved)
-    if isinstance(own, Real) and not isinstance(own, bool):
-        return type(saved) in (int, float) and math.isfinite(saved)
-    return bool(type(saved) is type(own) and saved == own)
 
 
 def _as_table(values: Tensor) -> Tensor:
