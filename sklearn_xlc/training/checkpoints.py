@@ -246,8 +246,9 @@ class Checkpoints:
         return None
 
     def _warn(self, path: Path, what: str) -> None:
-        instead = "training begins anew" if path == self._old[0] else "the one before it is tried"
         if self.processes.is_first:
+            is_last = path == self._old[0]
+            instead = "training begins anew" if is_last else "the one before it is tried"
             warnings.warn(f"checkpoint: {what}; {instead}", stacklevel=3)
 
     def _read(self, path: Path) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import torch
 from skorch.callbacks import EarlyStopping, GradientNormClipping
 from torch import nn
 
+from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.heads import AsymmetricLoss
-from sklearn_xlc.training.digests import identity
+from sklearn_xlc.training.digests import digest_of, identity
 
 
 class Thing:
@@ -146,3 +147,54 @@ def test_identities_are_those_of_other_processes():
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+# --- samples ----------------------------------------------------------------------------------
+
+
+def samples(form):
+    """Two hundred samples, of which number 7 is none of the 64."""
+    numbers = np.random.default_rng(0).random((200, 5))
+    X = {
+        "csr": lambda: sp.csr_matrix(numbers),
+        "dense": lambda: numbers,
+        "texts": lambda: np.array([str(row) for row in numbers], object),
+        "columns": lambda: Columns({"ids": numbers}),
+    }[form]()
+    return Rows(X, sp.csr_matrix(numbers > 0.5), np.ones(200))
+
+
+def with_other_value(rows):
+    if sp.issparse(rows.X):
+        rows.X.data[7 * 5 + 2] += 1
+    elif isinstance(rows.X, Columns):
+        rows.X.arrays["ids"][7, 2] += 1
+    else:
+        rows.X[7] = rows.X[7] + rows.X[7]
+
+
+def with_other_label(rows):
+    first = rows.Y.indptr[7]
+    rows.Y.indices[first : first + 2] = rows.Y.indices[first : first + 2][::-1]
+
+
+def with_other_weight(rows):
+    rows.sample_weight[7] += 1
+
+
+@pytest.mark.parametrize("form", ["csr", "dense", "texts", "columns"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_samples_differ(form, whole):
+    assert digest_of(samples(form), whole=whole) == digest_of(samples(form), whole=whole)
+    for change in (with_other_value, with_other_label, with_other_weight):
+        other = samples(form)
+        change(other)
+        is_seen = whole or change is not with_other_value
+        assert (digest_of(samples(form), whole=whole) != digest_of(other, whole=whole)) == is_seen
+
+
+def test_what_scipy_has_found_out_does_not_count():
+    rows = samples("csr")
+    before = digest_of(rows, whole=True)
+    assert rows.X.has_canonical_format
+    assert digest_of(rows, whole=True) == before
