@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _distributed import in_threads
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, EarlyStopping, LoadInitState, LRScheduler, TrainEndCheckpoint
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
@@ -29,7 +30,7 @@ from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.heads import Cascade, Flat
 from sklearn_xlc.optimizers import SGD
-from sklearn_xlc.training import WeightAveraging
+from sklearn_xlc.training import WeightAveraging, checkpoints
 from sklearn_xlc.training.digests import identity
 
 
@@ -646,6 +647,40 @@ def test_writing_takes_its_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr("sklearn_xlc.training.checkpoints.time.monotonic", lambda: next(clock))
     quick("flat", max_epochs=50, checkpoint=tmp_path).fit(X, y)
     assert written == [1, 21, 41, 50]
+
+
+# --- several processes ------------------------------------------------------------------------
+
+
+def test_what_one_process_meets_all_answer(tmp_path, monkeypatch):
+    """A file that cannot be used, and then one that cannot be written."""
+    monkeypatch.setattr(checkpoints, "_state", lambda net: {"module": 3})
+
+    def restore(net, state):
+        if state["epoch"] == 2:
+            raise ValueError("hostile")
+        restored.append(state["epoch"])
+
+    restored = []
+    monkeypatch.setattr(checkpoints, "_restore", restore)
+    earlier = checkpoints.Checkpoints(tmp_path, "fit")
+    for epoch in (1, 2):
+        about = {"start": identity(3), "seed": epoch, "finished": False}
+        assert earlier._write({"state": {"epoch": epoch}, **about}, epoch) is None
+    monkeypatch.setattr(
+        checkpoints.Checkpoints, "_write", lambda *args: OSError(28, "no space left")
+    )
+
+    def run(processes):
+        made, net = checkpoints.Checkpoints(tmp_path, "fit", processes), None
+        assert made.seed_or(7) == 2
+        assert not made.resume(net)
+        with pytest.raises(OSError, match="no space left"):
+            made.save(types.SimpleNamespace(history=[]))
+
+    with pytest.warns(UserWarning, match=r"cannot use .*fit-2.pt: .*hostile.*; the one before"):
+        in_threads(monkeypatch, 3, run)
+    assert restored == [1, 1, 1]
 
 
 # --- kills from outside -----------------------------------------------------------------------
