@@ -135,12 +135,17 @@ class RowOptimizer(torch.optim.Optimizer):
             for group, saved in zip(own, state_dict["param_groups"], strict=True)
         ]
         check_like(groups, own, "param_groups")
+        if not all(0 <= beta < 1 for group in groups for beta in group["betas"]):
+            raise ValueError("its betas are no decays")
         parameters = self.parameters()
         for number, saved in state_dict["state"].items():
             new = self._moments(parameters[number], "exp_avg" in saved) if saved else {}
             check_like(saved, new, f"optimizer.{number}")
             for name, moment in new.items():
                 moment.copy_(saved[name])
+                is_signed = name in ("exp_avg", "velocity")  # not squares, sums and steps
+                if not is_signed and moment.numel() and moment.min() < 0:
+                    raise ValueError(f"its {name} is below zero")
             states[parameters[number]] = new
         for group, saved in zip(self.param_groups, state_dict["param_groups"]):
             group.update({**saved, "params": group["params"]})
