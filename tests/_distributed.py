@@ -420,7 +420,12 @@ def everything_else(folder):
     found["drawing"] = weights  # equal in all processes
     found["other data"] = _refusal(lambda: _small("flat").fit(X[: 90 - rank], Y[: 90 - rank]))
     weights = np.arange(1.0, 91.0)[:: 1 - 2 * rank]
+    one_weight, one_value = np.ones(90), X[:90].copy()
+    one_weight[17] += rank
+    one_value.data[1234] += rank
     found["other samples"] = [
+        _refusal(lambda: _small("flat").fit(X[:90], Y[:90], sample_weight=one_weight)),
+        _refusal(lambda: _small("flat").fit(one_value, Y[:90])),
         _refusal(lambda: _small("flat").fit(X[:90][:: 1 - 2 * rank], Y[:90])),
         _refusal(lambda: _small("flat").fit(X[:90], Y[:90], sample_weight=weights)),
     ]

@@ -161,7 +161,7 @@ def test_a_process_that_ends_in_mid_step(name, how, tmp_path):
     assert found["seconds"] < 60
     assert other == (9 if how == "killed" else other)
     files = list((tmp_path / "checkpoints").iterdir())
-    assert any(file.suffix == ".xlc" for file in files)
+    assert any(file.suffix == ".pt" for file in files)
     for n_processes in (1, 2, 3):
         folder = tmp_path / str(n_processes)
         shutil.copytree(tmp_path / "checkpoints", folder / "checkpoints")

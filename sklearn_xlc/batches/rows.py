@@ -121,6 +121,10 @@ class Rows:
             targets = Targets(indptr, torch.from_numpy(Y.indices.astype(np.int64)), values)
         return targets, None if weight is None else torch.from_numpy(weight)
 
+    def is_mapped(self) -> bool:
+        """Return whether X is mapped from a file."""
+        return is_mapped(self.X.data if sp.issparse(self.X) else self.X)
+
     def is_mostly_zeros(self) -> bool:
         """Return whether the samples' rows of X are mostly zeros."""
         if self.members is None:
@@ -397,7 +401,7 @@ class BatchIterator:
             return 1
         is_sparse = rows.sparse and rows.X.shape[0]
         n_entries = rows.X.nnz / rows.X.shape[0] if is_sparse else np.prod(rows.X.shape[1:])
-        in_file = is_mapped(rows.X.data if sp.issparse(rows.X) else rows.X)
+        in_file = rows.is_mapped()
         most = _ENTRIES_OF_FILE if in_file else _ENTRIES_AT_ONCE
         n_batches = max(1, int(most / max(1, n_entries * self.batch_size)))
         return self.cutter.at_once(n_batches)

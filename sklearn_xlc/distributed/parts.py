@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.distributed.processes import Alone
 from sklearn_xlc.distributed.shards import sharding
 
@@ -108,8 +107,10 @@ def _alias(tensor: Tensor) -> Tensor:
 # --- states of a net in training ----------------------------------------------------------------
 
 
-def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[str, Any]:
+def whole_on_first(net: Any, state: dict[str, Any]) -> dict[str, Any]:
     """State of a net as of one process, in the first of those that train it.
+
+    All processes call this function; in the others the state says nothing.
 
     Parameters
     ----------
@@ -118,22 +119,23 @@ def whole_on_first(net: Any, state: dict[str, Any], fetching: Fetching) -> dict[
     state : dict
         Its state: "module" as :func:`module_state` returns it, "optimizer", and "callbacks", which
         may hold copies of weights by their names.
-    fetching : Fetching
-        Reading by the first process.
 
     Returns
     -------
     dict
-        State with a :class:`~sklearn_xlc.distributed.fetching.Table` in place of each part; in the
-        other processes one that says nothing.
+        State with whole tables, on the CPU, in place of parts.
     """
-    return _changed(net, state, lambda shard, part: fetching.table(part, shard))
+    return _changed(net, state, _on_first)
 
 
-def module_on_first(module: Any, fetching: Fetching) -> dict[str, Any]:
+def module_on_first(module: Any) -> dict[str, Any]:
     """State of a module as of one process, in the first of those that hold it."""
-    state = module_state(module)
-    return _by_name(module, state, lambda shard, part: fetching.table(part, shard))
+    return _by_name(module, module_state(module), _on_first)
+
+
+def _on_first(shard: Any, part: Tensor) -> Tensor:
+    whole = shard.joined(part.detach())
+    return whole.cpu() if shard.processes.is_first else part
 
 
 def module_state(module: nn.Module) -> dict[str, Any]:
@@ -144,8 +146,20 @@ def module_state(module: nn.Module) -> dict[str, Any]:
 
 
 def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """State with the rows that this process holds, from one with whole tables."""
-    return _changed(net, state, lambda shard, whole: whole[shard.start : shard.stop])
+    """Copy of a state with the rows that this process holds, from one with whole tables.
+
+    Raises
+    ------
+    ValueError
+        In all processes, if a table has another number of rows.
+    """
+
+    def own_rows(shard: Any, whole: Tensor) -> Tensor:
+        if len(whole) != shard.n_rows:
+            raise ValueError(f"a table has {len(whole)} rows, not {shard.n_rows}")
+        return whole[shard.start : shard.stop].to(net.device, copy=True)
+
+    return _changed(net, state, own_rows)
 
 
 def _changed(

@@ -20,7 +20,7 @@ from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.heads import Head, Loss
 from sklearn_xlc.training import EncoderHead, XLCNet
-from sklearn_xlc.training.encoding import short_digest
+from sklearn_xlc.training.digests import short_digest
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.resizing import with_room, without_labels
 

@@ -19,7 +19,6 @@ import sklearn_xlc
 from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.distributed.agreement import check_agreement, check_holders
-from sklearn_xlc.distributed.fetching import Fetching
 from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
@@ -38,12 +37,12 @@ from sklearn_xlc.engine.validation import TrainingData, model_dtype
 from sklearn_xlc.heads import Head, HeadPart
 from sklearn_xlc.training import WeightAveraging
 from sklearn_xlc.training.callbacks import callback_of
-from sklearn_xlc.training.checkpoints import FORMAT, Checkpoints
+from sklearn_xlc.training.checkpoints import Checkpoints
 from sklearn_xlc.training.devices import (
     multiplies_bfloat16,
     resolve_device,
 )
-from sklearn_xlc.training.encoding import digest_of_some, identity
+from sklearn_xlc.training.digests import digest_of, identity
 
 #: Parameters that may differ between a fit and its checkpoints: the final weights do not depend on
 #: them. (The numbers drawn from random_state count, and the first weights with warm_start.)
@@ -138,7 +137,8 @@ class Plan:
         has_numbers = rows.X.dtype != object
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
-            is_fast = multiplies_bfloat16(resolve_device(self.settings["device"], self.processes))
+            self._device = resolve_device(self.settings["device"], self.processes)
+            is_fast = multiplies_bfloat16(self._device)
         facts = Facts(
             n_samples=len(rows),
             n_labels=code.n_labels,
@@ -194,6 +194,7 @@ class Plan:
     def _compared(self) -> dict[str, Any]:
         """Return what processes that fit the classifier must have alike."""
         classifier, rows = self.classifier, self.data.rows
+        is_mapped = any(self.processes.objects(rows.is_mapped()))
         return {
             "class": type(classifier).__name__,
             **{
@@ -204,8 +205,7 @@ class Plan:
             "number of samples": len(rows),
             "shape of y": rows.Y.shape,
             "number of steps before": classifier.t_ if self.going_on else 0,
-            "number and sum of labels": (rows.Y.nnz, int(rows.Y.indices.sum(dtype=np.int64))),
-            "digest of samples, labels and weights": digest_of_some(rows),
+            "digest of samples, labels and weights": digest_of(rows, whole=not is_mapped),
         }
 
     def begin(self) -> np.random.RandomState:
@@ -221,21 +221,19 @@ class Plan:
             return rng
         rows, code = data.rows, data.code
         params = classifier.get_params(deep=False).items()
-        with Fetching() as fetching:  # the first process names the files
-            name = identity(
-                [
-                    FORMAT,
-                    [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
-                    type(classifier),
-                    {name: value for name, value in params if name not in _OF_NO_EFFECT},
-                    [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
-                    [code.classes, code.multilabel],
-                    rng.get_state() if is_seeded else None,
-                    module_on_first(classifier.net_.module_, fetching) if self.going_on else None,
-                ]
-            )
+        name = identity(  # that of the first process: it has the weights of all
+            [
+                [package.__version__ for package in (sklearn_xlc, torch, np, scipy, sklearn)],
+                type(classifier),
+                {name: value for name, value in params if name not in _OF_NO_EFFECT},
+                [rows.X, rows.members, rows.bags, rows.Y, rows.sample_weight],
+                [code.classes, code.multilabel],
+                rng.get_state() if is_seeded else None,
+                module_on_first(classifier.net_.module_) if self.going_on else None,
+            ]
+        )
         fit = f"{type(classifier).__name__}-{name[:32]}"
-        self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes)
+        self.checkpoints = Checkpoints(classifier.checkpoint, fit, self.processes, self._device)
         if not is_seeded:  # the first weights and the order must be those of the killed fit
             rng = np.random.RandomState(self.checkpoints.seed_or(rng.randint(2**31 - 1)))
         return rng

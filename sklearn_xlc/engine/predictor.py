@@ -24,7 +24,7 @@ from sklearn_xlc.engine.validation import check_features
 from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
-from sklearn_xlc.training.encoding import digest_of_some
+from sklearn_xlc.training.digests import digest_of
 from sklearn_xlc.training.heap import memory_reused
 
 #: Samples per batch in prediction.
@@ -263,7 +263,7 @@ def _described(X: Any, asked: str) -> dict[str, Any]:
         "prediction": asked,
         "shape of X": tuple(rows.X.shape),
         "number of samples": len(rows),
-        "digest of samples": digest_of_some(rows),
+        "digest of samples": digest_of(rows, whole=False),
     }
 
 

@@ -5,25 +5,32 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import hashlib
+import io
+import math
 import os
+import pickle
 import re
 import tempfile
 import time
 import types
 import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from skorch.callbacks import Callback
+from torch import Tensor
 
-from sklearn_xlc._files import read_mapped, write
-from sklearn_xlc.distributed.fetching import Fetching
+from sklearn_xlc._files import replacing
 from sklearn_xlc.distributed.parts import held_of_whole, module_state, whole_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
-from sklearn_xlc.training.encoding import Encoder, decode, identity
+from sklearn_xlc.training.digests import identity, is_plain
+from sklearn_xlc.training.finite import check_like
 
-#: Number of the format, part of a fit's name: files of another format are not looked at.
-FORMAT = 1
 #: Shortest time between two checkpoints, in multiples of the time to write one.
 PAUSE = 20
 #: Seconds without a write after which a temporary file counts as left over from a killed fit.
@@ -46,14 +53,20 @@ class Checkpoints:
     the same bytes as one without interruption. The last two files are kept, and only the last one
     once the fit is finished.
 
+    ``torch.load(path, weights_only=True)`` reads a file. Its last 32 bytes are the SHA-256 of the
+    others. What it holds is checked before it is used, so that no file can run code, or make a
+    kernel of torch write beyond a tensor.
+
     Parameters
     ----------
     folder : str or path-like
         Folder of the files; created if missing.
     fit : str
-        Name of the fit, unique in the folder; files are named ``<fit>-<epoch>.xlc``.
+        Name of the fit, unique in the folder; files are named ``<fit>-<epoch>.pt``.
     processes : Alone or Processes, default=ALONE
         Processes of the fit, of which the first writes.
+    device : str, default="cpu"
+        Device for tensors of callbacks that were not on the CPU.
 
     Raises
     ------
@@ -66,9 +79,15 @@ class Checkpoints:
         If a checkpoint of the fit cannot be read. The previous one is used, if there is one.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], fit: str, processes: Alone = ALONE) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        fit: str,
+        processes: Alone = ALONE,
+        device: str = "cpu",
+    ) -> None:
         self.folder, self.fit = Path(folder).absolute(), fit  # a callback may change directory
-        self.seed, self.processes = 0, processes
+        self.seed, self.processes, self.device = 0, processes, device
         self._prepare(os.fspath(folder))
         self._start = ""
         self._finished = False
@@ -76,6 +95,7 @@ class Checkpoints:
         #: Files to remove once there are better ones, and the last one that can be read.
         self._old: list[Path] = self._files()
         self._last: Path | None = None
+        self._untried = list(self._old)
         self._found = self._newest()
 
     def seed_or(self, seed: int) -> int:
@@ -84,7 +104,7 @@ class Checkpoints:
         return self.seed
 
     def resume(self, net: Any) -> bool:
-        """Continue from the newest checkpoint, if there is one.
+        """Continue from the newest checkpoint that fits the net, if there is one.
 
         Parameters
         ----------
@@ -104,32 +124,33 @@ class Checkpoints:
         Warns
         -----
         UserWarning
-            If the checkpoint belongs to a fit with other initial weights.
+            If a checkpoint belongs to a fit with other initial weights, or cannot be a state of
+            the net.
         """
-        with Fetching() as fetching:
-            state = _state(net, fetching)
-            self._start = identity(state["module"])
-            _encoded(state)
-        self._start = self.processes.of_first(self._start)
-        found, self._found = self._found, None
-        if found is None:
-            return False
-        path, document, arrays = found
-        if document["start"] != self._start:
-            warnings.warn(
-                f"{path} is not used, and training begins anew: it belongs to a fit that began "
-                "with other weights. Either weights from which the encoder or the head starts have "
-                "changed, or they are drawn at random without a seed",
-                stacklevel=2,
-            )
-            return False
-        state = decode(document["state"], arrays, net.device, copies=False)
-        _restore(net, held_of_whole(net, state))
-        self._last, self._finished = path, document["finished"]
-        # A kill may have come before the others were removed.
-        if self._finished and self.processes.is_first:
-            self._remove_old(path, finished=True)
-        return self._finished
+        self._start = self.processes.of_first(identity(_state(net)["module"]))
+        while self._found is not None:
+            path, document = self._found
+            if document["start"] != self._start:
+                warnings.warn(
+                    f"{path} is not used, and training begins anew: it belongs to a fit that began "
+                    "with other weights. Either weights from which the encoder or the head starts "
+                    "have changed, or they are drawn at random without a seed",
+                    stacklevel=2,
+                )
+                break
+            try:
+                _restore(net, document["state"])
+            except Exception as error:  # whatever a hostile file makes Python or torch raise
+                self._warn(path, f"cannot use {path}: {error!r}")
+                self._found = self._newest()
+                continue
+            self._found, self._last, self._finished = None, path, document["finished"]
+            # A kill may have come before the others were removed.
+            if self._finished and self.processes.is_first:
+                self._remove_old(path, finished=True)
+            return self._finished
+        self._found = None
+        return False
 
     def save(self, net: Any, finished: bool = False) -> None:
         """Write a checkpoint, unless the last one is recent and took long to write.
@@ -144,36 +165,40 @@ class Checkpoints:
         Raises
         ------
         OSError
-            If the file cannot be written; earlier ones stay unchanged.
+            In all processes, if the file cannot be written; earlier ones stay unchanged.
         """
         began = time.monotonic()
         is_due = finished or began - self._saved_at >= PAUSE * self._took
         is_due = self.processes.of_first(is_due)  # clocks differ
         if self._finished or not is_due:
             return
-        with Fetching() as fetching:
-            state, arrays = _encoded(_state(net, fetching))
-            if self.processes.is_first:
-                about = {"start": self._start, "seed": self.seed, "finished": finished}
-                self._write({"state": state, **about}, arrays, len(net.history))
+        state, error = _state(net), None
+        if self.processes.is_first:
+            about = {"start": self._start, "seed": self.seed, "finished": finished}
+            error = self._write({"state": state, **about}, len(net.history))
+        if error := self.processes.of_first(error):
+            raise error
         self._finished = finished
         self._saved_at = time.monotonic()
         self._took = self._saved_at - began
 
-    def _write(self, document: dict[str, Any], arrays: dict[str, Any], n_epochs: int) -> None:
-        path = self.folder / f"{self.fit}-{n_epochs}.xlc"
+    def _write(self, document: dict[str, Any], n_epochs: int) -> OSError | None:
+        """Write a file, and return the error for all processes if that fails."""
+        path, content = self.folder / f"{self.fit}-{n_epochs}.pt", io.BytesIO()
+        torch.save(document, content)
         try:
-            write(path, document, arrays, kind="checkpoint")
-        except ConnectionError:  # of another process
-            raise
+            with replacing(os.fspath(path)) as file:
+                file.write(content.getbuffer())
+                file.write(hashlib.sha256(content.getbuffer()).digest())
         except OSError as error:
-            raise OSError(
+            return OSError(
                 error.errno,
                 f"checkpoint={str(self.folder)!r}: nothing could be written after epoch "
                 f"{n_epochs}: {error.strerror}; make room there or give another folder, and call "
                 "fit again",
-            ) from error
+            )
         self._remove_old(path, document["finished"])
+        return None
 
     # --- files ------------------------------------------------------------------------------
 
@@ -198,30 +223,54 @@ class Checkpoints:
         """Return the checkpoints of the fit, oldest first."""
         epochs = {}
         for path in self.folder.iterdir():
-            match = re.fullmatch(rf"{re.escape(self.fit)}-(\d+)\.xlc", path.name)
-            if match:
+            match = re.fullmatch(rf"{re.escape(self.fit)}-(\d+)\.pt", path.name)
+            if match and path.is_file():  # a FIFO would be waited for
                 epochs[path] = int(match[1])
         return sorted(epochs, key=epochs.__getitem__)
 
-    def _newest(self) -> tuple[Path, Any, Any] | None:
-        """Return the newest readable checkpoint, with its document and arrays."""
+    def _newest(self) -> tuple[Path, Any] | None:
+        """Return the newest file that is not tried yet and can be read, and what it holds."""
         found = self._readable() if self.processes.is_first else None
         path = self.processes.of_first(None if found is None else found[0])
-        if path is None or found is not None:
-            return found
-        return path, *read_mapped(path, kind="checkpoint")
+        return found if path is None or found is not None else (path, self._read(path))
 
-    def _readable(self) -> tuple[Path, Any, Any] | None:
-        for path in reversed(self._old):
+    def _readable(self) -> tuple[Path, Any] | None:
+        while self._untried:
+            path = self._untried.pop()
             try:
-                return path, *read_mapped(path, kind="checkpoint", verify=True)
+                return path, self._read(path)
             except FileNotFoundError:  # another process runs the same fit, and is further on
                 continue
-            except (OSError, ValueError) as error:
-                is_first = path == self._old[0]
-                instead = "training begins anew" if is_first else "the one before it is tried"
-                warnings.warn(f"checkpoint: {error}; {instead}", stacklevel=2)
+            except Exception as error:  # whatever a hostile file makes Python or torch raise
+                self._warn(path, f"cannot read {path}: {error}")
         return None
+
+    def _warn(self, path: Path, what: str) -> None:
+        if self.processes.is_first:
+            is_last = path == self._old[0]
+            instead = "training begins anew" if is_last else "the one before it is tried"
+            warnings.warn(f"checkpoint: {what}; {instead}", stacklevel=3)
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """Return what a file holds, mapped into memory; raise unless it is whole."""
+        content = np.memmap(path, np.uint8, mode="r").data
+        if content[-32:] != hashlib.sha256(content[:-32]).digest():
+            raise ValueError("it is damaged: its content does not match its digest")
+        try:
+            document = torch.load(os.fspath(path), self._placed, weights_only=True, mmap=True)
+        except pickle.UnpicklingError:  # torch's message says how to run the code of a file
+            raise ValueError("it holds something else than the state of a fit") from None
+        seed, is_finished = document["seed"], document["finished"]
+        if type(is_finished) is not bool or type(seed) is not int or not 0 <= seed < 2**32:
+            raise ValueError("it holds something else than the state of a fit")
+        for _, tensor in _items(document):
+            # No view that repeats a number: its copy may be of any size.
+            if isinstance(tensor, Tensor) and (not is_plain(tensor) or _is_view(tensor)):
+                raise ValueError("it holds a tensor that is not all its numbers")
+        return document
+
+    def _placed(self, storage: Any, location: str) -> Any:
+        return storage if location == "cpu" else storage.to(self.device)
 
     def _remove_old(self, newest: Path, finished: bool) -> None:
         """Remove all checkpoints but the newest and, unless `finished`, the previous one."""
@@ -236,49 +285,118 @@ class Checkpoints:
 # --- what a checkpoint holds ------------------------------------------------------------------
 
 
-def _state(net: Any, fetching: Fetching) -> dict[str, Any]:
+def _state(net: Any) -> dict[str, Any]:
     """Return the state of a net between two epochs; rank 0 has it for all processes."""
     state = {
-        "history": list(net.history),
+        **_beside(net),
         "module": module_state(net.module_),
         "frozen": [name for name, p in net.module_.named_parameters() if not p.requires_grad],
         "optimizer": net.optimizer_.state_dict(),
+    }
+    return {name: _plain(value, name) for name, value in whole_on_first(net, state).items()}
+
+
+def _beside(net: Any) -> dict[str, Any]:
+    """Return the state beside weights and moments."""
+    return {
+        "history": list(net.history),
         "rng": net.rng.bit_generator.state,
         "generators": [generator.get_state() for generator in net.generators],
         "callbacks": {name: _callback_state(callback) for name, callback in net.callbacks_},
     }
-    return whole_on_first(net, state, fetching)
 
 
-def _encoded(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Encode a state as a document and arrays."""
-    encoder = Encoder()
-    try:
-        document = {name: encoder.encode(value, name) for name, value in state.items()}
-    except TypeError as error:
-        raise TypeError(
-            f"checkpoint: {error}, which a file cannot hold; an attribute of a callback that "
-            'training does not depend on needs a name that does not end in "_"'
-        ) from None
-    return {"{}": document}, encoder.arrays
+def _plain(value: Any, where: str) -> Any:
+    """Copy a value as one that ``torch.load(weights_only=True)`` reads; tensors are shared."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind in (list, tuple, set):
+        return kind([_plain(item, f"{where}[{i}]") for i, item in enumerate(value)])
+    if kind in (dict, OrderedDict):
+        items = value.items()
+        return kind((_plain(k, f"{where} key"), _plain(v, f"{where}.{k}")) for k, v in items)
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.itemsize <= 8:
+        return value.item()
+    if isinstance(value, Tensor) and is_plain(value) and type(value.detach()) is Tensor:
+        value = value.detach()
+        return value.clone() if _is_view(value) else value
+    raise TypeError(
+        f"checkpoint: {where} holds an object of type {kind.__qualname__}, which a file cannot "
+        "hold: it holds numbers, strings, tensors, and lists, tuples, sets and dicts of them. Give "
+        "the object a state_dict and load_state_dict; or, if training does not depend on this "
+        'attribute of a callback, a name that does not end in "_"'
+    )
+
+
+def _is_view(tensor: Tensor) -> bool:
+    return tensor.nbytes != tensor.untyped_storage().nbytes()
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield all that containers hold, with its key where it has one."""
+    if isinstance(value, dict):
+        pairs = [*value.items(), *((None, key) for key in value)]
+    else:
+        pairs = [(None, item) for item in value] if isinstance(value, list | tuple | set) else []
+    for name, item in pairs:
+        yield name, item
+        yield from _items(item)
 
 
 def _restore(net: Any, state: dict[str, Any]) -> None:
-    """Load copies of a state into a net."""
-    net.history.extend(state["history"])
+    """Load copies of a state into a net, or raise and leave the net as it is."""
+    _check_history(state["history"], net.max_epochs)
+    state = held_of_whole(net, state)
+    _check_module(net, state)
+    before = copy.deepcopy(_beside(net))
+    try:
+        _restore_beside(net, state)
+        net.optimizer_.load_state_dict(state["optimizer"])
+    except BaseException:
+        _restore_beside(net, before)
+        raise
     net.module_.load_state_dict(state["module"]["state_dict"])
     buffers = dict(net.module_.named_buffers())
     for name, value in state["module"]["buffers"].items():
         buffers[name].copy_(value)
     for name, parameter in net.module_.named_parameters():
         parameter.requires_grad_(name not in state["frozen"])
-    net.optimizer_.load_state_dict(state["optimizer"])
+
+
+def _restore_beside(net: Any, state: dict[str, Any]) -> None:
+    net.history.clear()
+    net.history.extend(state["history"])
     net.rng.bit_generator.state = state["rng"]
-    for generator, saved in zip(net.generators, state["generators"]):
+    for generator, saved in zip(net.generators, state["generators"], strict=True):
         generator.set_state(saved)
     for name, callback in net.callbacks_:
         if name in state["callbacks"]:
             _restore_callback(callback, copy.deepcopy(state["callbacks"][name]))
+
+
+def _check_history(history: list[dict[str, Any]], max_epochs: int) -> None:
+    """Raise unless a history has the rows of epochs."""
+    if not 0 < len(history) <= max_epochs:
+        raise ValueError(f"it has {len(history)} epochs of {max_epochs}")
+    for number, row in enumerate(history, 1):
+        is_whole = type(row["batches"]) is list and type(row["train_batch_count"]) is int
+        if row["epoch"] != number or not (is_whole and math.isfinite(row["train_loss"])):
+            raise ValueError(f"row {number} of its history is none of an epoch")
+
+
+def _check_module(net: Any, state: dict[str, Any]) -> None:
+    """Raise unless weights and buffers, and copies of callbacks, are as those of a net."""
+    own, found = module_state(net.module_), state["module"]
+    for name, value in own["state_dict"].items():
+        if not isinstance(value, Tensor):  # a state of the module's own may be anything
+            own["state_dict"][name] = found["state_dict"][name]
+    check_like(found, own, "module")
+    for name, value in _items(state["callbacks"]):
+        if isinstance(value, Tensor) and name in own["state_dict"]:
+            check_like(value, own["state_dict"][name], f"{name} in a callback")
+    if not set(state["frozen"]) <= dict(net.module_.named_parameters()).keys():
+        raise ValueError(f"it has the frozen weights {state['frozen']}")
 
 
 def _callback_state(callback: Callback) -> dict[str, Any]:
@@ -303,10 +421,10 @@ def _callback_state(callback: Callback) -> dict[str, Any]:
 
 def _restore_callback(callback: Callback, state: dict[str, Any]) -> None:
     for name, saved in state.items():
-        if not name.endswith("()"):
+        if name.endswith("_") and not name.endswith("__"):
             setattr(callback, name, saved)
             continue
-        value = getattr(callback, name[:-2])
+        value = getattr(callback, name.removesuffix("()"))
         if isinstance(value, Callback):
             _restore_callback(value, saved)
         else:

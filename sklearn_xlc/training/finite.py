@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
@@ -86,6 +88,41 @@ def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
         if not norm < largest(values.dtype):
             what = "running statistics of the encoder" if number else "features"
             raise FloatingPointError(f"the norm of the {what} became {norm:.2g}")
+
+
+def check_like(found: Any, own: Any, name: str) -> None:
+    """Raise ValueError unless a value read from a file may take the place of another.
+
+    Containers must have the same keys or length. Tensors must have the same shape and type, and
+    finite values if the other has. Other numbers must be finite, and all else equal.
+    """
+    parts: Sequence[Any] = ()
+    if isinstance(own, Tensor):
+        is_like = isinstance(found, Tensor) and _form(found) == _form(own)
+        is_like = is_like and (_is_finite(found) or not _is_finite(own))
+    elif isinstance(own, dict):
+        is_like, parts = isinstance(found, dict) and found.keys() == own.keys(), list(own)
+    elif isinstance(own, list | tuple):
+        is_like, parts = type(found) is type(own) and len(found) == len(own), range(len(own))
+    elif isinstance(own, Real) and not isinstance(own, bool):
+        is_like = type(found) in (int, float) and math.isfinite(found)
+    else:
+        is_like = type(found) is type(own) and found == own
+    if not is_like:
+        raise ValueError(f"its {name} is {_form(found)!s:.200}, where {_form(own)!s:.200} may be")
+    for part in parts:
+        check_like(found[part], own[part], f"{name}.{part}")
+
+
+def _form(value: Any) -> Any:
+    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else value
+
+
+def _is_finite(values: Tensor) -> bool:
+    if not values.is_floating_point() or not values.numel():
+        return True
+    low, high = torch.aminmax(values.detach())  # NaN if any value is
+    return bool(low.isfinite() and high.isfinite())
 
 
 def check_weights(module: nn.Module) -> None:

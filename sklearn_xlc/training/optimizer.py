@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc.heads import check_finite
-from sklearn_xlc.training.finite import largest
+from sklearn_xlc.training.finite import check_like, largest
 
 #: Update rules by `optimizer`: for all parameters but a sparse input layer, and for this layer.
 RULES = {
@@ -121,15 +121,36 @@ class RowOptimizer(torch.optim.Optimizer):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a copy of a :meth:`state_dict` of an optimiser with equal groups."""
+        """Load a copy of a :meth:`state_dict` of an optimiser with equal groups.
+
+        Raises
+        ------
+        ValueError
+            If it is not one: the kernels of torch would write beyond moments of another shape.
+            Nothing is then loaded.
+        """
+        own, states = self.state_dict()["param_groups"], {}
+        groups = [
+            {name: saved[name] for name in group}  # schedules and callbacks may add others
+            for group, saved in zip(own, state_dict["param_groups"], strict=True)
+        ]
+        check_like(groups, own, "param_groups")
+        if not all(0 <= beta < 1 for group in groups for beta in group["betas"]):
+            raise ValueError("its betas are no decays")
         parameters = self.parameters()
-        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
+        for number, saved in state_dict["state"].items():
+            new = self._moments(parameters[number], "exp_avg" in saved) if saved else {}
+            check_like(saved, new, f"optimizer.{number}")
+            for name, moment in new.items():
+                moment.copy_(saved[name])
+                is_signed = name in ("exp_avg", "velocity")  # not squares, sums and steps
+                if not is_signed and moment.numel() and moment.min() < 0:
+                    raise ValueError(f"its {name} is below zero")
+            states[parameters[number]] = new
+        for group, saved in zip(self.param_groups, state_dict["param_groups"]):
             group.update({**saved, "params": group["params"]})
         self.state.clear()
-        for number, state in state_dict["state"].items():
-            device = parameters[number].device
-            copies = {key: value.to(device, copy=True) for key, value in state.items()}
-            self.state[parameters[number]] = copies
+        self.state.update(states)
 
     def moved(
         self,
@@ -268,23 +289,27 @@ class RowOptimizer(torch.optim.Optimizer):
         state = self.state[parameter]
         if "exp_avg" in state or "mean_square" in state:  # complete, in most steps
             return state
-        group, new = self._group_of[parameter], {}
-        rule = group["rule"]
-        if not state:
-            if rule == "adam":
-                new["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                new["exp_avg_sq"] = torch.zeros_like(parameter)
-            elif rule == "scaled":
-                new["step"], new["mean_square"] = torch.zeros(2, dtype=torch.float64).unbind()
-            elif rule == "sgd" and group["momentum"]:
-                new["velocity"] = torch.zeros_like(parameter)
-            elif rule == "adagrad":
-                new["sum"] = parameter.new_zeros(len(torch.atleast_1d(parameter)))
+        group = self._group_of[parameter]
         has_momentum = group["row_momentum"] or not by_rows
-        if rule == "adam" and has_momentum and "exp_avg" not in state:
-            new["exp_avg"] = torch.zeros_like(parameter)
-        state.update(new)  # at once: an interrupt leaves no half of a state
+        if not state:
+            state.update(self._moments(parameter, has_momentum))  # at once, if interrupted
+        elif group["rule"] == "adam" and has_momentum:
+            state["exp_avg"] = torch.zeros_like(parameter)
         return state
+
+    def _moments(self, parameter: Tensor, has_momentum: bool) -> dict[str, Tensor]:
+        """Return the moments of a parameter before its first step."""
+        group = self._group_of[parameter]
+        if group["rule"] == "scaled":
+            step, mean_square = torch.zeros(2, dtype=torch.float64).unbind()
+            return {"step": step, "mean_square": mean_square}
+        if group["rule"] == "adagrad":
+            return {"sum": parameter.new_zeros(len(torch.atleast_1d(parameter)))}
+        if group["rule"] == "sgd":
+            return {"velocity": torch.zeros_like(parameter)} if group["momentum"] else {}
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        squares = {"step": step, "exp_avg_sq": torch.zeros_like(parameter)}
+        return squares | ({"exp_avg": torch.zeros_like(parameter)} if has_momentum else {})
 
     def _adam(
         self,

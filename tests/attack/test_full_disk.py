@@ -83,7 +83,7 @@ def fits(names, n_trials, seed=0):
             if name not in known:
                 right = digest_of(model_of(name, **FIT).fit(*data_of(name)), data_of(name)[0])
                 assert _fit(name, folder) == right
-                sizes = [path.stat().st_size for path in Path(folder).glob("*.xlc")]
+                sizes = [path.stat().st_size for path in Path(folder).glob("*.pt")]
                 known[name] = right, max(sizes)
         right, largest = known[name]
         with tempfile.TemporaryDirectory() as folder:

@@ -10,12 +10,14 @@ import signal
 import time
 import types
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _distributed import in_threads
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, EarlyStopping, LoadInitState, LRScheduler, TrainEndCheckpoint
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
@@ -24,13 +26,12 @@ from torch import nn
 import sklearn_xlc
 from _factories import EVERY, MULTI_CLASS, make_learnable, quick
 from sklearn_xlc import MIMLClassifier, MultiHeadClassifier
-from sklearn_xlc._files import read
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.encoders import MLP, TextEncoder
 from sklearn_xlc.heads import Cascade, Flat
 from sklearn_xlc.optimizers import SGD
-from sklearn_xlc.training import WeightAveraging
-from sklearn_xlc.training.encoding import identity
+from sklearn_xlc.training import WeightAveraging, checkpoints
+from sklearn_xlc.training.digests import identity
 
 
 class Killed(BaseException):
@@ -276,7 +277,7 @@ def test_without_a_seed_the_killed_fit_gives_it(tmp_path):
     with pytest.raises(Killed):
         clf.fit(X, y)
     (path,) = tmp_path.iterdir()
-    seed = read(path, "checkpoint")[0]["seed"]
+    seed = torch.load(path, weights_only=True)["seed"]
     Die.plan.moment = None
     resumed = clf.fit(X, y)
     whole = type(clf)(**{**clf.get_params(deep=False), "checkpoint": None})
@@ -288,15 +289,27 @@ def test_without_a_seed_the_killed_fit_gives_it(tmp_path):
 # --- callbacks --------------------------------------------------------------------------------
 
 
+class Drawing:
+    """Random generators in an object with a state of its own."""
+
+    def __init__(self):
+        self.numpy, self.torch = np.random.default_rng(0), torch.Generator().manual_seed(3)
+
+    def state_dict(self):
+        return {"numpy": self.numpy.bit_generator.state, "torch": self.torch.get_state()}
+
+    def load_state_dict(self, state):
+        self.numpy.bit_generator.state = state["numpy"]
+        self.torch.set_state(state["torch"])
+
+
 class Noise(Callback):
     """Adds numbers to the weights that depend on all that it has seen."""
 
     def __init__(self):
         self.seen_ = {"losses": [], 3: (np.float32(0.1), None, {"a"})}
-        self.rng_ = np.random.default_rng(0)
-        self.old_rng_ = np.random.RandomState(0)
-        self.torch_ = torch.Generator().manual_seed(3)
-        self.mean_ = torch.zeros(3, dtype=torch.bfloat16)
+        self.drawing_ = Drawing()
+        self.mean_ = torch.zeros(3, 2, dtype=torch.bfloat16)[:, 1]
         self.layer_ = nn.Linear(2, 2)
         torch.nn.init.ones_(self.layer_.weight)
         self.resource = open(os.devnull)  # no state: no final underscore
@@ -305,9 +318,9 @@ class Noise(Callback):
         return type(self)()
 
     def on_epoch_end(self, net, **kwargs):
-        self.seen_["losses"].append(net.history[-1, "train_loss"])
-        noise = self.rng_.normal() + self.old_rng_.normal() + np.mean(self.seen_["losses"])
-        self.mean_ += torch.rand(3, generator=self.torch_)
+        self.seen_["losses"].append(np.float64(net.history[-1, "train_loss"]))
+        noise = self.drawing_.numpy.normal() + np.mean(self.seen_["losses"])
+        self.mean_ += torch.rand(3, generator=self.drawing_.torch)
         with torch.no_grad():
             self.layer_.weight.mul_(1.1)
             weight = next(net.module_.parameters())
@@ -336,12 +349,18 @@ class Holding(Callback):
         self.held_ = self.value
 
 
-def test_a_callback_whose_state_no_file_can_hold(tmp_path):
+@pytest.mark.parametrize(
+    "value",
+    [object(), np.zeros(3), np.random.default_rng(0), torch.eye(2).to_sparse(), np.longdouble(1)],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_callback_whose_state_no_file_can_hold(value, tmp_path):
     X, y = make_learnable(False)
-    clf = quick("flat", checkpoint=tmp_path, callbacks=[Holding({"a": [object()]}), Die()])
+    clf = quick("flat", checkpoint=tmp_path, callbacks=[Holding({"a": [value]}), Die()])
     Die.plan.moment = ("on_batch_begin", 1)  # it is refused before that
+    kind = type(value).__name__
     with pytest.raises(
-        TypeError, match=r"callbacks\.Holding\.held_\.a\[0\] .* type object, .* does not end in"
+        TypeError, match=rf"callbacks\.Holding\.held_\.a\[0\] .* type {kind}, .* does not end in"
     ):
         clf.fit(X, y)
 
@@ -375,15 +394,15 @@ def kill(clf, X, y, n_epochs=4):
 def test_two_files_while_training_and_one_after_it(tmp_path):
     X, y = make_learnable(False)
     first, last = kill(small(tmp_path), X, y)
-    assert first.name.endswith("-3.xlc")
-    assert last.name.endswith("-4.xlc")
-    document, arrays = read(last, "checkpoint")
+    assert first.name.endswith("-3.pt")
+    assert last.name.endswith("-4.pt")
+    document = torch.load(last, weights_only=True)
     assert not document["finished"]
-    assert arrays["module.state_dict.head.weight"].shape == (23, 16)
+    assert document["state"]["module"]["state_dict"]["head.weight"].shape == (23, 16)
     small(tmp_path).fit(X, y)
     (only,) = tmp_path.iterdir()
     assert only.name == last.name.replace("-4", "-6")
-    assert read(only, "checkpoint")[0]["finished"]
+    assert torch.load(only, weights_only=True)["finished"]
     before = only.stat().st_mtime_ns
     Die.plan.moment = ("on_batch_begin", 1)
     small(tmp_path).fit(X, y)  # takes no step
@@ -621,13 +640,47 @@ def test_writing_takes_its_share_of_the_time(tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr("sklearn_xlc.training.checkpoints.PAUSE", 20)
     monkeypatch.setattr(
-        "sklearn_xlc.training.checkpoints.write", lambda *args, **kwargs: written.append(args[0])
+        "sklearn_xlc.training.checkpoints.Checkpoints._write",
+        lambda checkpoints, document, n_epochs: written.append(n_epochs),
     )
     clock = iter(range(10**6))
     monkeypatch.setattr("sklearn_xlc.training.checkpoints.time.monotonic", lambda: next(clock))
     quick("flat", max_epochs=50, checkpoint=tmp_path).fit(X, y)
-    epochs = [int(path.stem.rpartition("-")[2]) for path in written]
-    assert epochs == [1, 21, 41, 50]
+    assert written == [1, 21, 41, 50]
+
+
+# --- several processes ------------------------------------------------------------------------
+
+
+def test_what_one_process_meets_all_answer(tmp_path, monkeypatch):
+    """A file that cannot be used, and then one that cannot be written."""
+    monkeypatch.setattr(checkpoints, "_state", lambda net: {"module": 3})
+
+    def restore(net, state):
+        if state["epoch"] == 2:
+            raise ValueError("hostile")
+        restored.append(state["epoch"])
+
+    restored = []
+    monkeypatch.setattr(checkpoints, "_restore", restore)
+    earlier = checkpoints.Checkpoints(tmp_path, "fit")
+    for epoch in (1, 2):
+        about = {"start": identity(3), "seed": epoch, "finished": False}
+        assert earlier._write({"state": {"epoch": epoch}, **about}, epoch) is None
+    monkeypatch.setattr(
+        checkpoints.Checkpoints, "_write", lambda *args: OSError(28, "no space left")
+    )
+
+    def run(processes):
+        made, net = checkpoints.Checkpoints(tmp_path, "fit", processes), None
+        assert made.seed_or(7) == 2
+        assert not made.resume(net)
+        with pytest.raises(OSError, match="no space left"):
+            made.save(types.SimpleNamespace(history=[]))
+
+    with pytest.warns(UserWarning, match=r"cannot use .*fit-2.pt: .*hostile.*; the one before"):
+        in_threads(monkeypatch, 3, run)
+    assert restored == [1, 1, 1]
 
 
 # --- kills from outside -----------------------------------------------------------------------
@@ -687,8 +740,8 @@ def test_fifty_kills(tmp_path):
             writing=rng.random() < 0.4,
         ):
             n_kills += 1
-            for path in folder.glob("*.xlc"):
-                read(path, "checkpoint")  # whole
+            for path in folder.glob("*.pt"):
+                assert zipfile.ZipFile(path).testzip() is None  # whole
             for path in folder.glob(".sklearn_xlc-*.tmp"):
                 n_writing += 1
                 path.unlink()

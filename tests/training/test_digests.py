@@ -1,11 +1,9 @@
-"""Encoding: values come back as they were, and a digest tells values apart."""
+"""Digests: equal for equal values in all processes, and different for different ones."""
 
 import functools
-import json
 import subprocess
 import sys
 import threading
-from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -14,136 +12,10 @@ import torch
 from skorch.callbacks import EarlyStopping, GradientNormClipping
 from torch import nn
 
+from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.heads import AsymmetricLoss
-from sklearn_xlc.training.encoding import Encoder, decode, identity
-
-
-def through_json(value):
-    encoder = Encoder()
-    document = json.loads(json.dumps(encoder.encode(value)))
-    return decode(document, encoder.arrays)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        True,
-        -(2**127),
-        0.1 + 0.2,
-        float("inf"),
-        "a\x00\ud7ffé",
-        [1, [2.0, None]],
-        (1, (2,)),
-        {3, "a"},
-        frozenset([1]),
-        {},
-        {"{}": 1, "tensor": [2]},
-        {1: 2, "1": (3,), (4, "b"): None},
-        OrderedDict([("b", 1), ("a", 2)]),
-        np.float32(0.1),
-        np.float64(0.1),
-        np.int8(-3),
-        np.bool_(True),
-        np.uint64(2**64 - 1),
-    ],
-    ids=repr,
-)
-def test_values_come_back(value):
-    found = through_json(value)
-    assert found == value
-    assert type(found) is type(value)
-    if isinstance(value, OrderedDict):
-        assert list(found) == list(value)
-
-
-def test_nan_comes_back():
-    assert np.isnan(through_json(float("nan")))
-    assert np.isnan(through_json(np.float32("nan")))
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6.0).reshape(2, 3),
-        np.zeros((0, 3), np.float16),
-        np.array(3),
-        np.array([True, False]),
-        np.arange(6).reshape(2, 3).T[::-1],
-    ],
-    ids=lambda array: f"{array.dtype}{array.shape}",
-)
-def test_arrays_come_back_as_copies(array):
-    found = through_json({"a": array})["a"]
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype
-    assert not np.shares_memory(found, array)
-
-
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        torch.rand(3, 4),
-        torch.rand(3, 4).T,
-        torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last),
-        torch.rand(6, dtype=torch.float64)[::2],
-        torch.rand(4, 5).to(torch.bfloat16).T,
-        torch.rand(4).to(torch.float8_e4m3fn),
-        torch.tensor(3.5),
-        torch.tensor(3.5, dtype=torch.bfloat16),
-        torch.empty(0, 3),
-        torch.tensor([True, False]),
-        torch.rand(3).to(torch.complex64),
-        torch.ones(1).expand(4),
-        nn.Parameter(torch.rand(2)),
-    ],
-    ids=lambda tensor: f"{tensor.dtype}{tuple(tensor.shape)}{tensor.stride()}",
-)
-def test_tensors_come_back_as_copies(tensor):
-    found = through_json([tensor])[0]
-    assert found.dtype == tensor.dtype
-    assert found.shape == tensor.shape
-    assert found.stride() == torch.empty_like(tensor).stride() or tensor.numel() == 0
-    assert torch.equal(found.to(torch.complex128), tensor.detach().to(torch.complex128))
-    assert found.data_ptr() != tensor.data_ptr() or tensor.numel() == 0
-
-
-def test_tensors_share_memory_with_their_arrays():
-    tensor, encoder = torch.rand(3), Encoder()
-    encoder.encode({"a": {"b": [tensor]}}, "state")
-    (name,) = encoder.arrays
-    assert name == "state.a.b[0]"
-    assert np.shares_memory(encoder.arrays[name], tensor.numpy())
-
-
-@pytest.mark.parametrize(
-    "make, draw",
-    [
-        (lambda: np.random.default_rng(3), lambda g: g.normal(size=3)),
-        (lambda: np.random.Generator(np.random.MT19937(3)), lambda g: g.integers(9, size=3)),
-        (lambda: np.random.RandomState(3), lambda g: g.normal(size=3)),
-        (lambda: torch.Generator().manual_seed(3), lambda g: torch.rand(3, generator=g).numpy()),
-    ],
-)
-def test_generators_come_back(make, draw):
-    generator = make()
-    draw(generator)
-    found = through_json(generator)
-    np.testing.assert_array_equal(draw(found), draw(generator))
-
-
-@pytest.mark.parametrize(
-    "value",
-    [object(), np.array([None]), np.array(["a"]), torch.eye(2).to_sparse(), b"a", 1j, print],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_cannot_be_held_is_named(value):
-    with pytest.raises(TypeError, match=rf"held\.a\[0\] .* of type {type(value).__name__}"):
-        Encoder().encode({"a": [value]}, "held")
-
-
-# --- identity ---------------------------------------------------------------------------------
+from sklearn_xlc.training.digests import digest_of, identity
 
 
 class Thing:
@@ -258,7 +130,7 @@ def test_identities_are_those_of_other_processes():
     code = "\n".join(
         [
             "import numpy as np, torch, sys, __main__",
-            "import training.test_encoding as module",
+            "import training.test_digests as module",
             "torch.manual_seed(0)",
             "print(*[module.identity(value) for value in module.different()])",
         ]
@@ -275,3 +147,54 @@ def test_identities_are_those_of_other_processes():
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+# --- samples ----------------------------------------------------------------------------------
+
+
+def samples(form):
+    """Two hundred samples, of which number 7 is none of the 64."""
+    numbers = np.random.default_rng(0).random((200, 5))
+    X = {
+        "csr": lambda: sp.csr_matrix(numbers),
+        "dense": lambda: numbers,
+        "texts": lambda: np.array([str(row) for row in numbers], object),
+        "columns": lambda: Columns({"ids": numbers}),
+    }[form]()
+    return Rows(X, sp.csr_matrix(numbers > 0.5), np.ones(200))
+
+
+def with_other_value(rows):
+    if sp.issparse(rows.X):
+        rows.X.data[7 * 5 + 2] += 1
+    elif isinstance(rows.X, Columns):
+        rows.X.arrays["ids"][7, 2] += 1
+    else:
+        rows.X[7] = rows.X[7] + rows.X[7]
+
+
+def with_other_label(rows):
+    first = rows.Y.indptr[7]
+    rows.Y.indices[first : first + 2] = rows.Y.indices[first : first + 2][::-1]
+
+
+def with_other_weight(rows):
+    rows.sample_weight[7] += 1
+
+
+@pytest.mark.parametrize("form", ["csr", "dense", "texts", "columns"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_samples_differ(form, whole):
+    assert digest_of(samples(form), whole=whole) == digest_of(samples(form), whole=whole)
+    for change in (with_other_value, with_other_label, with_other_weight):
+        other = samples(form)
+        change(other)
+        is_seen = whole or change is not with_other_value
+        assert (digest_of(samples(form), whole=whole) != digest_of(other, whole=whole)) == is_seen
+
+
+def test_what_scipy_has_found_out_does_not_count():
+    rows = samples("csr")
+    before = digest_of(rows, whole=True)
+    assert rows.X.has_canonical_format
+    assert digest_of(rows, whole=True) == before
