@@ -20,7 +20,7 @@ _DEPENDENCIES = (
     "torch",
     "skorch",
     "joblib",
-    "safetensors",
+    "skops",
 )
 
 

@@ -10,7 +10,7 @@ def test_show_versions(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("python: 3.")
     assert f"sklearn-xlc: {__version__}" in lines
-    for name in ("scikit-learn", "numpy", "scipy", "torch", "skorch", "joblib", "safetensors"):
+    for name in ("scikit-learn", "numpy", "scipy", "torch", "skorch", "joblib", "skops"):
         assert f"{name}: {version(name)}" in lines
 
 

@@ -146,16 +146,6 @@ class Processes(Alone):
         own = torch.tensor([[len(part) for part in parts]], device=parts[0].device)
         return self.joined(own, [1] * self.size).T.tolist()
 
-    def send(self, tensor: Tensor, rank: int) -> None:
-        """Send a tensor to a process, until it calls :meth:`receive`."""
-        with _meeting(self):
-            _group().send(tensor, dst=rank)
-
-    def receive(self, tensor: Tensor, rank: int) -> None:
-        """Receive a tensor from a process, in place."""
-        with _meeting(self):
-            _group().recv(tensor, src=rank)
-
     def objects(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size
         with _meeting(self):

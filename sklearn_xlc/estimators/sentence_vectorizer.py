@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from safetensors.numpy import load_file
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.preprocessing import normalize
 
@@ -177,7 +176,7 @@ def _wordllama() -> Callable[[list[str]], np.ndarray]:
     if found is None or found.origin is None:
         raise missing("wordllama")
     weights, tokenizer = (Path(found.origin).parent / name for name in _WORDLLAMA)
-    (table,) = load_file(weights).values()
+    (table,) = import_text("safetensors.numpy").load_file(weights).values()
     table, tokens = table.astype(np.float32), from_str(tokenizer.read_text(encoding="utf-8"))
     tokens.no_padding()
     tokens.no_truncation()

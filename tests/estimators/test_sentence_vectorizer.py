@@ -10,7 +10,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from safetensors.numpy import load_file
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
@@ -93,6 +92,7 @@ def test_vectors_are_those_of_the_package(wordllama):
     from tokenizers import Tokenizer
 
     path = Path(find_spec("wordllama").origin).parent
+    load_file = pytest.importorskip("safetensors.numpy").load_file
     (table,) = load_file(path / sentence_vectorizer._WORDLLAMA[0]).values()
     tokens = Tokenizer.from_file(str(path / sentence_vectorizer._WORDLLAMA[1]))
     for text in TEXTS:
