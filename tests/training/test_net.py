@@ -1,6 +1,5 @@
 """The net: parameter groups, the loop, and what ends it."""
 
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
