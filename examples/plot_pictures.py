@@ -2,8 +2,8 @@
 Pictures of a classifier
 ========================
 
-Three questions that one number does not answer: are rare labels found, which labels does the
-classifier take for neighbours, and what does a smaller file cost?
+Two questions that one number does not answer: are rare labels found, and which labels does the
+classifier take for neighbours?
 """
 
 # %%
@@ -63,13 +63,3 @@ from sklearn_xlc.plotting import LabelMapDisplay
 counts = np.asarray(Y_train.sum(axis=0)).ravel()
 names = [name.rsplit(".", 2)[0] for name in glosses.target_names]
 LabelMapDisplay.from_estimator(models["bce"], names=names, counts=counts, max_labels=500)
-
-# %%
-# Size
-# ----
-# Each model is saved, loaded and tried on the test part. Weights of 6 bits are the default of
-# `save`.
-
-from sklearn_xlc.plotting import StorageDisplay
-
-sizes = StorageDisplay.from_estimator(models["bce"], texts_test, Y_test)

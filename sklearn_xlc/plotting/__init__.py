@@ -6,7 +6,6 @@ from sklearn_xlc.plotting._label_frequency import LabelFrequencyDisplay
 from sklearn_xlc.plotting._label_map import LabelMapDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay
 from sklearn_xlc.plotting._reliability import ReliabilityDisplay
-from sklearn_xlc.plotting._storage import StorageDisplay
 from sklearn_xlc.plotting._training_curve import TrainingCurveDisplay
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "LabelMapDisplay",
     "NeuralCollapseDisplay",
     "ReliabilityDisplay",
-    "StorageDisplay",
     "TrainingCurveDisplay",
 ]
