@@ -25,7 +25,7 @@ from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.heads import Flat
 from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.heap import memory_kept
+from sklearn_xlc.training.heap import keep_memory
 
 WIDTH = 512
 
@@ -111,11 +111,11 @@ class Bare:
 def seconds_bare(X, Y, batch_size, half, n_passes):
     """CPU seconds of each pass but the first, which fills the caches."""
     bare, ends = Bare(X.shape[1], Y.shape[1], half), []
-    with memory_kept():
-        for number in range(n_passes + 1):
-            for batch in batches_of(X, Y, batch_size, np.random.default_rng(number)):
-                bare.step(batch)
-            ends.append(time.process_time())
+    keep_memory()
+    for number in range(n_passes + 1):
+        for batch in batches_of(X, Y, batch_size, np.random.default_rng(number)):
+            bare.step(batch)
+        ends.append(time.process_time())
     return np.diff(ends)
 
 

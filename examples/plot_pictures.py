@@ -2,8 +2,8 @@
 Pictures of a classifier
 ========================
 
-Three questions that one number does not answer: are rare labels found, which labels does the
-classifier take for neighbours, and what does a smaller file cost?
+Two questions that one number does not answer: are rare labels found, and which labels does the
+classifier take for neighbours?
 """
 
 # %%

@@ -343,7 +343,7 @@ class BaseXLCClassifier(
     # --- fit --------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @memory_explained("training", lambda self: self._smaller_model())
+    @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseXLCClassifier:
         """Fit encoder and head.
 
@@ -400,7 +400,7 @@ class BaseXLCClassifier(
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @memory_explained("training", lambda self: self._smaller_model())
+    @memory_explained("training", lambda self: f"{self._smaller_model()}, or a smaller batch_size")
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> BaseXLCClassifier:

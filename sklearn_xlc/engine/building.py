@@ -153,7 +153,7 @@ class Builder:
         """
         if encoder is None:
             return
-        settings, n_samples = self.settings, len(self.data.rows)
+        settings = self.settings
         callbacks = map(callback_of, settings["callbacks"] or [])
         copies = int(settings["early_stopping"])
         copies += any(isinstance(each, WeightAveraging) for each in callbacks)
@@ -161,8 +161,6 @@ class Builder:
         weights, beside = training_bytes(
             encoder, head, itemsize, optimizer.rule, copies, optimizer.momentum
         )
-        if head is not None:
-            beside += head.step_bytes(min(n_samples, settings["batch_size"]))
         if weights + beside < SMALL:
             return
         n_labels = self.data.code.n_labels
@@ -194,7 +192,7 @@ def head_task(
 
 
 def smaller_model(classifier: Any) -> str:
-    """Return parameters that make training take less memory, for messages."""
+    """Return parameters that make a model in training take less memory, for messages."""
     is_given = not encoder_part(classifier.encoder).is_planned
     names = [name for name in classifier._sizes if not (is_given and name.startswith("encoder"))]
     helps = [f"a smaller {' or '.join(names)}" if names else "a narrower encoder"]
@@ -206,7 +204,7 @@ def smaller_model(classifier: Any) -> str:
     averages = any(isinstance(callback_of(c), WeightAveraging) for c in classifier.callbacks or ())
     if classifier.early_stopping or averages:
         helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
-    return ", or ".join([*helps, "a smaller batch_size"])
+    return ", or ".join(helps)
 
 
 def n_weights(module: EncoderHead) -> int:

@@ -25,7 +25,7 @@ from sklearn_xlc.heads import Head
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
 from sklearn_xlc.training.digests import digest_of
-from sklearn_xlc.training.heap import memory_reused
+from sklearn_xlc.training.heap import keep_memory
 
 #: Samples per batch in prediction.
 PREDICT_BATCH = 512
@@ -73,7 +73,7 @@ class Predictor:
         self, X: Any, n_rows: int = PREDICT_BATCH, asked: str = ""
     ) -> Iterator[tuple[slice, Any]]:
         """Yield slices and features of batches of at most `n_rows`; `asked` names the output."""
-        memory_reused()
+        keep_memory()
         start = 0
         if asked:
             n_rows = agreed_batch(self.head, n_rows, lambda: _described(X, asked))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,7 +42,6 @@ from sklearn_xlc.engine.class_weights import weigh_labels
 from sklearn_xlc.engine.label_counts import mean_one
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.validation import model_dtype
-from sklearn_xlc.heads import PointwiseLoss
 from sklearn_xlc.training import (
     CosineSchedule,
     EncoderHead,
@@ -53,7 +53,7 @@ from sklearn_xlc.training.callbacks import callback_of
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.finite import check_weights
 from sklearn_xlc.training.optimizer import RowOptimizer
-from sklearn_xlc.training.progress import EpochBar, EpochLines, shows_bars
+from sklearn_xlc.training.scoring import HeldOutPrecision
 
 
 @contextlib.contextmanager
@@ -164,7 +164,7 @@ class Trainer:
         max_epochs = 1 if self.one_pass else settings["max_epochs"]
         batch_size = min(settings["batch_size"], max(1, n_samples))
         n_steps = n_batches(n_samples, batch_size)
-        callbacks, verbose = self._callbacks(module, validation, n_steps, max_epochs)
+        callbacks, verbose = self._callbacks(validation, max_epochs * n_steps)
         net = XLCNet(
             module,
             rng=np.random.default_rng(rng.randint(2**31 - 1)),
@@ -191,9 +191,7 @@ class Trainer:
         net.checkpoints, net.classifier = self.plan.checkpoints, self._scored_by(net)
         return net
 
-    def _callbacks(
-        self, module: EncoderHead, validation: Rows | None, n_steps: int, max_epochs: int
-    ) -> tuple[list[Any], bool]:
+    def _callbacks(self, validation: Rows | None, n_steps: int) -> tuple[list[Any], bool]:
         """Return the user's callbacks and ours, and whether the net prints."""
         settings = self.settings
         given = copied(settings["callbacks"])
@@ -205,10 +203,10 @@ class Trainer:
         verbose = bool(settings["verbose"]) or _has(callbacks, PrintLog)  # PrintLog needs it
         verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
-            callbacks.extend(_shown(callbacks, module.head, n_steps))
+            callbacks = _shown(callbacks)
         if not self.one_pass:
             if not _has(callbacks, LRScheduler):
-                callbacks.append(CosineSchedule(max_epochs * n_steps))
+                callbacks.append(CosineSchedule(n_steps))
             if settings["early_stopping"] and not stops:
                 stops = [EarlyStopping(patience=3, load_best=True)]
             callbacks += [*stops, *averages]
@@ -281,14 +279,14 @@ def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
     return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
 
 
-def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
-    """Return the callbacks for `verbose`, unless the user has the same."""
-    shown: list[Callback] = []
-    if shows_bars() and not _has(callbacks, ProgressBar):
-        shown.append(EpochBar(n_steps, postfix_keys=["train_loss"]))
+def _shown(callbacks: list[Any]) -> list[Any]:
+    """Return the user's callbacks and those for `verbose`, unless the user has the same."""
+    shown = [HeldOutPrecision(), *callbacks]
+    is_seen = sys.stderr.isatty() or ProgressBar().in_ipynb()
+    if is_seen and not _has(callbacks, ProgressBar):
+        shown.append(ProgressBar(detect_notebook=False))  # which would need ipywidgets
     if not _has(callbacks, PrintLog):
-        is_sum = head.multilabel and any(isinstance(p, PointwiseLoss) for p in head.modules())
-        shown.append(EpochLines(head.n_labels if is_sum else 1))
+        shown.append(PrintLog())
     return shown
 
 

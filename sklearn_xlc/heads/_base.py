@@ -197,13 +197,6 @@ class Head(nn.Module, ABC):
         """
         return []
 
-    def step_bytes(self, n_rows: int) -> int:
-        """Estimate the temporaries of :meth:`loss` and of the optimiser's step, in bytes.
-
-        Called before training, when the head may have no weights yet. Zero: unknown.
-        """
-        return 0
-
     def bytes_per_row(self, k: int | None = None) -> int:
         """Estimate the bytes per sample of :meth:`topk`, or of :meth:`scores` without k.
 

@@ -164,14 +164,6 @@ class CascadeHead(Head):
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
         return [(table, self.embedding_dim + 1, self.embedding_dim) for table in self.tables]
 
-    def step_bytes(self, n_rows: int) -> int:
-        first = 4 * n_rows * self.n_nodes[0] * self._itemsize
-        # Embeddings of the kept parents, their gradient, and what Adam reads of their rows.
-        n_kept = n_rows * (self.beam_width if self.multilabel else 1)
-        tables = [6 * min(n_kept, len(table)) * table.shape[1] for table in self.tables]
-        logits = [4 * n_kept * length for length in self.code.lengths[1:]]
-        return first + self._itemsize * max(map(sum, zip(tables, logits)))
-
     def bytes_per_row(self, k: int | None = None) -> int:
         # Nodes and log scores of the beam's children, in the widest level; with their copies.
         width = max(self.n_nodes) if k is None else self._beam_for(k)

@@ -110,14 +110,6 @@ class ChunkedHead(Head):
     ) -> None:
         """Add the gradient of the inputs to `into`, and `update` the weights of the chunk."""
 
-    def step_bytes(self, n_rows: int) -> int:
-        n_held = self.shard.n_held(self.n_labels)
-        kept = n_rows * n_held * self._itemsize
-        is_kept = isinstance(self.criterion, RowwiseLoss) and kept <= self.memory_limit
-        # Logits, two temporaries of the loss, gradient; the loss may keep all logits beside.
-        chunk = 4 * n_rows * min(self.chunk_size(), n_held) * self._itemsize
-        return chunk + (kept if is_kept else 0)
-
     def bytes_per_row(self, k: int | None = None) -> int:
         if k is None:
             return 3 * self.n_labels * self._itemsize

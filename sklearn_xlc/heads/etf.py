@@ -180,12 +180,6 @@ class ETFHead(ChunkedHead):
             return half_precision_linear(self.projection, features)
         return self.projection(features)
 
-    def step_bytes(self, n_rows: int) -> int:
-        # A fixed layer is made in double precision, then converted.
-        is_stored = self.weight is None and not self.is_implicit
-        table = 3 * 8 * self.n_labels * self.feature_dim if is_stored else 0
-        return super().step_bytes(n_rows) + table
-
     def penalty(self, inputs: Tensor, weights: Tensor) -> Tensor | float:
         if not self.feature_decay:
             return 0.0

@@ -159,9 +159,6 @@ class FlatHead(ChunkedHead):
         factors[inverse[: len(targets.ids)]] = 1.0
         return Drawn(positions, factors)
 
-    def step_bytes(self, n_rows: int) -> int:
-        return super().step_bytes(n_rows * self.n_members)
-
     def arranged(
         self, inputs: Tensor, targets: Targets, weights: Tensor
     ) -> tuple[Tensor, Targets, Tensor]:

@@ -232,11 +232,6 @@ class FourierHead(ChunkedHead):
         """Return the weights of the labels, of shape (chunk, width + n_slack)."""
         return torch.as_tensor(self._output_weights(chunk)).to(like)
 
-    def step_bytes(self, n_rows: int) -> int:
-        # The basis is made in double precision, then converted.
-        basis = 0 if self.method == "fft" else min(self.chunk_size(), self.n_labels) * self.width
-        return super().step_bytes(n_rows) + 3 * 8 * basis
-
     def chunk_size(self) -> int:
         return CHUNK if self.method == "chunk" else self.shard.n_held(self._n_grid)
 

@@ -125,11 +125,6 @@ class MIMLHead(Head):
         known = issubclass(kind, (PointwiseLoss, SoftmaxCrossEntropy))
         return known and super().accepts(kind, multilabel)
 
-    def step_bytes(self, n_rows: int) -> int:
-        # As many chunks as fit; bags have one instance at least.
-        size = 2 * n_rows * (self.weight.shape[1] + 4) * self.n_labels * self._itemsize
-        return min(self.memory_limit, size)
-
     def attend(self, label_embeddings: Tensor) -> None:
         """Set the label vectors of the attention, of shape (n_labels, n_columns).
 

@@ -193,9 +193,6 @@ class PowersetHead(DigitHead):
     def _step_bytes_of_row(self) -> int:
         return 4 * self.n_groups * sum(self.code.lengths) * self._itemsize
 
-    def step_bytes(self, n_rows: int) -> int:
-        return min(n_rows, self._rows_at_once()) * self._step_bytes_of_row()
-
     # --- prediction -------------------------------------------------------------------------
 
     def bytes_per_row(self, k: int | None = None) -> int:

@@ -141,13 +141,6 @@ class SamplingHead(Head):
     def take_shards(self, shard_of: ShardOf) -> None:
         self.shard = shard_of(self.n_labels, self.length)
 
-    def step_bytes(self, n_rows: int) -> int:
-        # Weights of the drawn sub-heads, their gradient, and what Adam reads of their rows.
-        n_own = 1 if self.shared_heads else 1 + self.n_sampled_heads
-        n_drawn = min(self.n_heads, n_own * n_rows + self.n_sampled_heads)
-        numbers = n_drawn * self.length * (6 * self.n_features + 4 * n_rows)
-        return numbers * self._itemsize
-
     def bytes_per_row(self, k: int | None = None) -> int:
         if k is None:
             return 3 * self.n_labels * self._itemsize

@@ -6,14 +6,13 @@ a + e and weights w to w + d,
 
     |(a + e)(w + d) - aw| <= |e| |w| + |a + e| |d|,
 
-and all norms are known. A label with an upper bound below the lower bounds of k others is not among
-the k best. The logits of the few remaining labels are computed in float32.
+and all norms are known. A label whose logit is below those of k others by more than twice the bound
+is not among the k best. The logits of the few remaining labels are computed in float32.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,10 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc.heads.ranking import topk_by_position
 
 #: Logits of eight bits that are held at a time.
 _AT_ONCE = 2**25
@@ -32,17 +29,13 @@ _AT_ONCE = 2**25
 _FEW = 16
 #: Rows that show the range of the best logits.
 _SHOWN = 16
-#: Labels of the smallest parts, and parts for each of the k best from which a threshold is found.
-_PART, _PARTS = 4, 8
-#: Numbers of labels from which those of a part are looked at only if the best of them is.
-_WIDE = 2**11
-#: Labels beyond k that are computed for each of few rows.
-_FIRST = 48
+#: Parts of the labels, for each of the k best, from which a threshold is found.
+_PARTS = 8
 #: Longest inputs of which sums of products of eight bits fit into 32 bits.
 _LONGEST = 2**16
 #: Multiply-adds of all logits, and weights, from which screening is faster.
 _WORTH, _FEWEST = 2**21, 2**16
-#: Weights that are rounded, or gathered, at a time: they stay in the cache.
+#: Weights that are rounded at a time: they stay in the cache.
 _CACHED = 2**18
 #: Bounds are wider by this share, and by these digits of the largest terms, for their own rounding.
 _SLACK, _EPS = 1 + 2.0**-10, 2.0**-22
@@ -113,38 +106,6 @@ class _Packed(NamedTuple):
         )
 
 
-class _Norms(NamedTuple):
-    """Norms of the rows of weights, or of rounded inputs, and of their rounding errors."""
-
-    full: np.ndarray
-    error: np.ndarray
-
-
-class _Radius(NamedTuple):
-    """Bounds of the errors of logits: a factor of each row times a factor of each label."""
-
-    of_row: np.ndarray
-    of_label: np.ndarray
-    largest: float
-    beside: np.ndarray
-
-    @classmethod
-    def of(cls, rows: _Norms, labels: _Norms, beside: np.ndarray) -> _Radius:
-        """Bound |e| |w| + |a + e| |d| by its value for a usual row times the row's factor."""
-        full, error = (max(_middle(part), _TINY) for part in rows)
-        of_row = np.maximum(rows.full / full, rows.error / error)
-        of_label = (error * labels.full + full * labels.error) * _SLACK
-        return cls(of_row, of_label, float(of_label.max()), beside)
-
-    def most(self) -> np.ndarray:
-        """Return a bound for any label of each row."""
-        return self.of_row * self.largest + self.beside
-
-    def at(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return a bound for each pair, including the error of its sum in float32."""
-        return self.of_row[rows] * self.of_label[labels] + self.beside[rows]
-
-
 class _Logits(NamedTuple):
     """Logits ``lowest + step * values``, to within `half`.
 
@@ -170,16 +131,6 @@ class _Pairs(NamedTuple):
         starts = np.zeros(n_rows + 1, dtype=np.int64)
         np.cumsum(np.bincount(rows, minlength=n_rows), out=starts[1:])
         return cls(rows, labels, starts)
-
-    def padded(self, values: np.ndarray, k: int) -> np.ndarray:
-        """Arrange values of the pairs in a matrix with at least k columns."""
-        width = max(k, int(np.diff(self.starts).max()))
-        n_rows = len(self.starts) - 1
-        least = -np.inf if values.dtype.kind == "f" else np.iinfo(values.dtype).min
-        out = np.full(n_rows * width, least, dtype=values.dtype)
-        shifts = np.arange(n_rows) * width - self.starts[:-1]
-        out[shifts[self.rows] + np.arange(len(values))] = values
-        return out.reshape(n_rows, width)
 
 
 class Screening:
@@ -216,27 +167,21 @@ class Screening:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         n_labels, n_features = weight.shape
         numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(n_labels)
-        norms = _Norms(np.empty(n_labels), np.empty(n_labels))
+        norms = np.empty((2, n_labels))  # of the weights, and of what rounding them changes
         for part in row_blocks(n_labels, n_features, _CACHED):
             rows = weight[part]
             scales[part] = scale = (rows.abs().amax(1) / 127).clamp_(min=_TINY)
             units = rows / scale[:, None]
             numbers[part] = rounded = units.round()
-            norms.full[part] = rows.double().norm(dim=1).numpy()
-            errors = scale.double() * units.sub_(rounded).double().norm(dim=1)
-            norms.error[part] = errors.numpy()
+            norms[0, part] = rows.double().norm(dim=1).numpy()
+            norms[1, part] = (scale.double() * units.sub_(rounded).double().norm(dim=1)).numpy()
         self._weight = weight
         self._bias = torch.zeros(n_labels) if bias is None else bias
-        self._norms, self._largest = norms, _Norms(norms.full.max(), norms.error.max())
+        self._largest, self._largest_error = norms.max(axis=1)
         self._largest_bias = float(self._bias.abs().max())
-        self.is_finite = bool(np.isfinite(norms.full).all()) and math.isfinite(self._largest_bias)
+        self.is_finite = bool(np.isfinite([self._largest, self._largest_bias]).all())
         if self.is_finite:
-            n_beside = -n_labels % _PART  # labels that are never among the best
-            self._layer = _Packed.of(
-                functional.pad(numbers, (0, 0, 0, n_beside)),
-                functional.pad(scales, (0, n_beside), value=1),
-                functional.pad(self._bias, (0, n_beside), value=-_HUGE),
-            )
+            self._layer = _Packed.of(numbers, scales, self._bias)
 
     @staticmethod
     def suits(inputs: Tensor, weight: Tensor, k: int) -> bool:
@@ -286,16 +231,14 @@ class Screening:
             return None
         rounded, radius = bounded
         logits = self._logits(rounded, k, radius)
-        if len(inputs) <= _FEW:
-            found = self._among_first(inputs, torch.from_numpy(logits.values), k, radius)
-            if found is not None:
-                return *found, np.zeros(len(inputs), dtype=bool)
         pairs, is_open = self._candidates(logits, k, radius)
-        pairs = self._narrowed(pairs, logits, k, radius)
         return *_best_of(pairs, self._exact(inputs, pairs), k), is_open
 
-    def _rounded(self, inputs: Tensor) -> tuple[_Rounded, _Radius] | None:
-        """Round inputs to eight bits; return them with bounds, or None for too large numbers."""
+    def _rounded(self, inputs: Tensor) -> tuple[_Rounded, np.ndarray] | None:
+        """Round inputs to eight bits; return them with a bound for the logits of each row.
+
+        Return None for too large numbers.
+        """
         low, high = inputs.amin(1).numpy(), inputs.amax(1).numpy()
         if not (high.max() < _HUGE and low.min() > -_HUGE):  # NaN is not, either
             return None
@@ -316,13 +259,13 @@ class Screening:
         rounded = _Rounded(torch.from_numpy(eight_bits), scale, zero)
         error = scale * (error + _INEXACT * inputs.shape[1] ** 0.5)
         norm *= scale
-        size = (error + norm) * self._largest.full + self._largest_bias
+        size = (error + norm) * self._largest + self._largest_bias
         if not size.max() < _HUGE:
             return None
         beside = size * ((inputs.shape[1] + 64) * _EPS) + _TINY
-        return rounded, _Radius.of(_Norms(norm, error), self._norms, beside)
+        return rounded, (error * self._largest + norm * self._largest_error) * _SLACK + beside
 
-    def _logits(self, inputs: _Rounded, k: int, radius: _Radius) -> _Logits:
+    def _logits(self, inputs: _Rounded, k: int, radius: np.ndarray) -> _Logits:
         n_rows = len(inputs.numbers)
         if n_rows <= _FEW:
             return _Logits(self._layer.logits(inputs).numpy())
@@ -330,65 +273,36 @@ class Screening:
         some = inputs._replace(numbers=inputs.numbers[:: n_rows // _SHOWN].contiguous())
         logits = self._layer.logits(some).numpy()
         kth, high = float(_kth_largest(logits, k).min()), float(logits.max())
-        lowest = kth - (high - kth) - 2 * _middle(radius.most())
+        lowest = kth - (high - kth) - 2 * _middle(radius)
         step = max((high + (high - kth) / 4 - lowest) / 255, _TINY)
         values = self._layer.steps(inputs, lowest, step)
         return _Logits(values.numpy(), lowest, step, 0.51 * step + abs(lowest) * _EPS, 255)
 
-    def _among_first(
-        self, inputs: Tensor, logits: Tensor, k: int, radius: _Radius
-    ) -> tuple[Tensor, Tensor] | None:
-        """Return the best labels of few rows if they are surely among the largest logits."""
-        first, labels = logits.topk(min(k + _FIRST, len(self._bias)))
-        pairs = np.arange(len(inputs))[:, None], labels[:, :k].numpy()
-        lower = first[:, :k].numpy() - radius.at(*pairs)
-        if not (lower.min(1) > first[:, -1].numpy() + radius.most()).all():
-            return None
-        weights = self._weight.index_select(0, labels.flatten()).view(*labels.shape, -1)
-        exact = weights.mul_(inputs[:, None]).sum(2).add_(self._bias[labels])
-        return topk_by_position(exact, k, labels)
-
-    def _candidates(self, logits: _Logits, k: int, radius: _Radius) -> tuple[_Pairs, np.ndarray]:
+    @staticmethod
+    def _candidates(logits: _Logits, k: int, radius: np.ndarray) -> tuple[_Pairs, np.ndarray]:
         """Return pairs of candidates for the k best, and a mask of rows with too many.
 
         The mask's rows have no pairs.
         """
-        values, is_wide = logits.values, logits.values.shape[1] >= _WIDE
-        # Where there are many labels, only parts whose best is not too low are looked into.
-        looked = _best_of_parts(values, _PART, 2) if is_wide else values
-        # The k-th best of the best of each part is at most the k-th best.
-        parts = _best_of_parts(looked, looked.shape[1], 2 * _PARTS * k)
-        reach = 2 * (radius.most() + logits.half) / logits.step
-        wider = np.promote_types(parts.dtype, np.int16)  # NumPy selects faster from 16 bits than 8
-        least = _kth_largest(parts.astype(wider), k) - reach
+        values, parts = logits.values, torch.from_numpy(logits.values)
+        # Fold the labels, largest of two at a time: the k-th best of the parts is at most that of
+        # the labels. Of an odd number, the last is left out.
+        while parts.shape[1] >= 2 * _PARTS * k:
+            parts = torch.maximum(*parts[:, : parts.shape[1] // 2 * 2].chunk(2, dim=1))
+        wider = np.promote_types(values.dtype, np.int16)  # NumPy selects faster from 16 bits than 8
+        kth = _kth_largest(parts.numpy().astype(wider), k)
+        least = kth - 2 * (radius + logits.half) / logits.step
         is_open = (least < 1) & (logits.top < np.inf)
         least = np.where(is_open, logits.top, least).astype(values.dtype)[:, None]
-        found = looked >= least
-        most = found.shape[1] // (2 if is_wide else 4)
+        found, most = values >= least, values.shape[1] // 4
         if np.count_nonzero(found) > found.size // 8:  # their places would take memory
             is_open |= np.count_nonzero(found, axis=1) > most
         found[is_open] = False
-        rows, labels = _places(found)
-        sizes = np.bincount(rows, minlength=len(found))
-        if sizes.max() > most:
-            is_open |= sizes > most
+        rows, labels = np.divmod(np.flatnonzero(found), values.shape[1])
+        is_open |= np.bincount(rows, minlength=len(found)) > most
+        if is_open.any():
             rows, labels = rows[~is_open[rows]], labels[~is_open[rows]]
-        if is_wide:
-            beside = np.arange(0, values.shape[1], looked.shape[1])
-            of_parts = values.take((rows * values.shape[1] + labels)[:, None] + beside)
-            among, places = _places(of_parts >= least[rows])
-            rows, labels = rows[among], labels[among] + beside[places]
         return _Pairs.of(rows, labels, len(values)), is_open
-
-    def _narrowed(self, pairs: _Pairs, logits: _Logits, k: int, radius: _Radius) -> _Pairs:
-        """Keep the pairs with an upper bound of at least the k-th lower bound of the row."""
-        rows, labels, _ = pairs
-        values = logits.values.take(rows * logits.values.shape[1] + labels)
-        width = radius.at(rows, labels) + logits.half
-        middle = logits.lowest + logits.step * values.astype(np.float64)
-        kth = _kth_largest(pairs.padded(middle - width, k), k)
-        kept = (middle + width >= kth[rows]) | (values == logits.top)
-        return _Pairs.of(rows[kept], labels[kept], len(kth))
 
     def _exact(self, inputs: Tensor, pairs: _Pairs) -> Tensor:
         """Compute the logits of the pairs in float32, each independent of the other pairs."""
@@ -414,34 +328,17 @@ def _kth_largest(values: np.ndarray, k: int) -> np.ndarray:
     return np.partition(values, place, axis=1)[:, place]
 
 
-def _best_of_parts(values: np.ndarray, most: int, fewest: int) -> np.ndarray:
-    """Return largest values of parts of at most `most` columns; keep at least `fewest` / 2 parts.
-
-    Column j belongs to part j modulo the number of parts. Of an odd number, the last is left out.
-    """
-    best = torch.from_numpy(values)
-    while most > 1 and best.shape[1] >= fewest:
-        half = best.shape[1] // 2
-        best = torch.maximum(best[:, :half], best[:, half : 2 * half])
-        most //= 2
-    return best.numpy()
-
-
-def _places(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and columns of the true entries of a matrix."""
-    flat = np.flatnonzero(found)
-    rows = flat // found.shape[1]
-    return rows, flat - rows * found.shape[1]
-
-
 def _best_of(pairs: _Pairs, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return logits and labels of the best k pairs of each row, equal logits by position.
 
     One sort of joint keys orders both: apart from the sign, the bits of a float32 have its order.
     """
     bits = _in_order(logits.add_(0.0).numpy().view(np.int32))  # -0.0 is equal to 0.0
-    keys = bits.astype(np.int64) << 32 | _LAST - pairs.labels
-    best = np.sort(pairs.padded(keys, k), axis=1)[:, : -k - 1 : -1]
+    sizes = np.diff(pairs.starts)
+    keys = np.full((len(sizes), max(k, int(sizes.max()))), np.iinfo(np.int64).min)
+    columns = np.arange(len(bits)) - pairs.starts[pairs.rows]
+    keys[pairs.rows, columns] = bits.astype(np.int64) << 32 | _LAST - pairs.labels
+    best = np.sort(keys, axis=1)[:, : -k - 1 : -1]
     values = _in_order((best >> 32).astype(np.int32)).view(np.float32)
     return torch.from_numpy(values), torch.from_numpy(_LAST - (best & _LAST))
 

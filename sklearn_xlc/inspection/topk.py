@@ -17,7 +17,6 @@ from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.engine.files import load
 from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
 from sklearn_xlc.training.devices import numpy_dtype
-from sklearn_xlc.training.heap import memory_kept
 
 
 class _Pair(tuple[Any, Any]):
@@ -318,6 +317,5 @@ def _rank_part(
     """Rank the labels of a partition, even an empty one."""
     if not X.shape[0]:
         return np.empty((0, k), dtype=labels), np.empty((0, k), dtype=scores)
-    with memory_kept():  # workers of dask hand freed memory back at once: half as long again
-        found, values = rank(opened(model) if is_path(model) else model, X, k, proba)
+    found, values = rank(opened(model) if is_path(model) else model, X, k, proba)
     return found, values.astype(scores, copy=False)

@@ -27,7 +27,7 @@ from sklearn_xlc.training.errors import failure_of
 from sklearn_xlc.training.finite import Statistic, check_forward, running_statistics
 from sklearn_xlc.training.foreign import callback_may_draw, may_draw
 from sklearn_xlc.training.gradients import CollectedGradients, reads_gradients
-from sklearn_xlc.training.heap import memory_kept
+from sklearn_xlc.training.heap import keep_memory
 from sklearn_xlc.training.interrupts import Interrupts
 from sklearn_xlc.training.optimizer import RowOptimizer
 from sklearn_xlc.training.parameter_groups import parameter_groups
@@ -254,13 +254,13 @@ class XLCNet(ScoredNet, NeuralNet):
                 "skorch does not restore the order of the samples and dropout; use checkpoint="
             )
         finished = self.checkpoints is not None and self.checkpoints.resume(self)
-        with memory_kept():  # also between epochs, which allocate the same
-            while not finished and len(self.history) < self.max_epochs:
-                self._stop_if_asked()
-                with drawing_from(self.generators):
-                    super().fit_loop(X, y, epochs=1, **kwargs)
-                if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
-                    self._save_checkpoint()
+        keep_memory()
+        while not finished and len(self.history) < self.max_epochs:
+            self._stop_if_asked()
+            with drawing_from(self.generators):
+                super().fit_loop(X, y, epochs=1, **kwargs)
+            if len(self.history) < self.max_epochs:  # when all callbacks have seen the end
+                self._save_checkpoint()
         return self
 
     def _stop_if_asked(self) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
+from skorch.callbacks import Callback
 from skorch.dataset import Dataset
 
 from sklearn_xlc.batches import Rows
+from sklearn_xlc.batches.randomness import as_global, new_generators
+from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.training.foreign import may_draw
 
 
 class Samples(Dataset):
@@ -51,6 +57,31 @@ class Indicator(sp.csr_matrix):
     def values(self) -> sp.csr_matrix:
         """Indicator for scorers."""
         return sp.csr_matrix(self)
+
+
+class HeldOutPrecision(Callback):
+    """Record P@1 and, for label sets, P@5 of held-out samples after every epoch.
+
+    The history of the net receives ``valid_precision_at_1`` and ``valid_precision_at_5``.
+    """
+
+    def on_epoch_end(
+        self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
+    ) -> None:
+        """Rank the labels once, for both numbers."""
+        if dataset_valid is None:
+            return
+        truth, n_labels = dataset_valid.labels, net.module_.head.n_labels
+        # Whether there are scores or not makes no difference to what the fit draws next.
+        alone = as_global(new_generators(0)) if may_draw(net.module_) else contextlib.nullcontext()
+        with alone:
+            labels, _ = net.predict_topk(dataset_valid.X, min(5, n_labels))
+        if np.ndim(truth) == 1:  # one label each: P@5 could not exceed 1/5
+            values = {1: float(np.mean(labels[:, 0] == truth))}
+        else:
+            values = {k: float(precision_at_k(truth, labels, k)) for k in (1, 5) if k <= n_labels}
+        for k, value in values.items():
+            net.history.record(f"valid_precision_at_{k}", value)
 
 
 class ScoredNet:

@@ -1,108 +1,53 @@
-"""Memory stays with the process inside the block, and goes back at its end."""
+"""Freed memory stays with the process, for the next step or prediction."""
 
+import os
+import subprocess
 import sys
-import threading
 
 import pytest
-import torch
 
-from sklearn_xlc.training import heap
-from sklearn_xlc.training.heap import memory_kept, memory_reused
+from _factories import make_learnable, quick
+from sklearn_xlc.engine import predictor
+from sklearn_xlc.training import heap, net
 
-pytestmark = pytest.mark.skipif(heap._glibc() is None, reason="needs glibc")
-
-
-class Library:
-    """Records what a block asks of glibc."""
-
-    def __init__(self):
-        self.options, self.trims = {}, 0
-
-    def mallopt(self, option, value):
-        self.options[option] = value
-
-    def malloc_trim(self, pad):
-        self.trims += 1
-
-
-@pytest.fixture
-def library(monkeypatch):
-    library = Library()
-    monkeypatch.setattr(heap, "_glibc", lambda: library)
-    return library
+FAULTS = """
+import resource, torch
+from sklearn_xlc.training.heap import keep_memory
+def steps():
+    for _ in range(10):
+        torch.ones(2**22).add(1.0)  # two temporaries of 16 MiB
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+{}
+steps()
+before = faults()
+steps()
+print(faults() - before)
+"""
 
 
-def page_faults():
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-
-
-def test_temporaries_of_later_steps_need_no_new_pages():
-    def steps():
-        for _ in range(10):
-            torch.ones(2**22).add(1.0)  # two temporaries of 16 MiB
-
-    with memory_kept():
-        page_faults()  # what its import allocates would take the place of a temporary
-        steps()
-        before = page_faults()
-        steps()
-        inside = page_faults() - before
-    assert inside < 2**12  # pages of one temporary, of the twenty
-
-
-def test_the_end_restores_and_gives_back(library):
-    with memory_kept():
-        assert library.options == heap._KEEP
-        assert not library.trims
-    assert library.options == heap._USUAL
-    assert library.trims == 1
-
-
-def test_the_last_of_several_threads_gives_back(library):
-    inside, leave = threading.Event(), threading.Event()
-
-    def other():
-        with memory_kept():
-            inside.set()
-            leave.wait()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    inside.wait()
-    with memory_kept():
-        pass
-    assert library.options == heap._KEEP
-    leave.set()
-    thread.join()
-    assert library.options == heap._USUAL
-    assert library.trims == 1
-
-
-def test_an_error_restores(library):
-    with pytest.raises(RuntimeError, match="of the step"), memory_kept():
-        raise RuntimeError("of the step")
-    assert library.options == heap._USUAL
-    assert not heap._users
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+@pytest.mark.parametrize("keeps", [True, False])
+def test_temporaries_of_later_steps_need_no_new_pages(keeps):
+    # 64 kB at the end of the heap are kept, as by workers of dask.
+    command = [sys.executable, "-c", FAULTS.format("keep_memory()" if keeps else "")]
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert (int(run.stdout) < 2**12) is keeps  # pages of one temporary, of the twenty
 
 
 def test_elsewhere_nothing_happens(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    heap._glibc.cache_clear()
-    try:
-        with memory_kept():
-            assert heap._glibc() is None
-            assert not heap._users
-    finally:
-        heap._glibc.cache_clear()
+    monkeypatch.setattr(heap.ctypes, "CDLL", lambda name: object())
+    heap.keep_memory.__wrapped__()
 
 
-def test_predictions_keep_memory_as_a_fit_leaves_it(library):
-    memory_reused.cache_clear()
-    memory_reused()
-    assert library.options == heap._USUAL
-    memory_reused.cache_clear()
-    with memory_kept():
-        memory_reused()
-        assert library.options == heap._KEEP
+def test_fits_and_predictions_keep_memory(monkeypatch):
+    calls = []
+    for module in (net, predictor):
+        monkeypatch.setattr(module, "keep_memory", lambda name=module: calls.append(name))
+    X, y = make_learnable(False)
+    model = quick("flat", max_epochs=1).fit(X, y)
+    assert calls[0] is net
+    calls.clear()
+    model.predict_topk(X)
+    assert set(calls) == {predictor}

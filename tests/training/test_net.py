@@ -1,7 +1,5 @@
 """The net: parameter groups, the loop, and what ends it."""
 
-import contextlib
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +11,6 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.heads import FlatHead
 from sklearn_xlc.training import EncoderHead, XLCNet
-from sklearn_xlc.training import net as net_module
 
 
 def make_rows(n_rows=20):
@@ -165,24 +162,6 @@ def test_what_fails_inside_of_torch_is_named(parts, message):
 def test_errors_of_callbacks_are_left_alone():
     with pytest.raises(RuntimeError, match="disk is full"):
         make_net(callbacks=[Raise(RuntimeError("disk is full"))]).fit(make_rows())
-
-
-def test_memory_stays_with_the_process_between_epochs(monkeypatch):
-    held = []
-
-    @contextlib.contextmanager
-    def memory_kept():
-        held.append(True)
-        yield
-        held.append(False)
-
-    class Watch(Callback):
-        def on_epoch_begin(self, net, **kwargs):
-            assert held == [True]
-
-    monkeypatch.setattr(net_module, "memory_kept", memory_kept)
-    make_net(callbacks=[Watch()]).fit(make_rows())
-    assert held == [True, False]
 
 
 def test_parts_that_a_callback_sets_to_evaluation_are_trained():

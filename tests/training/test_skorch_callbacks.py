@@ -190,7 +190,7 @@ def test_progress_bar(capsys):
     fitted(ProgressBar(), verbose=1)
     captured = capsys.readouterr()
     assert "/3 [" in captured.err
-    assert len(captured.out.splitlines()) == 4
+    assert len(captured.out.splitlines()) == 6  # two of them the head of the table
 
 
 # --- objects that cannot be copied ------------------------------------------------------------
