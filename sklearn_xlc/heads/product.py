@@ -248,6 +248,21 @@ class ProductHead(DigitHead):
 
     @torch.no_grad()
     def scores(self, features: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            return self._traced_scores(features)
+        groups, mixing = self._log_scores(features)
+        if self.n_groups == 1:
+            digits = self.code.encode(np.arange(self.n_labels))
+            scores = sum(head[:, digits[:, h]] for h, head in enumerate(groups[0]))
+        else:
+            ids = np.broadcast_to(np.arange(self.n_labels), (len(features), self.n_labels))
+            scores = self._mixture_scores(groups, mixing, self.code.encode(ids))
+        if self.link == "exp":
+            scores = scores - self._normalizer(groups, mixing)
+        return self._labelled(torch.as_tensor(scores).to(features), slice(None))
+
+    def _traced_scores(self, features: Tensor) -> Tensor:
+        """Compute the same in torch alone, for graphs; sums differ by rounding."""
         logits, mixing = self._outputs(features)
         digits = torch.as_tensor(self.code.encode(np.arange(self.n_labels)), device=logits.device)
         heads = zip(logits.split(self.code.lengths, dim=2), digits.T)
