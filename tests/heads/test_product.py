@@ -141,3 +141,14 @@ def test_positions_without_a_label_do_not_count(n_groups, n_free):
     torch.testing.assert_close(scores, expected.detach().topk(k, dim=1).values)
     assert not free[ids].any()
     torch.testing.assert_close(head.scores_at(features, ids), expected.gather(1, ids))
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize("n_labels, n_heads", [(12, 2), (30, 3)])
+def test_dense_scores_are_those_of_the_ranking_to_the_bit(n_labels, n_heads, n_groups):
+    head, features = make(n_labels, n_heads, n_groups=n_groups)
+    with torch.no_grad():
+        assert torch.equal(
+            head.scores(features).sort(1, descending=True)[0], head.topk(features, n_labels)[0]
+        )
+        torch.testing.assert_close(head._traced_scores(features), head.scores(features))
