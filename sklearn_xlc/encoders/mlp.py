@@ -151,13 +151,7 @@ class Dropout(nn.Dropout):
 
 
 class MemberNorm(nn.LayerNorm):
-    """Layer normalisation of each member's features, for networks side by side.
-
-    Parameters
-    ----------
-    width, n_members : int
-        Number of features of a member, and number of members.
-    """
+    """Layer normalisation of each member's features, for networks side by side."""
 
     def __init__(self, width: int, n_members: int) -> None:
         super().__init__(width * n_members)
@@ -171,13 +165,7 @@ class MemberNorm(nn.LayerNorm):
 
 
 class MemberLinear(nn.Module):
-    """Linear layer of each member on the features of this member, for networks side by side.
-
-    Parameters
-    ----------
-    n_features, n_outputs, n_members : int
-        Numbers of features and outputs of a member, and number of members.
-    """
+    """Linear layer of each member on the features of this member, for networks side by side."""
 
     def __init__(self, n_features: int, n_outputs: int, n_members: int) -> None:
         super().__init__()

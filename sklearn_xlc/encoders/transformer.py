@@ -21,19 +21,9 @@ _AT_ONCE = 64
 
 
 class Tokens:
-    """Tokenizer, saved as its JSON document.
+    """Tokenizer of tokenizers, or of transformers based on one, saved as its JSON document.
 
-    Parameters
-    ----------
-    tokenizer : tokenizers.Tokenizer, or a tokenizer of transformers that is based on one
-        Tokenizer; it is not changed.
-    max_length : int
-        Largest number of tokens of a text; the rest of a longer text is not read.
-
-    Raises
-    ------
-    TypeError
-        If the tokenizer is neither of the two.
+    Texts are cut to `max_length` tokens.
     """
 
     def __init__(self, tokenizer: Any, max_length: int) -> None:
@@ -224,13 +214,7 @@ def _loaded(model: Any, tokenizer: Any) -> tuple[nn.Module, Any]:
 
 
 def import_text(name: str) -> Any:
-    """Import a package of the extra ``text``.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed; the message says how to install it.
-    """
+    """Import a package of the extra ``text``; ImportError says how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

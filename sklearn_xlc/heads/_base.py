@@ -135,23 +135,9 @@ class Head(nn.Module, ABC):
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
         """Return the loss to train with: a copy of `loss`, or a new loss of that name.
 
-        Parameters
-        ----------
-        loss : str or Loss
-            "auto" is "bce" for multi-label targets and "ce" otherwise.
-        multilabel : bool
-            Whether targets are multi-label.
-        where : str, default=""
-            Name of the head in the message. Empty: its class.
-
-        Returns
-        -------
-        Loss
-
-        Raises
-        ------
-        ValueError
-            If the head cannot train with `loss`; the message lists the losses of the head.
+        "auto" is "bce" for multi-label targets and "ce" otherwise. ValueError, which lists the
+        losses of the head, if it cannot train with `loss`; `where` names the head there, "" its
+        class.
         """
         return resolve_loss(
             loss,

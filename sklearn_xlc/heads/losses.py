@@ -307,13 +307,7 @@ class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
 def inverse_propensities(
     label_counts: Tensor, n_samples: float, a: float = 0.55, b: float = 1.5
 ) -> Tensor:
-    """Compute the inverse propensity of each label from its number of samples.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 3 samples.
-    """
+    """Compute the inverse propensity of each label from its number of samples, of 3 or more."""
     if n_samples < 3:
         raise ValueError(
             f"propensities have no meaning with fewer than 3 samples, got {n_samples:g}; use "
@@ -507,27 +501,9 @@ def resolve_loss(
     accepts: Callable[[type[Loss]], bool],
     where: str = "this head",
 ) -> Loss:
-    """Return a new loss by name, or a copy of a loss; raise if its class is not accepted.
+    """Return a new loss by name, or a copy of a loss; ValueError lists the names that are accepted.
 
-    Parameters
-    ----------
-    loss : str or Loss
-        "auto" is "bce" for multi-label targets and "ce" otherwise.
-    multilabel : bool
-        Whether targets are multi-label.
-    accepts : callable
-        Function of a subclass of Loss: whether it is accepted.
-    where : str, default="this head"
-        User of the loss in the message.
-
-    Returns
-    -------
-    Loss
-
-    Raises
-    ------
-    ValueError
-        If the loss is unknown or not accepted; the message lists the accepted names.
+    "auto" is "bce" for multi-label targets and "ce" otherwise. `where` names the user of the loss.
     """
     name = ("bce" if multilabel else "ce") if isinstance(loss, str) and loss == "auto" else loss
     kind = LOSSES.get(name) if isinstance(name, str) else type(name)

@@ -270,17 +270,7 @@ class PowersetHead(DigitHead):
 
 
 def independent(probabilities: Tensor) -> Tensor:
-    """Compute the probabilities of all sets of independent labels; the first label is the top bit.
-
-    Parameters
-    ----------
-    probabilities : tensor of shape (..., b)
-        Probability of each label.
-
-    Returns
-    -------
-    tensor of shape (..., 2**b)
-    """
+    """Probabilities (..., 2**b) of all sets of independent labels; the first is the top bit."""
     sets = torch.ones_like(probabilities[..., :1])
     for p in probabilities.unbind(-1):
         sets = torch.stack([sets * (1 - p[..., None]), sets * p[..., None]], dim=-1).flatten(-2)
@@ -288,17 +278,7 @@ def independent(probabilities: Tensor) -> Tensor:
 
 
 def log_marginals(log_sets: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute log probabilities of the presence and absence of labels, from all their sets.
-
-    Parameters
-    ----------
-    log_sets : tensor of shape (..., 2**b)
-        Log probabilities of the sets, up to a constant.
-
-    Returns
-    -------
-    holding, without : tensors of shape (..., b)
-        Log of the summed probability of the sets with a label, and of the sets without it.
+    """Log probabilities (..., b) of labels' presence and absence, from those of sets (..., 2**b).
     """
     holding, without = [], []
     while log_sets.shape[-1] > 1:  # the first label halves the sets; then it is summed out

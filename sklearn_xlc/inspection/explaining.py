@@ -229,13 +229,7 @@ class _Line(NamedTuple):
 
 
 def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
-    """Return the line to the only sample of a batch.
-
-    Raises
-    ------
-    TypeError
-        If the encoder's inputs are not the numbers of the columns.
-    """
+    """Return the line to the only sample of a batch; TypeError if inputs are not the columns."""
     is_sparse = isinstance(inputs, SparseRows)
     is_dense = isinstance(inputs, Tensor) and inputs.is_floating_point()
     if not is_sparse and not (is_dense and inputs.numel() == n_columns):

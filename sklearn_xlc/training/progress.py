@@ -21,13 +21,8 @@ RANKS = (1, 5)
 class EpochLines(Callback):
     """Print a line for each epoch, and record P@1 and P@5 of held-out samples.
 
-    A line has the epoch, the training loss, the duration of the epoch and the time left. With
-    held-out samples it also has ``valid_loss`` and P@k.
-
-    Parameters
-    ----------
-    n_losses : int, default=1
-        Number of labels in the sum of a sample's loss; the line has the loss per label.
+    A line has the epoch, the training loss per label, the duration of the epoch and the time left.
+    With held-out samples it also has ``valid_loss`` and P@k.
     """
 
     def __init__(self, n_losses: int = 1) -> None:
@@ -105,14 +100,7 @@ def shows_bars() -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds as text.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.training.progress import duration
-    >>> [duration(seconds) for seconds in (0.123, 59.94, 75, 7380)]
-    ['0.1 s', '59.9 s', '1 min 15 s', '2 h 03 min']
-    """
+    """Format seconds as text, such as "59.9 s" or "2 h 03 min"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:
