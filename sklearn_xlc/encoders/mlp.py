@@ -196,14 +196,14 @@ class MLPEncoder(Encoder):
         Widths of the hidden layers, at least one; the last is the number of features that the head
         receives.
     dropout : float, default=0.0
-        Fraction of the features that training drops.
+        As of :class:`MLP`.
     sparse : bool, default=True
         Whether batches are sparse, so that the gradient of the input layer is sparse too.
     n_members : int, default=1
         Number of networks of these widths that read the same samples side by side. The members
         share nothing but the pass over the samples; their features follow one another.
     negative_slope : float, default=0.0
-        Slope of the activation for negative inputs; 0.0 is ReLU.
+        As of :class:`MLP`.
 
     Attributes
     ----------

@@ -54,26 +54,17 @@ class TransformerEncoder(Encoder):
     A text is cut into tokens, and the last hidden states of the tokens are pooled into its
     features. The transformer starts from its pretrained weights and moves at `learning_rate`, the
     head at the `learning_rate` of the classifier; both follow the classifier's schedule.
-    Classifiers take it as :class:`Transformer`.
-
-    It needs the packages ``transformers`` and ``tokenizers``: ``pip install sklearn-xlc[text]``.
 
     Parameters
     ----------
     model : str, path-like or transformers.PreTrainedModel
-        Transformer: a folder in the format of `save_pretrained`, a name that
-        ``transformers.AutoModel`` finds (which downloads unless ``HF_HUB_OFFLINE=1``), or a model,
-        which is copied, pretrained or not.
+        As of :class:`Transformer`; a name is downloaded unless ``HF_HUB_OFFLINE=1``.
     tokenizer : object, default=None
-        Tokenizer of transformers or of tokenizers. None: that of the folder or name `model`.
-    learning_rate : float, default=1e-4
-        Peak learning rate of the transformer. 0.0 freezes it.
-    weight_decay : float, default=0.01
-        Decoupled weight decay of the transformer's matrices; vectors do not decay.
-    max_length : int, default=128
-        Largest number of tokens of a text; the rest of a longer text is not read.
+        As of :class:`Transformer`.
+    learning_rate, weight_decay, max_length : float or int, default=1e-4 and 0.01 and 128
+        As of :class:`Transformer`.
     pooling : {"mean", "cls"}, default="mean"
-        Features of a text: the mean of its tokens, or the first token.
+        As of :class:`Transformer`.
 
     Attributes
     ----------

@@ -337,10 +337,8 @@ class HeadTask:
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     loss : str or Loss, default="auto"
         Loss to train with.
     precision : {"float32", "bfloat16"}, default="float32"

@@ -32,10 +32,8 @@ class ProductHead(DigitHead):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Must be False: a sample has exactly one label.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`; a sample has exactly one label.
     lengths : sequence of int
         Number of outputs of each head.
     loss : str or Loss, default="auto"
@@ -49,8 +47,8 @@ class ProductHead(DigitHead):
     n_groups : int, default=1
         Number G of groups of heads. With G > 1 (loss "ce" only) the label probability is a mixture
         of G products, ``sum_g pi_g prod_h softmax(O_g^h)``: a non-negative CP decomposition of rank
-        G (Eq. 16 of [1]_, with probabilities in place of raw outputs, so that the mixture is
-        normalised without a sum over all labels). More groups come closer to the flat head.
+        G (Eq. 16 of [1]_), normalised without a sum over all labels. More groups come closer to the
+        flat head.
 
     Notes
     -----

@@ -182,5 +182,18 @@ ShardOf = Callable[..., Whole]
 
 
 def whole(n_labels: int, unit: int = 1) -> Whole:
-    """Return all rows of a table, for a head in one process."""
+    """Return all rows of a table, for a head in one process.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels.
+    unit : int, default=1
+        Number of neighbouring labels that share a row.
+
+    Returns
+    -------
+    Whole
+        The object that stands for all rows.
+    """
     return WHOLE
