@@ -277,17 +277,14 @@ class Batch:
 
 
 def n_batches(n_samples: int, batch_size: int) -> int:
-    """Count the batches of a number of samples.
+    """Count the batches; a single left-over sample joins the batch before.
 
-    A single left-over sample joins the batch before: batch normalisation cannot train on one
-    sample.
+    Batch normalisation cannot train on one sample.
 
     Parameters
     ----------
-    n_samples : int
-        Number of samples.
-    batch_size : int
-        Samples per batch.
+    n_samples, batch_size : int
+        Number of samples, and samples per batch.
 
     Returns
     -------

@@ -59,11 +59,6 @@ def make_aggregated(
     groups : ndarray of shape (n_samples,) and dtype int64
         Group ids ``0, 1, ...``.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range or of the wrong type, or "cluster" is given no `X`.
-
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from

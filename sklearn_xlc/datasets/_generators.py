@@ -63,11 +63,6 @@ def make_extreme_multiclass(
     y : ndarray of shape (n_samples,) and dtype int64
         Class ids in ``range(n_labels)``.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range or of the wrong type.
-
     See Also
     --------
     make_extreme_multilabel : Generates samples with several labels each.
@@ -150,11 +145,6 @@ def make_extreme_multilabel(
         Samples.
     Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
         Label indicator.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range or of the wrong type.
 
     See Also
     --------

@@ -136,12 +136,6 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
         File to write. It is compressed if its name ends in ``.gz``. The same input gives the same
         bytes.
 
-    Raises
-    ------
-    ValueError
-        If `X` and `Y` are not two-dimensional with the same number of rows, `X` is not finite, or
-        `Y` holds values other than 0 and 1.
-
     See Also
     --------
     load_xmc_file : Reads such a file; describes the format.

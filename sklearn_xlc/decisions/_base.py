@@ -97,11 +97,6 @@ class Decision(Part, ABC):
         ----------
         Y : CSR matrix of shape (n_samples, n_labels)
             Indicator of the training samples' labels.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid; raised before training.
         """
         self._validate_params()
         name, n_labels = self._at_most_n_labels, Y.shape[1]

@@ -292,16 +292,8 @@ class MLPEncoder(Encoder):
     ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
         """Return gradients of the parameters, and the rows with a gradient.
 
-        Parameters
-        ----------
-        rows : SparseRows
-            Samples of :meth:`forward_kept`.
-        features : tensor of shape (n_samples, n_outputs)
-            Their features.
-        kept : Kept
-            Second value of :meth:`forward_kept`.
-        gradient : tensor of shape (n_samples, n_outputs)
-            Gradient of the features; overwritten.
+        `rows`, `features` and `kept` are those of :meth:`forward_kept`. The gradient of the
+        features, (n_samples, n_outputs), is overwritten.
         """
         layers: Any = self.layers
         norm, activation, *_ = layers

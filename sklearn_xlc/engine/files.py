@@ -240,13 +240,6 @@ def compress(estimator: Any) -> Any:
     compressed : estimator
         Fitted copy.
 
-    Raises
-    ------
-    ValueError
-        If a weight is not finite, or too large to be rounded.
-    NotFittedError
-        If the estimator is not fitted.
-
     See Also
     --------
     save : Rounds weights as they are written.

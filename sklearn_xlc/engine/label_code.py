@@ -148,11 +148,6 @@ class LabelCode:
         """Return the new labels in `classes` of a later `partial_fit`, in their order.
 
         New columns of an indicator are numbered as in `classes`, or consecutively.
-
-        Raises
-        ------
-        ValueError
-            If a known label is missing, or names are of another type.
         """
         given = np.asarray(classes)
         if given.ndim != 1:
@@ -187,13 +182,7 @@ class LabelCode:
         return list(range(first, first + len(further)))
 
     def ids_of(self, labels: Any) -> np.ndarray:
-        """Return the ids of the given labels, ascending.
-
-        Raises
-        ------
-        ValueError
-            If one of them is not known.
-        """
+        """Return the ids of the given labels, ascending."""
         names = np.asarray(labels)
         if names.ndim != 1:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)

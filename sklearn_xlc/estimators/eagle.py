@@ -235,12 +235,6 @@ class EAGLETransformer(
         -------
         self : object
             Fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid; the message names the row. If ``normalize=False`` is given
-            with a contrast.
         """
         warn_without_groups(groups)
         with unchanged_on_error(self):
@@ -383,11 +377,6 @@ class EAGLETransformer(
         csr_matrix of shape (n_samples, n_labels) and dtype int8
             Indicator of the labels of the samples. Samples get labels of their groups only, and
             each label of a group goes to at least one of its samples.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid; the message names the row.
         """
         check_is_fitted(self)
         X = self._scaled(self._samples(X))

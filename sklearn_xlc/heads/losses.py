@@ -61,15 +61,7 @@ class Loss(Parameters, nn.Module, ABC):
         return copy.deepcopy(self)
 
     def fit(self, label_counts: Tensor, n_samples: float) -> None:
-        """Set buffers from label counts; called once before training. By default nothing happens.
-
-        Parameters
-        ----------
-        label_counts : tensor of shape (n_labels,)
-            Weighted number of training samples with the label at each position.
-        n_samples : float
-            Weighted number of training samples.
-        """
+        """Set buffers from weighted numbers of samples, by label (n_labels,) and in all, once."""
 
     @abstractmethod
     def prior(self, frequency: Tensor) -> Tensor:

@@ -180,13 +180,8 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
 
     Raises
     ------
-    TypeError
-        If the estimator ranks no labels, or X is another kind of dask collection.
     OSError
         If there is no such file.
-    ValueError
-        If `k` is larger than the number of labels, or `proba` is set and the estimator has no
-        probabilities.
 
     Examples
     --------
