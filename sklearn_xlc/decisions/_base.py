@@ -168,14 +168,8 @@ class Decision(Part, ABC):
 
         Parameters
         ----------
-        inputs : ndarray, or None
-            As in :meth:`fit`; None if `fitted_on` is "held": no samples are held out here.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the labels of the samples.
-        *args : tuple
-            Not used.
-        **context : dict
-            Further keyword arguments, as in :meth:`fit`.
+        inputs, Y, *args, **context : object
+            As in :meth:`fit`; `inputs` are None if `fitted_on` is "held": no samples are held out.
 
         Returns
         -------
@@ -305,7 +299,7 @@ class LinearLayer:
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            Features.
+            Inputs of the layer.
 
         Returns
         -------

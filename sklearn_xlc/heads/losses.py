@@ -397,12 +397,6 @@ class PickAllLabels(RowwiseLoss):
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
        Pick-all-label Loss. ICML 2024. Equation 2.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.heads import PickAllLabels
-    >>> PickAllLabels(reduction="mean")
-    PickAllLabels(competition=1.0, reduction='mean')
     """
 
     def __init__(self, competition: float = 1.0, reduction: str = "sum") -> None:
@@ -453,12 +447,6 @@ class ArcFace(SoftmaxCrossEntropy):
     ----------
     .. [1] J. Deng et al. ArcFace: Additive Angular Margin Loss for Deep Face Recognition.
        CVPR 2019. Equation 3.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.heads import ArcFace, SamplingHead
-    >>> SamplingHead(4, 30, False, length=10, loss=ArcFace(margin=0.1)).criterion
-    ArcFace(margin=0.1, scale=64.0)
     """
 
     needs = "cosines"

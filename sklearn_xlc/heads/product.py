@@ -276,12 +276,9 @@ class Product(DigitPart):
         least the number of labels. For label sets, powers of two: a head of ``2**b`` outputs scores
         the sets of b labels, and together the heads hold all labels. None: equal lengths by
         :func:`~sklearn_xlc.codes.head_lengths`; for label sets, 16 outputs for every 4 labels.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
-        Order of the labels in the code, in which neighbours share digits (label sets: share a head,
-        which learns how they depend on each other): the order of ``classes_`` ("given"), a random
-        order, an order by balanced clustering of the label centroids ("clustered"), or an array
-        with the position of each label.
+    label_order : str or array-like of shape (n_labels,), default="given"
+        As of :class:`Cascade`. Neighbouring labels share digits; of label sets they share a head,
+        which learns how they depend on each other.
     n_groups : int, default=1
         Number of groups of heads (softmax cross-entropy): the probability of a label, or label set,
         is a mixture of `n_groups` products (Eq. 16 of [1]_). More groups depend less on which

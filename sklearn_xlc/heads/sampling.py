@@ -308,11 +308,8 @@ class Sampling(DigitPart):
     lengths : pair of int, default=None
         Number of sub-heads, and of labels in each. None: by
         :func:`~sklearn_xlc.codes.head_lengths`.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
-        Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
-        ("given"), a random order, an order by balanced clustering of the label centroids
-        ("clustered"), or an array with the position of each label.
+    label_order : str or array-like of shape (n_labels,), default="given"
+        As of :class:`Cascade`.
     n_sampled_heads : int, default=0
         Random negative sub-heads per step, in addition to the sub-heads of the batch; with
         ``shared_heads=False`` per sample, in addition to its own.
