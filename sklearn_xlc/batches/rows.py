@@ -218,10 +218,8 @@ class Batch:
     ----------
     inputs : Tensor, SparseRows, Bags, or the result of the encoder's `collate`
         Inputs of the encoder.
-    targets : Targets or None
-        Positions of the labels, if known.
-    sample_weight : tensor of shape (n_samples,) or None
-        Weights in the loss.
+    targets, sample_weight : Targets, tensor of shape (n_samples,), or None
+        Positions of the labels, if known, and weights in the loss.
     n_samples : int
         Number of samples.
     own : AllSamples or OwnSamples, default=ALL_SAMPLES

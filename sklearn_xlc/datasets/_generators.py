@@ -107,10 +107,8 @@ def make_extreme_multilabel(
 
     Parameters
     ----------
-    n_samples : int, default=1000
-        Number of samples.
-    n_features : int, default=500
-        Number of features.
+    n_samples, n_features : int, default=1000 and 500
+        Number of samples, and of features.
     n_labels : int, default=1000
         Number of labels. Rare labels may not occur in `Y`.
     n_labels_per_row : float, default=3.0
@@ -139,10 +137,6 @@ def make_extreme_multilabel(
         Samples.
     Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
         Label indicator.
-
-    See Also
-    --------
-    make_extreme_multiclass : Generates samples with one label each.
 
     Examples
     --------

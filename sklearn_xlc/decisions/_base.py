@@ -54,10 +54,6 @@ class Decision(Part, ABC):
     n_labels_ : int
         Number of labels, set by :meth:`fit`.
 
-    See Also
-    --------
-    Threshold : Labels above a probability or a score.
-
     Examples
     --------
     A rule for any classifier: predict the best labels up to a share of the total probability.

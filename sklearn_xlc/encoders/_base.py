@@ -40,12 +40,6 @@ class Encoder(nn.Module):
     n_outputs : int
         Number of features.
 
-    See Also
-    --------
-    MLPEncoder : Encoder of dense and CSR rows.
-    TextEncoder : Encoder of strings, by words.
-    TransformerEncoder : Encoder of strings, by a pretrained transformer.
-
     Notes
     -----
     An encoder of strings or mappings whose `forward` reads

@@ -65,10 +65,8 @@ class InputLinear(nn.Module):
 
     Parameters
     ----------
-    n_features : int
-        Number of columns of X.
-    n_outputs : int
-        Number of outputs.
+    n_features, n_outputs : int
+        Number of columns of X, and of outputs.
     n_members : int, default=1
         Number of equal parts of the outputs; each is initialised like a separate layer.
 

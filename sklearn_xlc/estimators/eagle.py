@@ -40,7 +40,6 @@ class EAGLETransformer(
 ):
     """Label embeddings and labels of samples from aggregated labels (EAGLE).
 
-    Labels are often known for groups of samples only: a page has tags, its paragraphs have none.
     The transformer learns an embedding of each label, a direction close to at least one sample in
     each group with the label [1]_. :meth:`assign` then gives each label of a group to the sample
     closest to its embedding. Any classifier can be trained on the result.
@@ -121,8 +120,7 @@ class EAGLETransformer(
 
     If the samples of a label sum to zero (in Figure 1 of [1]_ every group holds x and -x), the
     label starts from one sample of one of its groups, drawn with `random_state`. Labels with the
-    same groups agree on the group, but start from different samples: the first from the drawn one,
-    the second from the least similar sample, the third from the next, and so on.
+    same groups start from different samples.
 
     "expected" sharing takes the larger of two estimates of the number of samples of a label. The
     first one takes samples as independent, with probability p of the label: a share ``q = 1 - (1 -
@@ -131,8 +129,7 @@ class EAGLETransformer(
     samples of groups *without* the label do not carry it, so other samples carry it if they are
     more similar to the label than nearly all of these. The count uses embeddings learnt from the
     other half of the groups, and gives `sharing_rates_`. If every group has the label, its rate is
-    zero, and only the first estimate counts. Such a label may belong to one sample of each group,
-    so samples opposed to the best ones never get it.
+    zero, and only the first estimate counts; samples opposed to the best ones never get it.
 
     If each sample has one group, the contrast with all samples is the contrast with the groups
     *without* the label: the two differences are proportional.

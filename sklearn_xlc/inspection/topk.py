@@ -108,10 +108,8 @@ class LazyTopLabels(_Pair):
 
     Attributes
     ----------
-    labels : dask.array.Array of shape (n_samples, k)
-        Labels, best first; a chunk for each partition.
-    scores : dask.array.Array of shape (n_samples, k)
-        Their scores or probabilities.
+    labels, scores : dask.array.Array of shape (n_samples, k)
+        Labels, best first, and scores or probabilities; a chunk for each partition.
     """
 
     def compute(self, **options: Any) -> TopLabels:

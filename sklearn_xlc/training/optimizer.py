@@ -51,17 +51,13 @@ class RowOptimizer(torch.optim.Optimizer):
         ``row_momentum`` (whether Adam on rows has a first moment, default True).
     lr : float, default=1e-3
         Learning rate.
-    betas : pair of float, default=(0.9, 0.999)
-        Decay of Adam's moments.
-    eps : float, default=1e-8
-        Constant added to the root of the second moment.
+    betas, eps : float, default=(0.9, 0.999) and 1e-8
+        Decay of Adam's moments, and constant added to the root of the second moment.
     weight_decay : float, default=0.0
         Decoupled weight decay of the updated rows; with momentum it is part of the gradient.
-    momentum : float, default=0.0
+    momentum, nesterov : float or bool, default=0.0 and False
         Momentum of "sgd", as in :class:`torch.optim.SGD`. It is lazy, too: rows without a gradient
         keep their momentum and do not move.
-    nesterov : bool, default=False
-        Whether the momentum is Nesterov's.
     """
 
     def __init__(
