@@ -247,13 +247,9 @@ class Transformer(EncoderPart):
 
     Examples
     --------
-    >>> from sklearn_xlc import MultiHeadClassifier
     >>> from sklearn_xlc.encoders import Transformer
-    >>> encoder = Transformer("folder/of/all-MiniLM-L6-v2", max_length=64)
-    >>> clf = MultiHeadClassifier(
-    ...     encoder=encoder, batch_size=32, max_epochs=2, precision="bfloat16", random_state=0
-    ... )
-    >>> clf.fit(texts, tags)  # doctest: +SKIP
+    >>> Transformer("folder/of/all-MiniLM-L6-v2", max_length=64)
+    Transformer(max_length=64, model='folder/of/all-MiniLM-L6-v2')
     """
 
     module = TransformerEncoder

@@ -300,10 +300,6 @@ def load(path: str | os.PathLike[str], trusted: Iterable[Any] = ()) -> Any:
     UserWarning
         If another version of this package, of scikit-learn or of torch wrote the file.
 
-    See Also
-    --------
-    save : Saves an estimator.
-
     Notes
     -----
     Processes share the weights of one file of joblib: ``joblib.load(path, mmap_mode="r")``.

@@ -495,10 +495,9 @@ class Cascade(DigitPart):
         Number of outputs of each head, the most significant digit first; their product must be at
         least the number of labels. None: descending lengths by
         :func:`~sklearn_xlc.codes.head_lengths`.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
+    label_order : str or array-like of shape (n_labels,), default="given"
         Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
-        ("given"), a random order, an order by balanced clustering of the label centroids
+        ("given"), a random order ("random"), an order by balanced clustering of the label centroids
         ("clustered"), or an array with the position of each label.
     embedding_dim : int, default=256
         Width of the node embeddings.
