@@ -64,12 +64,8 @@ class Adam(Optimizer):
 
     Parameters
     ----------
-    learning_rate : float, default=None
-        Peak learning rate of the encoder. None: the classifier's.
-    head_learning_rate : float, default=None
-        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
-    weight_decay : float, default=None
-        Decoupled weight decay of matrices. None: the classifier's.
+    learning_rate, head_learning_rate, weight_decay : float, default=None
+        As of :class:`Optimizer`.
     row_momentum : bool or "auto", default="auto"
         Whether rows have a first moment. Without it, updates of rarely used rows are not averaged
         over a long time, and take a third less time.
@@ -101,12 +97,8 @@ class Mixed(Adam):
 
     Parameters
     ----------
-    learning_rate : float, default=None
-        Peak learning rate of the encoder. None: the classifier's.
-    head_learning_rate : float, default=None
-        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
-    weight_decay : float, default=None
-        Decoupled weight decay of matrices. None: the classifier's.
+    learning_rate, head_learning_rate, weight_decay : float, default=None
+        As of :class:`Optimizer`.
     row_momentum : bool or "auto", default="auto"
         Whether rows updated by Adam have a first moment.
     """
@@ -119,12 +111,8 @@ class Adagrad(Optimizer):
 
     Parameters
     ----------
-    learning_rate : float, default=None
-        Peak learning rate of the encoder. None: the classifier's.
-    head_learning_rate : float, default=None
-        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
-    weight_decay : float, default=None
-        Decoupled weight decay of matrices. None: the classifier's.
+    learning_rate, head_learning_rate, weight_decay : float, default=None
+        As of :class:`Optimizer`.
     """
 
     rule = "adagrad"

@@ -23,16 +23,8 @@ def fetched(
     Operating systems read up to megabytes ahead around each row of a mapped file. With rows in
     random order this is wasted, and evicts needed pages: with memory for a quarter of it, a file of
     5 GiB was read more than fifty times in one pass. So read-ahead is switched off until the last
-    piece, and each piece requests its own pages.
-
-    Parameters
-    ----------
-    pieces : iterator of ndarray
-        Indices of samples; the rows of a piece must fit into memory.
-    X : CSR matrix or ndarray of shape (n_rows, ...)
-        Matrix. Unless it is mapped and the system supports ``madvise``, nothing is prefetched.
-    rows_of : callable
-        Function from indices of samples to rows of X.
+    piece, and each piece requests its own pages; `rows_of` maps samples to rows of X. Nothing is
+    prefetched unless X is mapped and the system supports ``madvise``.
     """
     arrays = [X.data, X.indices] if sp.issparse(X) else [X]
     arrays = [array for array in arrays if is_mapped(array) and array.flags.c_contiguous]

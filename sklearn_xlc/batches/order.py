@@ -25,25 +25,10 @@ def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterat
     """Yield the indices of samples in random order, in pieces.
 
     The order depends on the generator and the sizes only: a matrix in memory and its mapped file
-    are read in the same order. Beyond `MANY_ENTRIES`, blocks of neighbouring samples are drawn, and
-    the samples of 2048 blocks are shuffled together: drawing single samples would read a file
-    larger than the memory many times.
-
-    Parameters
-    ----------
-    n_samples : int
-        Number of samples.
-    n_entries : int
-        Size of X: its numbers, or its stored entries.
-    rng : numpy Generator
-        Generator. Everything is drawn from it before the first piece.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_xlc.batches.order import shuffled
-    >>> [piece.tolist() for piece in shuffled(5, 20, np.random.default_rng(0))]
-    [[2, 4, 3, 0, 1]]
+    are read in the same order. Beyond `MANY_ENTRIES` numbers or stored entries, blocks of
+    neighbouring samples are drawn, and the samples of 2048 blocks are shuffled together: drawing
+    single samples would read a file larger than the memory many times. Everything is drawn from
+    `rng` before the first piece.
     """
     if not is_by_blocks(n_entries):
         yield rng.permutation(n_samples)
@@ -57,15 +42,7 @@ def shuffled(n_samples: int, n_entries: int, rng: np.random.Generator) -> Iterat
 
 
 def regrouped(pieces: Iterator[np.ndarray], sizes: Iterable[int]) -> Iterator[np.ndarray]:
-    """Yield the same indices in pieces of other sizes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_xlc.batches.order import regrouped
-    >>> [piece.tolist() for piece in regrouped(iter([np.arange(3), np.arange(2)]), [2, 3])]
-    [[0, 1], [2, 0, 1]]
-    """
+    """Yield the same indices in pieces of other sizes."""
     left = np.zeros(0, np.int64)
     for size in sizes:
         while len(left) < size:

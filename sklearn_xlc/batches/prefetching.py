@@ -30,21 +30,7 @@ def prefetched(items: Generator[Item], device: torch.device) -> Generator[Item]:
 
     An exception of the generator is raised here, in its turn and with its traceback. The thread
     ends with the last item. Closing the returned generator waits for the item in progress and
-    closes `items`, too.
-
-    Parameters
-    ----------
-    items : generator
-        Generator; not to be used elsewhere meanwhile.
-    device : torch.device
-        Current device of the thread.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.batches.prefetching import prefetched
-    >>> list(prefetched((letter for letter in "abc"), torch.device("cpu")))
-    ['a', 'b', 'c']
+    closes `items`, too. `device` is the current device of the thread.
     """
     with (
         contextlib.closing(items),

@@ -142,13 +142,7 @@ def is_ours(code: Any) -> bool:
 
 
 def usual_modes(training: bool) -> contextlib.AbstractContextManager[None]:
-    """Reset the thread's torch settings: gradient mode, autocast, default device.
-
-    Parameters
-    ----------
-    training : bool
-        Whether to record gradients. If False, the block runs in inference mode.
-    """
+    """Reset the thread's torch settings: gradient (or inference) mode, autocast, default device."""
     autocast = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     # The device of an empty tensor is ten times faster than `torch.get_default_device`.
     if not autocast and torch.empty(0).is_cpu:

@@ -218,10 +218,8 @@ class Batch:
     ----------
     inputs : Tensor, SparseRows, Bags, or the result of the encoder's `collate`
         Inputs of the encoder.
-    targets : Targets or None
-        Positions of the labels, if known.
-    sample_weight : tensor of shape (n_samples,) or None
-        Weights in the loss.
+    targets, sample_weight : Targets, tensor of shape (n_samples,), or None
+        Positions of the labels, if known, and weights in the loss.
     n_samples : int
         Number of samples.
     own : AllSamples or OwnSamples, default=ALL_SAMPLES
@@ -277,17 +275,14 @@ class Batch:
 
 
 def n_batches(n_samples: int, batch_size: int) -> int:
-    """Count the batches of a number of samples.
+    """Count the batches; a single left-over sample joins the batch before.
 
-    A single left-over sample joins the batch before: batch normalisation cannot train on one
-    sample.
+    Batch normalisation cannot train on one sample.
 
     Parameters
     ----------
-    n_samples : int
-        Number of samples.
-    batch_size : int
-        Samples per batch.
+    n_samples, batch_size : int
+        Number of samples, and samples per batch.
 
     Returns
     -------

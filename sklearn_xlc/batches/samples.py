@@ -22,11 +22,6 @@ class Columns:
     arrays : mapping of str to {ndarray, sparse matrix}
         Arrays with one entry (row) per sample.
 
-    Raises
-    ------
-    ValueError
-        If there is no array, or their numbers of samples differ.
-
     Examples
     --------
     >>> import numpy as np

@@ -188,25 +188,7 @@ def _by_counting(rows: SparseRows, edges: Sequence[int], n_columns: int) -> Tran
 
 
 def stable_sort(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort non-negative integers; equal integers keep their order.
-
-    Parameters
-    ----------
-    values : tensor of shape (n,), int64
-        Integers below 2**63 / (2 n).
-
-    Returns
-    -------
-    values, order : tensors of shape (n,)
-        The integers, ascending, and their former positions.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.batches.sparse_rows import stable_sort
-    >>> stable_sort(torch.tensor([7, 3, 7]))
-    (tensor([3, 7, 7]), tensor([1, 0, 2]))
-    """
+    """Sort int64 (n,) in [0, 2**63 / (2 n)) stably; return them and their former positions."""
     # One sort of joint keys (integer, position) is several times faster than torch's stable sort.
     n_bits = len(values).bit_length()
     keys = (values << n_bits) + torch.arange(len(values), device=values.device)

@@ -36,10 +36,9 @@ def make_aggregated(
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Samples, needed by "cluster".
     method : {"random", "cluster"}, default="random"
-        - "random": groups of random samples.
-        - "cluster": groups of similar samples, by hierarchical k-means: spherical 2-means splits
-          all samples into two halves, each half into two, and so on. The sizes of two halves
-          differ by one sample at most.
+        "random": groups of random samples. "cluster": groups of similar samples, by hierarchical
+        k-means: spherical 2-means splits all samples into two halves, each half into two, and so
+        on. The sizes of two halves differ by one sample at most.
     merge : {"set", "list"}, default="set"
         "set": 1 for each label that a sample of the group has. "list": the number of samples of the
         group with the label.
@@ -59,11 +58,6 @@ def make_aggregated(
     groups : ndarray of shape (n_samples,) and dtype int64
         Group ids ``0, 1, ...``.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range or of the wrong type, or "cluster" is given no `X`.
-
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
@@ -77,11 +71,8 @@ def make_aggregated(
     >>> Y_grouped, groups = make_aggregated(Y, group_size=2, random_state=1)
     >>> groups
     array([1, 1, 0, 0])
-    >>> Y_grouped.toarray()
-    array([[1, 1, 0],
-           [1, 1, 0],
-           [0, 1, 1],
-           [0, 1, 1]], dtype=int32)
+    >>> Y_grouped.toarray().tolist()
+    [[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1]]
     """
     Y = check_sparse(Y, "Y") if sp.issparse(Y) else Y
     Y = check_array(Y, accept_sparse="csr", dtype=None, input_name="Y")

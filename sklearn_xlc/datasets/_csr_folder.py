@@ -59,9 +59,6 @@ def save_csr(path: str | os.PathLike[str], X: Any) -> None:
 
     Raises
     ------
-    ValueError
-        If X is not a matrix of numbers, there is no block, or the shapes or types of matrices do
-        not match.
     OSError
         If the folder cannot be written, or has other content.
 

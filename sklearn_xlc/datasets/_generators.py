@@ -35,10 +35,8 @@ def make_extreme_multiclass(
 
     Parameters
     ----------
-    n_samples : int, default=1000
-        Number of samples.
-    n_features : int, default=500
-        Number of features.
+    n_samples, n_features : int, default=1000 and 500
+        Number of samples, and of features.
     n_labels : int, default=1000
         Number of classes to draw from. Rare classes may not occur in `y`; see `all_classes`.
     zipf_exponent : float, default=1.0
@@ -62,15 +60,6 @@ def make_extreme_multiclass(
         Samples with at most `n_features_per_label` non-zero features each.
     y : ndarray of shape (n_samples,) and dtype int64
         Class ids in ``range(n_labels)``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range or of the wrong type.
-
-    See Also
-    --------
-    make_extreme_multilabel : Generates samples with several labels each.
 
     Examples
     --------
@@ -118,10 +107,8 @@ def make_extreme_multilabel(
 
     Parameters
     ----------
-    n_samples : int, default=1000
-        Number of samples.
-    n_features : int, default=500
-        Number of features.
+    n_samples, n_features : int, default=1000 and 500
+        Number of samples, and of features.
     n_labels : int, default=1000
         Number of labels. Rare labels may not occur in `Y`.
     n_labels_per_row : float, default=3.0
@@ -150,15 +137,6 @@ def make_extreme_multilabel(
         Samples.
     Y : csr_matrix of shape (n_samples, n_labels) and dtype int32
         Label indicator.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is out of range or of the wrong type.
-
-    See Also
-    --------
-    make_extreme_multiclass : Generates samples with one label each.
 
     Examples
     --------

@@ -39,8 +39,7 @@ def make_label_set_images(
 
     Parameters
     ----------
-    images : array-like of shape (n_images, height, width) or (n_images, height, width, \
-n_channels), default=None
+    images : array-like of shape (n_images, height, width[, n_channels]), default=None
         Images of one object each, not negative. None: the 8 x 8 digits of scikit-learn, scaled
         to [0, 1].
     labels : array-like of shape (n_images,), default=None
@@ -50,10 +49,8 @@ n_channels), default=None
     n_per_pair : int or sequence of int, default=20
         Number of images of every pair of classes. A sequence makes the data imbalanced: the pairs
         are divided at random into groups of nearly equal size, one group per number of images.
-    n_per_triple : int or sequence of int, default=0
-        Number of images of every three classes, as `n_per_pair`.
-    n_per_quadruple : int or sequence of int, default=0
-        Number of images of every four classes, as `n_per_pair`.
+    n_per_triple, n_per_quadruple : int or sequence of int, default=0
+        Number of images of every three and every four classes, as `n_per_pair`.
     max_shift : int, default=None
         Largest shift of an image in either direction, in pixels; 0 leaves it in the corner, without
         overlap. None: less than a quarter of the shorter side, as in the paper.
@@ -64,25 +61,18 @@ n_channels), default=None
 
     Returns
     -------
-    images : ndarray of shape (n_samples, 2 * height, 2 * width) or (n_samples, 2 * height, \
-2 * width, n_channels)
+    images : ndarray of shape (n_samples, 2 * height, 2 * width) or with a last axis of n_channels
         Composed images in random order, with the dtype of the given images.
     Y : ndarray of shape (n_samples, n_classes) and dtype int32
         Label indicator; the columns are the sorted classes.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument has an invalid type, shape or value.
-
     Notes
     -----
     The paper composes 28 x 28 digits and 32 x 32 colour photographs of ten classes. The balanced
-    data have 3100 images per class and 200 per pair, 40 000 in all. The imbalanced data have 5000
-    images per class and groups of pairs with 500, 50 and 5 images, ``n_per_pair=(500, 50, 5)``. The
-    data for the comparison of decoders have 1500 images per class and 1000, 750 or 500 per pair.
-    The paper differs in two points: an image moved beyond the border reappears on the other side,
-    and a single object is always in the lower right corner.
+    data have 3100 images per class and 200 per pair. The imbalanced data have 5000 images per class
+    and ``n_per_pair=(500, 50, 5)``. The data for the comparison of decoders have 1500 images per
+    class and 1000, 750 or 500 per pair. In the paper an image moved beyond the border reappears on
+    the other side, and a single object is always in the lower right corner.
 
     The given images of a class are used in random order, and all of them before any is used again.
     Split the given images first, so that training and test set share none. To test on unseen label
@@ -95,19 +85,12 @@ n_channels), default=None
 
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
     >>> from sklearn_xlc.datasets import make_label_set_images
-    >>> digits, y = load_digits(return_X_y=True)
-    >>> digits = digits.reshape(-1, 8, 8)
-    >>> X_train, Y_train = make_label_set_images(
-    ...     digits[:1200], y[:1200], held_out=[(2, 7), (3, 8)], random_state=0
-    ... )
-    >>> X_train.shape, Y_train.shape
-    ((1860, 16, 16), (1860, 10))
-    >>> X_test, Y_test = make_label_set_images(digits[1200:], y[1200:], random_state=1)
-    >>> unseen = Y_test[:, 2] & Y_test[:, 7]
-    >>> int(unseen.sum())
-    20
+    >>> X, Y = make_label_set_images(n_per_pair=2, held_out=[(2, 7), (3, 8)], random_state=0)
+    >>> X.shape, Y.shape
+    ((1086, 16, 16), (1086, 10))
+    >>> int((Y[:, 2] & Y[:, 7]).sum())
+    0
     """
     images, classes, class_ids = _check_images(images, labels)
     height, width = images.shape[1:3]

@@ -78,7 +78,6 @@ def load_xmc_file(
     See Also
     --------
     dump_xmc_file : Writes such a file.
-    open_csr : Maps the matrices of `out`.
 
     References
     ----------
@@ -94,21 +93,13 @@ def load_xmc_file(
     ...     path = Path(folder) / "train.txt"
     ...     _ = path.write_text("2 4 3\n0,2 1:0.5 3:2\n 0:1\n")
     ...     X, Y = load_xmc_file(path)
+    ...     X, Y = load_xmc_file(path, out=Path(folder) / "train.csr")  # mapped from files
     >>> X.toarray()
     array([[0. , 0.5, 0. , 2. ],
            [1. , 0. , 0. , 0. ]], dtype=float32)
     >>> Y.toarray()
     array([[1, 0, 1],
            [0, 0, 0]], dtype=int32)
-
-    With arrays mapped from files:
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "train.txt"
-    ...     _ = path.write_text("2 4 3\n0,2 1:0.5 3:2\n 0:1\n")
-    ...     X, Y = load_xmc_file(path, out=Path(folder) / "train.csr")
-    >>> X.data.flags.writeable
-    False
     """
     path, dtype = Path(check_path(path)), _check_dtype(dtype)
     if out is not None:
@@ -135,12 +126,6 @@ def dump_xmc_file(X: Any, Y: Any, path: str | os.PathLike[str]) -> None:
     path : str or os.PathLike
         File to write. It is compressed if its name ends in ``.gz``. The same input gives the same
         bytes.
-
-    Raises
-    ------
-    ValueError
-        If `X` and `Y` are not two-dimensional with the same number of rows, `X` is not finite, or
-        `Y` holds values other than 0 and 1.
 
     See Also
     --------

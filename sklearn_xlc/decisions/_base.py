@@ -54,10 +54,6 @@ class Decision(Part, ABC):
     n_labels_ : int
         Number of labels, set by :meth:`fit`.
 
-    See Also
-    --------
-    Threshold : Labels above a probability or a score.
-
     Examples
     --------
     A rule for any classifier: predict the best labels up to a share of the total probability.
@@ -97,11 +93,6 @@ class Decision(Part, ABC):
         ----------
         Y : CSR matrix of shape (n_samples, n_labels)
             Indicator of the training samples' labels.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid; raised before training.
         """
         self._validate_params()
         name, n_labels = self._at_most_n_labels, Y.shape[1]
@@ -173,14 +164,8 @@ class Decision(Part, ABC):
 
         Parameters
         ----------
-        inputs : ndarray, or None
-            As in :meth:`fit`; None if `fitted_on` is "held": no samples are held out here.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the labels of the samples.
-        *args : tuple
-            Not used.
-        **context : dict
-            Further keyword arguments, as in :meth:`fit`.
+        inputs, Y, *args, **context : object
+            As in :meth:`fit`; `inputs` are None if `fitted_on` is "held": no samples are held out.
 
         Returns
         -------
@@ -310,7 +295,7 @@ class LinearLayer:
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            Features.
+            Inputs of the layer.
 
         Returns
         -------

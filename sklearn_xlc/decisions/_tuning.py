@@ -15,21 +15,10 @@ Curve = tuple[float, np.ndarray]
 def best_cut(
     criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> float:
-    """Find the best cut for a criterion; all candidates above it are predicted.
+    """Find the best cut for a key of :data:`CRITERIA`; all candidates above it are predicted.
 
-    Parameters
-    ----------
-    criterion : str
-        A key of :data:`CRITERIA`.
-    scores, labels, hits : ndarray of shape (n_samples, n_candidates)
-        Scores of the candidates, their labels, and whether the labels are true.
-    Y : CSR matrix of shape (n_samples, n_labels)
-        Indicator of the true labels.
-
-    Returns
-    -------
-    float
-        Cut, halfway between two scores. Equal scores are predicted together.
+    `scores`, `labels` and `hits` (whether labels are true) are (n_samples, n_candidates), Y is the
+    indicator (n_samples, n_labels). The cut is halfway between two scores.
     """
     order = np.argsort(-scores, axis=None, kind="stable")
     ranked = scores.ravel()[order].astype(np.float64)
@@ -114,24 +103,12 @@ CRITERIA: dict[str, Callable[..., Curve]] = {
 def best_cuts_per_label(
     criterion: str, scores: np.ndarray, labels: np.ndarray, hits: np.ndarray, Y: sp.csr_matrix
 ) -> np.ndarray:
-    r"""Find one cut per label to maximise a criterion.
+    r"""Find one cut per label (n_labels,) for "micro_f1" or "macro_f1"; see :func:`best_cut`.
 
     The mean F1 of the labels is a sum over labels, so each cut is found separately. The F1 of all
     decisions is not. But with F its maximum, the best cut of each label maximises
-    ``2 hits - F taken``, and Dinkelbach's iteration converges to F [1]_.
-
-    Parameters
-    ----------
-    criterion : {"micro_f1", "macro_f1"}
-        Criterion to maximise.
-    scores, labels, hits, Y
-        As in :func:`best_cut`.
-
-    Returns
-    -------
-    ndarray of shape (n_labels,)
-        Cuts. A label without a true candidate gets the best cut common to all labels, or its
-        highest score if that is larger.
+    ``2 hits - F taken``, and Dinkelbach's iteration converges to F [1]_. A label without a true
+    candidate gets the best cut common to all labels, or its highest score if that is larger.
 
     References
     ----------

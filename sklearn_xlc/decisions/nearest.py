@@ -34,15 +34,13 @@ class Nearest(Decision):
         Scales of the prototypes of 1, 2, ... labels.
     mean_ : ndarray of shape (n_features,)
         Mean of the features, subtracted before the comparison.
-    max_labels_ : int
-        Largest number of labels of a set. Later calls of `partial_fit` never lower it.
-    n_labels_ : int
-        Number of labels.
+    max_labels_, n_labels_ : int
+        Largest number of labels of a set, which later calls of `partial_fit` never lower; number of
+        labels.
 
     See Also
     --------
     sklearn_xlc.geometry.nearest_label_sets : The derivation.
-    Divergence : Needs no collapse, and no linear layer.
 
     Examples
     --------
@@ -52,10 +50,8 @@ class Nearest(Decision):
     >>> layer = LinearLayer(simplex_etf(4, 4), is_simplex=True)
     >>> Y = np.array([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
     >>> features = 3.0 * Y @ layer.weights
-    >>> Nearest().fit(features, Y, layer=layer).decode(features, layer).toarray()
-    array([[1, 0, 0, 0],
-           [0, 1, 0, 1],
-           [0, 0, 1, 0]], dtype=int8)
+    >>> bool((Nearest().fit(features, Y, layer=layer).decode(features, layer) == Y).all())
+    True
     """
 
     reads = "features"

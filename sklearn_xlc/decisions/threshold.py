@@ -30,8 +30,7 @@ class Threshold(Decision):
         `criterion` on samples held out from training (`validation_fraction` of the classifier). If
         none are held out, as in `partial_fit`: a probability of 0.5; with a softmax, where labels
         share one probability, 0.5 divided by the mean number of labels of a sample.
-    criterion : {"micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"}, \
-            default="micro_f1"
+    criterion : str, default="micro_f1"
         Criterion that "tuned" maximises over the best labels of each sample.
 
         - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
@@ -54,20 +53,15 @@ class Threshold(Decision):
 
     Attributes
     ----------
-    threshold_ : float or ndarray of shape (n_labels,)
-        Threshold in use, as a probability; as a score if the classifier has no probabilities.
-    cut_ : float or ndarray of shape (n_labels,)
-        Threshold in use, as a score.
-    min_labels_ : int
-        Smallest number of labels of a sample, in use.
-    n_labels_ : int
-        Number of labels.
+    threshold_, cut_ : float or ndarray of shape (n_labels,)
+        Threshold in use, as a probability (as a score if the classifier has none) and as a score.
+    min_labels_, n_labels_ : int
+        Smallest number of labels of a sample, in use; number of labels.
 
     See Also
     --------
     TopK : Predicts a fixed number of labels.
-    sklearn.model_selection.TunedThresholdClassifierCV : For binary classifiers only, as is
-        :class:`~sklearn.model_selection.FixedThresholdClassifier`.
+    sklearn.model_selection.TunedThresholdClassifierCV : For binary classifiers only.
 
     Examples
     --------
@@ -75,9 +69,6 @@ class Threshold(Decision):
     >>> from sklearn_xlc.decisions import Threshold
     >>> scores = np.array([[3.0, -1.0, -2.0], [-3.0, 0.5, -0.5]])  # log odds
     >>> Y = np.array([[1, 0, 0], [0, 1, 1]])
-    >>> Threshold(0.5).fit(None, Y).decode(scores).toarray()
-    array([[1, 0, 0],
-           [0, 1, 0]], dtype=int8)
     >>> decision = Threshold().fit(scores, Y)
     >>> decision.cut_
     -0.75

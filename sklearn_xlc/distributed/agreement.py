@@ -17,21 +17,9 @@ def check_agreement(
 ) -> list[Any]:
     """Raise ValueError in all processes unless all say the same about their work.
 
-    Parameters
-    ----------
-    processes : Alone or Processes
-        Those that are about to work together; all call this function.
-    about : callable
-        Returns what must be alike, by its name in messages. One process does not call it.
-    rule, remedy : str
-        Beginning and end of the message.
-    beside : object, default=None
-        Something that may differ.
-
-    Returns
-    -------
-    list of object
-        What the processes say beside, in their order.
+    `about` returns what must be alike, by its name in messages; one process does not call it.
+    `rule` and `remedy` begin and end the message. Return what the processes say `beside`, in their
+    order.
     """
     if not isinstance(processes, Processes):
         return [beside]
@@ -70,26 +58,9 @@ def check_holders(head: Any, processes: Alone) -> None:
 
 
 def agreed_batch(head: Any, n_rows: int, about: Callable[[], dict[str, Any]]) -> int:
-    """Number of samples in a batch of a prediction: the same in all processes that hold the head.
+    """Return the smallest `n_rows` of the processes that hold the head, for a prediction.
 
-    Parameters
-    ----------
-    head : Head
-        Head that predicts. Where one process holds all of it, nothing is compared.
-    n_rows : int
-        Number of samples that this process has memory for.
-    about : callable
-        Returns what must be alike, by its name in messages: the samples, and what the head finds.
-
-    Returns
-    -------
-    int
-        The smallest `n_rows` of all processes.
-
-    Raises
-    ------
-    ValueError
-        If processes have other samples, or ask for something else.
+    ValueError in all of them if the values of `about`, by their names in messages, differ.
     """
     return min(
         check_agreement(

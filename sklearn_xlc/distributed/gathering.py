@@ -85,13 +85,7 @@ def reading_together() -> Iterator[list[Any]]:
 
 
 def gathered(module: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """Return the arrays of a module with the rows of all processes.
-
-    Raises
-    ------
-    ValueError
-        If processes hold parts of the module, and are not known to read its state together.
-    """
+    """Arrays of a module with the rows of all processes, which must read its state together."""
     shards, join = _shards(module), _THREAD.join
     if shards and join is None:
         size = next(iter(shards.values())).processes.size

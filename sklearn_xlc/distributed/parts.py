@@ -18,26 +18,12 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def share_out(module: Any, processes: Alone, optimizer: RowOptimizer | None = None) -> None:
-    """Let processes hold a whole module in parts, in place.
+    """Let processes hold a whole module in parts, in place; ValueError if rows are fewer than they.
 
     Each keeps its rows of the head's tables, with their moments, and drops the others; they are
     those of the first process. Where optimisers have stepped, all else becomes that of the first,
     too. Nothing changes in a fit of one process, or where processes hold the module in parts
     already.
-
-    Parameters
-    ----------
-    module : EncoderHead
-        Encoder and head.
-    processes : Alone or Processes
-        Those that train the module.
-    optimizer : RowOptimizer, default=None
-        Optimiser of the module's parameters. None: it has no state.
-
-    Raises
-    ------
-    ValueError
-        If there are more processes than rows.
     """
     head = module.head
     if head.sharded_parameters():
@@ -110,20 +96,8 @@ def _alias(tensor: Tensor) -> Tensor:
 def whole_on_first(net: Any, state: dict[str, Any]) -> dict[str, Any]:
     """State of a net as of one process, in the first of those that train it.
 
-    All processes call this function; in the others the state says nothing.
-
-    Parameters
-    ----------
-    net : XLCNet
-        Net in training.
-    state : dict
-        Its state: "module" as :func:`module_state` returns it, "optimizer", and "callbacks", which
-        may hold copies of weights by their names.
-
-    Returns
-    -------
-    dict
-        State with whole tables, on the CPU, in place of parts.
+    All processes call this function; in the others the state says nothing. "callbacks" may hold
+    copies of weights by their names. Tables are whole, and on the CPU.
     """
     return _changed(net, state, _on_first)
 
@@ -146,13 +120,7 @@ def module_state(module: nn.Module) -> dict[str, Any]:
 
 
 def held_of_whole(net: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """Copy of a state with the rows that this process holds, from one with whole tables.
-
-    Raises
-    ------
-    ValueError
-        In all processes, if a table has another number of rows.
-    """
+    """State with the rows that this process holds, from whole tables; their size is checked."""
 
     def own_rows(shard: Any, whole: Tensor) -> Tensor:
         if len(whole) != shard.n_rows:

@@ -21,14 +21,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Alone:
-    """The one process of a fit, which nobody answers.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.distributed.processes import ALONE
-    >>> ALONE.part(10), ALONE.of_first("seed")
-    (slice(0, 10, None), 'seed')
-    """
+    """The one process of a fit, which nobody answers."""
 
     rank: int = 0
     size: int = 1
@@ -75,13 +68,6 @@ class Processes(Alone):
 
     All methods but `part`, `edges` and `shares` are collective: all processes call them, with
     tensors of equal width.
-
-    Parameters
-    ----------
-    rank : int
-        Number of this process.
-    size : int
-        Number of processes.
 
     Examples
     --------
@@ -176,14 +162,7 @@ class Processes(Alone):
 
 
 def all_processes() -> Alone:
-    """Return the processes of the default group, or the one process.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.distributed.processes import all_processes
-    >>> all_processes()  # without a launcher
-    Alone(rank=0, size=1)
-    """
+    """Return the processes of the default group, or the one process."""
     group = _group()
     if group is None or not (group.is_available() and group.is_initialized()):
         return ALONE
@@ -193,23 +172,7 @@ def all_processes() -> Alone:
 
 
 def processes_for(distributed: bool | str) -> Alone:
-    """Return the processes of a fit.
-
-    Parameters
-    ----------
-    distributed : bool or "auto"
-        Whether processes train together; "auto": if there are several.
-
-    Returns
-    -------
-    Alone or Processes
-        The one process, or all of them.
-
-    Raises
-    ------
-    ValueError
-        If `distributed` is True and there is one process.
-    """
+    """Return the processes of a fit; True with one process raises ValueError, "auto" takes all."""
     processes = all_processes() if distributed else ALONE
     if distributed is True and processes is ALONE:
         raise ValueError(

@@ -23,25 +23,7 @@ from sklearn_xlc.heads.whole import ShardOf, Whole, whole
 
 @dataclass(frozen=True)
 class Shard(Whole):
-    """Rows of a head's tables in one of several processes.
-
-    Parameters
-    ----------
-    processes : Processes
-        Those that hold the head together.
-    n_labels : int
-        Number of labels of all processes.
-    unit : int, default=1
-        Number of neighbouring labels that share a row; the last one may have fewer.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.distributed.processes import Processes
-    >>> from sklearn_xlc.distributed.shards import Shard
-    >>> shard = Shard(Processes(rank=1, size=3), n_labels=10)
-    >>> shard.start, shard.stop, shard.own(slice(4, 6))
-    (3, 6, slice(1, 3, None))
-    """
+    """Rows of a head's tables in one of several processes; `unit` neighbouring labels share one."""
 
     processes: Processes
     n_labels: int

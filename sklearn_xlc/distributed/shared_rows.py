@@ -14,35 +14,11 @@ from sklearn_xlc.batches.sparse_rows import SparseRows
 
 @dataclass
 class SharedRows(SparseRows):
-    """Rows of a batch read by this process.
+    """Rows of a batch read by this process: `shares` of the rows of `whole`, in order of processes.
 
     An input layer may append its outputs to `outputs`, as leaves of the graph, instead of computing
     the gradient of its weights. Processes then exchange the gradients of these outputs, which are
     smaller: they have one row per sample, the gradient of the weights one row per column in use.
-
-    Parameters
-    ----------
-    indptr, indices, data, n_features
-        As of :class:`SparseRows`.
-    whole : SparseRows
-        Rows of the whole batch.
-    shares : sequence of int
-        Number of rows of each process, in order.
-
-    Attributes
-    ----------
-    outputs : list of (layer, tensor)
-        Layers applied to these rows, and their outputs.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> from sklearn_xlc.batches import SparseRows
-    >>> from sklearn_xlc.distributed.shared_rows import SharedRows
-    >>> whole = SparseRows.from_csr(sp.csr_matrix([[0, 2.0, 0], [1.0, 3.0, 0], [0, 0, 4.0]]))
-    >>> rows = SharedRows.of_batch(whole, slice(1, 3), shares=[1, 2])
-    >>> len(rows), rows.indices, len(rows.whole)
-    (2, tensor([0, 1, 2]), 3)
     """
 
     whole: SparseRows

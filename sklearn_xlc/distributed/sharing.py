@@ -36,15 +36,6 @@ def shares_samples(module: Any, rows: Rows, batch_size: int) -> bool:
     all processes, and nothing of it is sent. That is less work than messages where most of an
     encoder is a sparse input layer. Both are counted by what all processes know alike: multiply-
     adds that sharing saves, and bytes that it sends.
-
-    Parameters
-    ----------
-    module : EncoderHead
-        Module in training.
-    rows : Rows
-        Samples of which batches are cut.
-    batch_size : int
-        Samples of a batch.
     """
     encoder, head = module.encoder, module.head
     is_mlp = type(encoder) in (MLPEncoder, TextEncoder)
@@ -65,27 +56,10 @@ def sum_gradients(
     held: Iterable[Tensor] = (),
     beside: Sequence[Tensor] = (),
 ) -> tuple[dict[Tensor, Gradient], list[Tensor]]:
-    """Add up the gradients of the processes.
+    """Add up the gradients (as :meth:`RowOptimizer.apply` has them) and `beside` of processes.
 
     Dense ones travel in one message. Of the others, of which a batch touches few rows, the rows of
-    all processes are gathered and added where they meet.
-
-    Parameters
-    ----------
-    gradients : dict of parameter to (rows, gradient)
-        Gradients of this process, as :meth:`RowOptimizer.apply` reads them.
-    processes : Processes
-        Those that train together; all have gradients of the same parameters.
-    held : iterable of parameter
-        Parameters that are not shared: their gradients stay.
-    beside : sequence of tensor
-        Other tensors to add up, such as the loss.
-
-    Returns
-    -------
-    gradients : dict of parameter to (rows, gradient)
-    sums : list of tensor
-        Of the other tensors.
+    all processes are gathered and added where they meet. Gradients of `held` parameters stay.
     """
     held, summed = set(held), dict(gradients)
     shared = {p: found for p, found in gradients.items() if p not in held}
@@ -245,19 +219,10 @@ class _Joined(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class OwnSamples(AllSamples):
-    """Samples of a batch that one of several processes reads.
+    """Samples of a batch that one of several processes reads: a slice, which may be empty.
 
-    Parameters
-    ----------
-    processes : Processes
-        Those that share the batch.
-    samples : slice
-        Samples; may be empty.
-    rows : slice
-        Rows of the encoder's inputs within the whole batch; instances if samples are bags. The
-        first row if there is no sample, because encoders need at least one.
-    n_rows : int
-        Number of rows of the whole batch.
+    `rows` are those of the encoder's inputs within the `n_rows` of the whole batch; instances if
+    samples are bags. They are the first row if there is no sample, because encoders need one.
     """
 
     processes: Processes
@@ -317,13 +282,7 @@ class OwnSamples(AllSamples):
 
 
 class SharedBatches(WholeBatches):
-    """Cuts batches that processes share: all have the targets, each has a part of the inputs.
-
-    Parameters
-    ----------
-    processes : Processes
-        Those that share each batch.
-    """
+    """Cuts batches that processes share: all have the targets, each has a part of the inputs."""
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes

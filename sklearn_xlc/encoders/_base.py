@@ -40,12 +40,6 @@ class Encoder(nn.Module):
     n_outputs : int
         Number of features.
 
-    See Also
-    --------
-    MLPEncoder : Encoder of dense and CSR rows.
-    TextEncoder : Encoder of strings, by words.
-    TransformerEncoder : Encoder of strings, by a pretrained transformer.
-
     Notes
     -----
     An encoder of strings or mappings whose `forward` reads
@@ -94,16 +88,8 @@ class Encoder(nn.Module):
     def collate(self, samples: Any) -> Any:
         """Convert the samples of a batch to the inputs of :meth:`forward`.
 
-        Parameters
-        ----------
-        samples : ndarray, CSR matrix, list of str, or dict of arrays
-            Samples of a batch, in an accepted form.
-
-        Returns
-        -------
-        inputs : object
-            A tensor, an object with a method ``to(device)``, or a list, tuple or dict of these. The
-            base class calls :func:`sklearn_xlc.batches.collate`.
+        Inputs are a tensor, an object with a method ``to(device)``, or a list, tuple or dict of
+        these. The base class calls :func:`sklearn_xlc.batches.collate`.
         """
         return collate(samples)
 
@@ -141,18 +127,7 @@ class EncoderPart(Part):
     is_planned: ClassVar[bool] = False
 
     def reads_sparse(self, is_mostly_zeros: bool) -> bool:
-        """Return whether rules for sparse samples hold.
-
-        Parameters
-        ----------
-        is_mostly_zeros : bool
-            Whether X holds numbers, most of them zero.
-
-        Returns
-        -------
-        bool
-            By default, whether the encoder turns samples into CSR rows itself.
-        """
+        """Return whether rules for sparse samples hold: by default, if it makes CSR rows."""
         return vectorizes(self)
 
     @property
@@ -161,38 +136,17 @@ class EncoderPart(Part):
         return self
 
     def build(self, n_features: int | None, sparse: bool) -> nn.Module:
-        """Build the encoder.
+        """Build the module, for CSR rows if `sparse`.
 
-        Parameters
-        ----------
-        n_features : int or None
-            Number of columns of X; None where X holds strings or a mapping.
-        sparse : bool
-            Whether batches are CSR rows.
-
-        Returns
-        -------
-        Module
-            A new encoder.
+        `n_features` is None where X holds strings or a mapping.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no build")
 
     def rebuild(self, n_features: int | None, sparse: bool, learnt: Any = None) -> nn.Module:
         """Build the encoder of a saved model, whose tensors are then replaced.
 
-        Parameters
-        ----------
-        n_features : int or None
-            Number of columns of X; None where X holds strings or a mapping.
-        sparse : bool
-            Whether batches are CSR rows.
-        learnt : object, default=None
-            Result of the module's `get_extra_state`, if it defines this method of torch.
-
-        Returns
-        -------
-        Module
-            A new encoder.
+        `learnt` is the result of the module's `get_extra_state`, if it defines this method of
+        torch.
         """
         return self.build(n_features, sparse)
 
@@ -245,11 +199,6 @@ def accepted_forms(encoder: Any) -> tuple[str, ...]:
     -------
     tuple of str
         Some of "dense", "csr", "text" and "mapping".
-
-    Raises
-    ------
-    ValueError
-        If ``accepts`` names an unknown form.
 
     Examples
     --------

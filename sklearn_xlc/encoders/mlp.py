@@ -65,10 +65,8 @@ class InputLinear(nn.Module):
 
     Parameters
     ----------
-    n_features : int
-        Number of columns of X.
-    n_outputs : int
-        Number of outputs.
+    n_features, n_outputs : int
+        Number of columns of X, and of outputs.
     n_members : int, default=1
         Number of equal parts of the outputs; each is initialised like a separate layer.
 
@@ -151,13 +149,7 @@ class Dropout(nn.Dropout):
 
 
 class MemberNorm(nn.LayerNorm):
-    """Layer normalisation of each member's features, for networks side by side.
-
-    Parameters
-    ----------
-    width, n_members : int
-        Number of features of a member, and number of members.
-    """
+    """Layer normalisation of each member's features, for networks side by side."""
 
     def __init__(self, width: int, n_members: int) -> None:
         super().__init__(width * n_members)
@@ -171,13 +163,7 @@ class MemberNorm(nn.LayerNorm):
 
 
 class MemberLinear(nn.Module):
-    """Linear layer of each member on the features of this member, for networks side by side.
-
-    Parameters
-    ----------
-    n_features, n_outputs, n_members : int
-        Numbers of features and outputs of a member, and number of members.
-    """
+    """Linear layer of each member on the features of this member, for networks side by side."""
 
     def __init__(self, n_features: int, n_outputs: int, n_members: int) -> None:
         super().__init__()
@@ -208,14 +194,14 @@ class MLPEncoder(Encoder):
         Widths of the hidden layers, at least one; the last is the number of features that the head
         receives.
     dropout : float, default=0.0
-        Fraction of the features that training drops.
+        As of :class:`MLP`.
     sparse : bool, default=True
         Whether batches are sparse, so that the gradient of the input layer is sparse too.
     n_members : int, default=1
         Number of networks of these widths that read the same samples side by side. The members
         share nothing but the pass over the samples; their features follow one another.
     negative_slope : float, default=0.0
-        Slope of the activation for negative inputs; 0.0 is ReLU.
+        As of :class:`MLP`.
 
     Attributes
     ----------
@@ -304,16 +290,8 @@ class MLPEncoder(Encoder):
     ) -> dict[Tensor, tuple[slice | Tensor, Tensor]]:
         """Return gradients of the parameters, and the rows with a gradient.
 
-        Parameters
-        ----------
-        rows : SparseRows
-            Samples of :meth:`forward_kept`.
-        features : tensor of shape (n_samples, n_outputs)
-            Their features.
-        kept : Kept
-            Second value of :meth:`forward_kept`.
-        gradient : tensor of shape (n_samples, n_outputs)
-            Gradient of the features; overwritten.
+        `rows`, `features` and `kept` are those of :meth:`forward_kept`. The gradient of the
+        features, (n_samples, n_outputs), is overwritten.
         """
         layers: Any = self.layers
         norm, activation, *_ = layers

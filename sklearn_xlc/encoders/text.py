@@ -35,26 +35,13 @@ class TextEncoder(MLPEncoder):
     sum of these rows enters the first hidden layer. The weight of a token is
     ``1 + log(occurrences)``, times its inverse document frequency, scaled so that the weights of a
     text have norm one. There is no vocabulary: `partial_fit` takes texts with new words.
-    Classifiers take it as ``encoder="text"`` or :class:`Text`.
 
     Parameters
     ----------
-    n_buckets : int, default=2**18
-        Number of rows of the table. Tokens that share a row are not distinguished: take 2**20 for
-        pairs of words.
-    hidden_layer_sizes : sequence of int, default=(256,)
-        Widths of the hidden layers, at least one.
-    dropout : float, default=0.5
-        Fraction of the features that training drops.
-    ngram_range : pair of int, default=(1, 1)
-        Smallest and largest number of tokens of a phrase; ``(1, 2)`` adds pairs of adjacent tokens.
-    tokenizer : callable, default=None
-        Turns a text into a list of tokens (str). None: words in lower case. To save the classifier,
-        use a function that can be pickled.
-    use_idf : bool, default=True
-        Whether rare tokens weigh more: by ``1 + log((1 + n) / (1 + df))``, where a token is in `df`
-        of the `n` texts of the first `fit` or `partial_fit`, as in
-        :class:`~sklearn.feature_extraction.text.TfidfTransformer`.
+    n_buckets, hidden_layer_sizes, dropout : object, default=2**18 and (256,) and 0.5
+        As of :class:`Text`.
+    ngram_range, tokenizer, use_idf : object, default=(1, 1) and None and True
+        As of :class:`Text`.
 
     Attributes
     ----------
@@ -168,7 +155,7 @@ class Text(EncoderPart):
         Number of rows of the table. Tokens that share a row are not distinguished: take 2**20 for
         pairs of words.
     hidden_layer_sizes : sequence of int, default=(256,)
-        Widths of the hidden layers.
+        Widths of the hidden layers, at least one.
     dropout : float, default=0.5
         Fraction of the features that training drops.
     ngram_range : pair of int, default=(1, 1)
@@ -177,7 +164,9 @@ class Text(EncoderPart):
         Turns a text into a list of tokens (str). None: words in lower case. To save the classifier,
         use a function that can be pickled.
     use_idf : bool, default=True
-        Whether rare tokens weigh more.
+        Whether rare tokens weigh more: by ``1 + log((1 + n) / (1 + df))``, where a token is in `df`
+        of the `n` texts of the first `fit` or `partial_fit`, as in
+        :class:`~sklearn.feature_extraction.text.TfidfTransformer`.
 
     See Also
     --------

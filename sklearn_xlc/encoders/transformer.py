@@ -21,19 +21,9 @@ _AT_ONCE = 64
 
 
 class Tokens:
-    """Tokenizer, saved as its JSON document.
+    """Tokenizer of tokenizers, or of transformers based on one, saved as its JSON document.
 
-    Parameters
-    ----------
-    tokenizer : tokenizers.Tokenizer, or a tokenizer of transformers that is based on one
-        Tokenizer; it is not changed.
-    max_length : int
-        Largest number of tokens of a text; the rest of a longer text is not read.
-
-    Raises
-    ------
-    TypeError
-        If the tokenizer is neither of the two.
+    Texts are cut to `max_length` tokens.
     """
 
     def __init__(self, tokenizer: Any, max_length: int) -> None:
@@ -64,26 +54,17 @@ class TransformerEncoder(Encoder):
     A text is cut into tokens, and the last hidden states of the tokens are pooled into its
     features. The transformer starts from its pretrained weights and moves at `learning_rate`, the
     head at the `learning_rate` of the classifier; both follow the classifier's schedule.
-    Classifiers take it as :class:`Transformer`.
-
-    It needs the packages ``transformers`` and ``tokenizers``: ``pip install sklearn-xlc[text]``.
 
     Parameters
     ----------
     model : str, path-like or transformers.PreTrainedModel
-        Transformer: a folder in the format of `save_pretrained`, a name that
-        ``transformers.AutoModel`` finds (which downloads unless ``HF_HUB_OFFLINE=1``), or a model,
-        which is copied, pretrained or not.
+        As of :class:`Transformer`; a name is downloaded unless ``HF_HUB_OFFLINE=1``.
     tokenizer : object, default=None
-        Tokenizer of transformers or of tokenizers. None: that of the folder or name `model`.
-    learning_rate : float, default=1e-4
-        Peak learning rate of the transformer. 0.0 freezes it.
-    weight_decay : float, default=0.01
-        Decoupled weight decay of the transformer's matrices; vectors do not decay.
-    max_length : int, default=128
-        Largest number of tokens of a text; the rest of a longer text is not read.
+        As of :class:`Transformer`.
+    learning_rate, weight_decay, max_length : float or int, default=1e-4 and 0.01 and 128
+        As of :class:`Transformer`.
     pooling : {"mean", "cls"}, default="mean"
-        Features of a text: the mean of its tokens, or the first token.
+        As of :class:`Transformer`.
 
     Attributes
     ----------
@@ -224,13 +205,7 @@ def _loaded(model: Any, tokenizer: Any) -> tuple[nn.Module, Any]:
 
 
 def import_text(name: str) -> Any:
-    """Import a package of the extra ``text``.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed; the message says how to install it.
-    """
+    """Import a package of the extra ``text``; ImportError says how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -272,13 +247,9 @@ class Transformer(EncoderPart):
 
     Examples
     --------
-    >>> from sklearn_xlc import MultiHeadClassifier
     >>> from sklearn_xlc.encoders import Transformer
-    >>> encoder = Transformer("folder/of/all-MiniLM-L6-v2", max_length=64)
-    >>> clf = MultiHeadClassifier(
-    ...     encoder=encoder, batch_size=32, max_epochs=2, precision="bfloat16", random_state=0
-    ... )
-    >>> clf.fit(texts, tags)  # doctest: +SKIP
+    >>> Transformer("folder/of/all-MiniLM-L6-v2", max_length=64)
+    Transformer(max_length=64, model='folder/of/all-MiniLM-L6-v2')
     """
 
     module = TransformerEncoder

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, \
             default="auto"
-        Network from samples to features. "auto" and "mlp": :class:`~sklearn_xlc.encoders.MLP`, on
-        dense or sparse X. "text": :class:`~sklearn_xlc.encoders.Text`, on strings. A module is
-        copied. A callable gets `n_features_in_`, or nothing if X holds strings or a mapping, and
-        returns a module; see :class:`~sklearn_xlc.encoders.Encoder`.
+        Network from samples to features. "auto" and "mlp": :class:`~sklearn_xlc.encoders.MLP`.
+        "text": :class:`~sklearn_xlc.encoders.Text`. A module is copied. A callable gets
+        `n_features_in_` (strings, mappings: nothing); see :class:`~sklearn_xlc.encoders.Encoder`.
     loss : str or Loss, default="auto"
         Loss to minimise, such as :class:`~sklearn_xlc.heads.FocalLoss`. For label sets: "bce",
         "asymmetric", "focal", "propensity_bce", "pick_all_labels". For class labels: "ce".{loss}
@@ -30,7 +29,7 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
         Passes over the data. "auto": 200 up to 1000 samples, then 3 or more by their number.
     early_stopping : bool, default=False
         Whether to stop after three epochs without a lower loss of held-out samples, and restore the
-        best weights. A callback :class:`skorch.callbacks.EarlyStopping` replaces this rule.
+        best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float or "refit", default=0.1
         Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
         these are "auto". "refit": train on all samples, and fit ranker and decision with a second
@@ -44,8 +43,7 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     callbacks : list of skorch callbacks, default=None
         Callbacks, such as :class:`~sklearn_xlc.training.WeightAveraging`; `fit` copies them.
     checkpoint : str or path-like, default=None
-        Folder of checkpoints, saved after epochs. If `fit` is killed, the same `fit` resumes there
-        and gives the same model, bit for bit. None: no checkpoints.
+        Folder of checkpoints, from which the same `fit` resumes to the same model, if killed.
     device : str or torch.device, default="auto"
         Device for training and prediction. "auto": a GPU if there is one.
     warm_start : bool, default=False

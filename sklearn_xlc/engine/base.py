@@ -95,44 +95,27 @@ class BaseXLCClassifier(
 
     Parameters
     ----------
-    encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, default="auto"
-        Network from samples to features.
-    loss : str or Loss, default="auto"
-        Loss to minimise.
-    ranker : {"auto", "calibration"}, Ranker or None, default="auto"
-        Map from scores to calibrated probabilities.
-    decision : str or Decision, default="auto"
-        Rule from scores to label sets.
-    optimizer : {"auto", "adam", "mixed", "adagrad", "sgd"} or Optimizer, default="auto"
-        Update rule of the weights.
-    learning_rate : float or "auto", default="auto"
-        Peak learning rate.
-    weight_decay : float, default=0.0
-        Decoupled weight decay of matrices.
-    batch_size : int or "auto", default="auto"
-        Samples per step.
-    max_epochs : int or "auto", default="auto"
-        Passes over the data.
-    early_stopping : bool, default=False
-        Whether to stop when the loss of held-out samples no longer falls.
-    validation_fraction : float or "refit", default=0.1
-        Fraction of the samples held out.
+    encoder, loss, ranker, decision, optimizer : object, default="auto"
+        Network from samples to features, loss, calibration, rule from scores to label sets, and
+        update rule of the weights.
+    learning_rate, weight_decay : float, default="auto" and 0.0
+        Peak learning rate, and decoupled weight decay of matrices.
+    batch_size, max_epochs : int, default="auto"
+        Samples per step, and passes over the data.
+    early_stopping, validation_fraction : object, default=False and 0.1
+        Whether to stop when the loss of held-out samples no longer falls; fraction held out.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss.
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Precision of the model.
-    callbacks : list of skorch callbacks, default=None
-        Callbacks of the training loop.
-    checkpoint : str or path-like, default=None
-        Folder of checkpoints.
+    callbacks, checkpoint : object, default=None
+        Callbacks of the training loop, and folder of checkpoints.
     device : str or torch.device, default="auto"
         Device for training and prediction.
     warm_start : bool, default=False
         Whether the next `fit` continues from the fitted network.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the fit.
-    verbose : int, default=0
-        1 prints a line for each epoch.
+    random_state, verbose : object, default=None and 0
+        Seed of the fit; 1 prints a line for each epoch.
 
     See Also
     --------

@@ -42,19 +42,7 @@ from sklearn_xlc.training.foreign import is_ours
 
 
 class Builder:
-    """Build encoder and head of a classifier, if they fit into memory.
-
-    Parameters
-    ----------
-    classifier : BaseXLCClassifier
-        Classifier whose parts are resolved.
-    data : TrainingData
-        Validated samples.
-    settings : Settings
-        Resolved parameters.
-    processes : Alone or Processes, default=ALONE
-        Processes that fit the classifier together.
-    """
+    """Build encoder and head of a classifier by resolved settings, if they fit into memory."""
 
     def __init__(
         self,
@@ -71,19 +59,8 @@ class Builder:
     ) -> EncoderHead:
         """Build the module, with label frequencies as its first scores.
 
-        Parameters
-        ----------
-        train : Rows or None
-            Training samples. None: the head starts without frequencies, since later samples may
-            differ from the first ones.
-        rng : RandomState
-            Random state of the label order.
-        generators : tuple of torch.Generator
-            Generators of the weights.
-
-        Returns
-        -------
-        EncoderHead
+        Without `train` (later samples may differ from the first ones) the head starts without
+        frequencies. `rng` draws the label order, `generators` the weights.
         """
         classifier, rows, code = self.classifier, self.data.rows, self.data.code
         known = rows if train is None else train
@@ -256,13 +233,7 @@ def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:
-    """Return the declared number of features, or measure it on two samples.
-
-    Raises
-    ------
-    ValueError
-        If the encoder raises RuntimeError on two samples, or does not return (2, n_outputs).
-    """
+    """Return the declared number of features, or measure it on two samples."""
     if hasattr(encoder, "n_outputs"):
         return int(encoder.n_outputs)  # type: ignore[arg-type]
     encoder.to(TORCH_DTYPES[model_dtype(rows.X)]).eval()

@@ -21,26 +21,7 @@ from sklearn_xlc.heads.losses import inverse_propensities
 
 
 def class_weights(class_weight: Any, code: LabelCode, rows: Rows) -> np.ndarray:
-    """Compute the weight of each label id.
-
-    Parameters
-    ----------
-    class_weight : dict, "balanced" or "propensity"
-        Weights by the names of labels, or the rule to compute them.
-    code : LabelCode
-        Names of the labels.
-    rows : Rows
-        Training samples, whose labels are ids.
-
-    Returns
-    -------
-    ndarray of shape (n_labels,), float64
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not a number.
-    """
+    """Compute the weight of each label id (n_labels,) by a dict of names or a rule."""
     if isinstance(class_weight, Mapping):
         return _by_name(class_weight, code)
     counts, n_samples = label_counts(rows.Y, rows.sample_weight)
@@ -96,13 +77,7 @@ def weigh_samples(class_weight: Any, rows: Rows, code: LabelCode) -> Rows:
 
 
 def weigh_labels(class_weight: Any, head: Head, rows: Rows, code: LabelCode) -> None:
-    """Set the label weights of the loss of a head, if samples have label sets.
-
-    Raises
-    ------
-    ValueError
-        If the outputs of the head are not labels, or its loss is unknown.
-    """
+    """Set the label weights of the loss of a head, if samples have label sets."""
     loss = getattr(head, "criterion", None)
     if not (code.multilabel and isinstance(loss, Loss)):
         if code.multilabel and class_weight is not None:

@@ -34,16 +34,7 @@ Inputs = tuple[np.ndarray, dict[str, Any]]
 class Decider:
     """Predict label sets with a decision on the scores or features of a network.
 
-    Parameters
-    ----------
-    predictor : Predictor
-        Network and label code.
-    decision : Decision
-        Fitted or unfitted decision.
-    typical_size : int
-        Largest number of labels of a training sample.
-    has_features : bool, default=True
-        Whether the head reads a vector of features for each sample.
+    `typical_size`: the largest number of labels of a training sample.
     """
 
     predictor: Predictor
@@ -240,22 +231,9 @@ def fit_decision(
 ) -> None:
     """Fit ranker and decision of a classifier, or update the decision in later calls.
 
-    Parameters
-    ----------
-    classifier : BaseXLCClassifier
-        Classifier with a trained network; the function sets its `ranker_` and `decision_`.
-    decision : Decision or "auto"
-        Unfitted decision.
-    ranker : Ranker, "auto" or None
-        Unfitted ranker.
-    facts : Facts
-        Facts of the data.
-    train, held : Rows
-        Training and held-out samples; None if there are none.
-    first : bool
-        Whether this is a new fit, rather than a later call of `partial_fit`.
-    part : BaseXLCClassifier, default=None
-        Second classifier, trained on a part of the samples, with the ranker and decision to use.
+    The function sets `ranker_` and `decision_`. `train` and `held` are None if there are no such
+    samples. `first`: a new fit rather than a later call of `partial_fit`. `part`: the second
+    classifier of "refit", whose ranker and decision are used.
     """
     code, head = classifier._code, classifier.net_.module_.head
     Y, is_auto = labels_of(code, train), isinstance(decision, str)
@@ -332,21 +310,7 @@ def settings_of_decision(decision: Decision) -> dict[str, Any]:
 def check_decision(
     decision: Decision, Y: sp.csr_matrix, head: Any, code: LabelCode, has_features: bool
 ) -> None:
-    """Raise ValueError if a decision does not suit the labels or, once built, the head.
-
-    Parameters
-    ----------
-    decision : Decision
-        Unfitted decision.
-    Y : CSR matrix of shape (n_samples, n_labels)
-        Indicator of the training samples' labels.
-    head : Head or None
-        Head; None before it is built.
-    code : LabelCode
-        Names of the labels.
-    has_features : bool
-        Whether the head reads a vector of features for each sample.
-    """
+    """Raise ValueError if a decision does not suit labels Y or, once built, the head."""
     if head is None:
         if decision.reads == "features" and not has_features:
             raise ValueError(

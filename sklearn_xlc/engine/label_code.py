@@ -30,10 +30,8 @@ class LabelCode:
     classes : ndarray of shape (n_labels,)
         Distinct labels (multi-class), or the names or numbers of the indicator's columns
         (multi-label).
-    multilabel : bool
-        Whether a sample may have any number of labels, or exactly one.
-    sparse_output : bool
-        Whether predictions are a sparse indicator, as y was in `fit`.
+    multilabel, sparse_output : bool
+        Whether a sample may have any number of labels; whether predictions are sparse, as y was.
     dtype : dtype
         Type of the indicator.
     positions : ndarray of shape (n_labels,), default=None
@@ -42,10 +40,9 @@ class LabelCode:
         Mean number of labels of a training sample in the first fit.
     form : str, default=""
         Form of the label sets in `fit`, if their labels had names (see `_tags`).
-    n_positions : int, default=None
-        Number of positions of the head, empty ones included. None: one for each label.
-    n_first : int, default=None
-        Number of labels in the first fit, if labels were added or removed since.
+    n_positions, n_first : int, default=None
+        Number of positions of the head, empty ones included (None: one for each label), and of
+        labels in the first fit, if labels were added or removed since.
     """
 
     classes: np.ndarray
@@ -148,11 +145,6 @@ class LabelCode:
         """Return the new labels in `classes` of a later `partial_fit`, in their order.
 
         New columns of an indicator are numbered as in `classes`, or consecutively.
-
-        Raises
-        ------
-        ValueError
-            If a known label is missing, or names are of another type.
         """
         given = np.asarray(classes)
         if given.ndim != 1:
@@ -187,13 +179,7 @@ class LabelCode:
         return list(range(first, first + len(further)))
 
     def ids_of(self, labels: Any) -> np.ndarray:
-        """Return the ids of the given labels, ascending.
-
-        Raises
-        ------
-        ValueError
-            If one of them is not known.
-        """
+        """Return the ids of the given labels, ascending."""
         names = np.asarray(labels)
         if names.ndim != 1:
             what = f"an array of shape {names.shape}" if names.ndim else repr(labels)

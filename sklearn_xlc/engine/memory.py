@@ -146,25 +146,9 @@ def training_bytes(
     copies: int = 0,
     momentum: float = 0.0,
 ) -> tuple[int, int]:
-    """Compute the bytes of weights still to allocate, and of gradients and optimiser state.
+    """Bytes of weights still to allocate, and of gradients, optimiser state and copies beside them.
 
-    Parameters
-    ----------
-    encoder, head : Module
-        Modules; weights on the meta device are not yet allocated. None: no head yet.
-    itemsize : int
-        Bytes of a number of the model.
-    rule : str
-        Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
-    copies : int, default=0
-        Number of copies of the weights kept in training.
-    momentum : float, default=0.0
-        Momentum of "sgd".
-
-    Returns
-    -------
-    weights, beside : int
-        `beside` counts gradients of whole parameters, state of the optimiser, and copies.
+    Weights on the meta device are not yet allocated. `copies` of the weights are kept in training.
     """
     dense_rule, input_rule = RULES[rule]
     weights = beside = 0
@@ -193,22 +177,7 @@ def training_bytes(
 
 
 def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> None:
-    """Raise MemoryError if more bytes are needed than available.
-
-    Raises
-    ------
-    MemoryError
-        If `needed` is more than `available`.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.engine.memory import refuse_beyond
-    >>> refuse_beyond(2e9, 1e9, "the prediction", "fewer rows of X")
-    Traceback (most recent call last):
-    ...
-    MemoryError: the prediction takes about 2,000,000,000 bytes, of which 1,000,000,000 are
-    available; use fewer rows of X
-    """
+    """Raise MemoryError, with a remedy, if more bytes are needed than available."""
     if needed > available:
         raise MemoryError(
             f"{what} takes about {int(needed):,} bytes, of which {int(available):,} are available; "
@@ -217,15 +186,7 @@ def refuse_beyond(needed: float, available: float, what: str, remedy: str) -> No
 
 
 def memory_explained(what: str, remedy: Callable[[Any], str]) -> Callable[[Method], Method]:
-    """Decorate a method: a MemoryError of torch or NumPy then names a remedy.
-
-    Parameters
-    ----------
-    what : str
-        Name of the failed step in the message.
-    remedy : callable
-        Function of the estimator, returns the remedy.
-    """
+    """Decorate a method: a MemoryError of torch or NumPy names the step and a remedy."""
 
     def decorate(method: Method) -> Method:
         @functools.wraps(method)

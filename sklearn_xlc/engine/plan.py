@@ -50,31 +50,11 @@ _OF_NO_EFFECT = {"checkpoint", "device", "random_state", "verbose", "warm_start"
 
 
 class Plan:
-    """Plan of a fit of a classifier to validated data.
+    """Plan of a fit of a classifier to validated data, by the `processes` that fit it together.
 
-    Parameters
-    ----------
-    classifier : BaseXLCClassifier
-        Classifier to fit.
-    data : TrainingData
-        Validated samples.
-    going_on : bool
-        Whether the fitted network is trained further.
-    processes : Alone or Processes, default=ALONE
-        Processes that fit the classifier together.
-
-    Attributes
-    ----------
-    settings : Settings
-        Parameters, with values in place of "auto".
-    encoder, head : object
-        Encoder and head as parts, or the user's functions or modules; None: no head.
-    facts : Facts
-        Facts of the data.
-    held_out : HeldOut
-        Samples held out, set by :meth:`split`.
-    checkpoints : Checkpoints or None
-        Checkpoints of the fit, set by :meth:`begin`.
+    `going_on`: the fitted network is trained further. `settings` hold the parameters, with values
+    in place of "auto"; `encoder` and `head` are parts, or the user's functions or modules (None: no
+    head). :meth:`split` sets `held_out`, :meth:`begin` sets `checkpoints`.
     """
 
     held_out: HeldOut

@@ -35,19 +35,7 @@ _FEATURES = 2**21
 
 @dataclass(frozen=True)
 class Predictor:
-    """Rank, score and encode validated samples with a fitted network.
-
-    Parameters
-    ----------
-    net : XLCNet
-        Trained net.
-    code : LabelCode
-        Names of the labels, and their positions in the head.
-    sparse : bool
-        Whether the encoder reads CSR rows.
-    ranker : Ranker, default=None
-        Map from scores to calibrated log odds.
-    """
+    """Rank, score and encode validated samples with a fitted network, its label code and ranker."""
 
     net: XLCNet
     code: LabelCode

@@ -75,42 +75,27 @@ class Facts:
 
     Parameters
     ----------
-    n_samples : int
-        Number of samples, or bags.
-    n_labels : int
-        Number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels.
+    n_samples, n_labels : int
+        Number of samples, or bags, and of labels.
+    multilabel, soft : bool
+        Whether a sample may hold any number of labels; whether labels are probabilities or counts.
     head : str
         Kind of the head, a key of `HEAD_RATES`; other kinds have no rules of their own.
-    sparse : bool
-        Whether the encoder reads CSR rows.
-    n_instances : int
-        Number of samples in all bags; `n_samples` without bags.
-    n_nonzeros : int
-        Non-zeros of X; 0 where X holds no numbers.
-    labels_per_sample : float
-        Mean number of labels of a sample.
-    most_labels : int
-        Largest number of labels of a sample.
-    pointwise : bool
-        Whether each label has a score of its own: no softmax, no scores of label sets.
-    soft : bool
-        Whether labels are probabilities or counts.
+    sparse, pointwise : bool
+        Whether the encoder reads CSR rows; whether each label has a score of its own.
+    n_instances, n_nonzeros : int
+        Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
+    labels_per_sample, most_labels : float and int
+        Mean and largest number of labels of a sample.
     bag_size : float
         Mean number of samples in a bag; 0: there are no bags.
-    n_train : int
-        Number of training samples.
-    train_length : float
-        Mean number of non-zeros of a training sample, as read by the encoder.
-    fast_bfloat16 : bool
-        Whether the device multiplies bfloat16 matrices several times faster.
-    double : bool
-        Whether the model has the type float64.
-    last_width : int
-        Width of the last hidden layer if it is given, otherwise 0.
-    needed_width : int
-        Number of features needed to reach all label sets of the head; 0: any number.
+    n_train, train_length : int and float
+        Training samples, and mean number of non-zeros that the encoder reads of one.
+    fast_bfloat16, double : bool
+        Whether bfloat16 products are several times faster; whether the model is in float64.
+    last_width, needed_width : int
+        Width of the last hidden layer (0: not given), and features needed to reach all label sets
+        of the head (0: any number).
     """
 
     n_samples: int
@@ -146,20 +131,7 @@ class Facts:
 
 
 def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """Resolve head, encoder and precision.
-
-    Parameters
-    ----------
-    params : mapping of str to object
-        Parameters, nested ones included.
-    facts : Facts
-        Facts of the data.
-
-    Returns
-    -------
-    dict of str to object
-        Values of the "auto" parameters.
-    """
+    """Resolve head, encoder and precision."""
     rules = {
         "head__n_negatives": _n_negatives,
         "encoder__hidden_layer_sizes": _hidden_layer_sizes,
@@ -225,20 +197,7 @@ def _precision(facts: Facts) -> str:
 
 
 def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """Resolve steps, optimiser and rates.
-
-    Parameters
-    ----------
-    params : mapping of str to object
-        Parameters, nested ones included.
-    facts : Facts
-        Facts of the data.
-
-    Returns
-    -------
-    dict of str to object
-        Values of the "auto" parameters, and the learning rates of encoder and head.
-    """
+    """Resolve steps, optimiser, and the learning rates of encoder and head."""
     found: dict[str, Any] = {}
     n_train = facts.n_train
     is_searched = facts.is_searched and facts.is_large(n_train)
@@ -299,18 +258,7 @@ def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float
 
 
 class HeldOut(NamedTuple):
-    """Samples held out from training.
-
-    Attributes
-    ----------
-    n_held : int
-        Number of samples held out.
-    refit : bool
-        Whether ranker and decision are fitted with a second network, trained on a part of the
-        samples.
-    validation_fraction : float or "refit"
-        Value of the parameter with the same result.
-    """
+    """Number of samples held out from training; `refit`: decided with a second network."""
 
     n_held: int
     refit: bool
@@ -320,28 +268,7 @@ class HeldOut(NamedTuple):
 def hold_out(
     params: Mapping[str, Any], facts: Facts, decision: Any, *, is_part: bool = False
 ) -> HeldOut:
-    """Resolve the number of held-out samples.
-
-    Parameters
-    ----------
-    params : mapping of str to object
-        Parameters.
-    facts : Facts
-        Facts of the data.
-    decision : Decision or "auto"
-        The decision.
-    is_part : bool, default=False
-        Whether this is the second network, trained on a part of the samples.
-
-    Returns
-    -------
-    HeldOut
-
-    Raises
-    ------
-    ValueError
-        If early stopping is asked for together with ``validation_fraction="refit"``.
-    """
+    """Resolve the number of held-out samples; `is_part`: of the second network of "refit"."""
     n_samples, fraction = facts.n_samples, params["validation_fraction"]
     if is_part:
         least = min(LEAST_OF_PART, MOST_OF_PART * n_samples)
@@ -383,23 +310,10 @@ def hold_out(
 def choose_decision(
     facts: Facts, *, link: str | None, ranks_sets: bool, is_enough: bool
 ) -> dict[str, Any]:
-    """Choose the decision for "auto".
+    """Choose the name and parameters of the decision for "auto".
 
-    Parameters
-    ----------
-    facts : Facts
-        Facts of the data.
-    link : str or None
-        Function from scores of the head to probabilities.
-    ranks_sets : bool
-        Whether the head ranks whole label sets.
-    is_enough : bool
-        Whether there are enough held-out samples to tune a threshold.
-
-    Returns
-    -------
-    dict of str to object
-        Name of the decision, and its parameters.
+    `link` maps the head's scores to probabilities. `is_enough`: held-out samples suffice to tune a
+    threshold.
     """
     if not facts.multilabel:
         return {"decision": "topk", "decision__k": 1}

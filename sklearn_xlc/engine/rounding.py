@@ -28,34 +28,7 @@ _DTYPES = ("float32", "float64")
 
 
 def pack(weight: np.ndarray, length: int, bias: int | None = None) -> dict[str, Any]:
-    """Round a weight to six bits a number, without its rows of zeros.
-
-    Parameters
-    ----------
-    weight : ndarray
-        Finite numbers, in float32 or float64.
-    length : int
-        Numbers in a row.
-    bias : int, default=None
-        Column that stays exact. None: there is none.
-
-    Returns
-    -------
-    dict of str to int, str, list or ndarray
-        Plain parts, for :func:`unpack`.
-
-    Raises
-    ------
-    ValueError
-        If a number is NaN, infinite, or too large for float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_xlc.engine.rounding import pack, unpack
-    >>> unpack(pack(np.array([[0.1, -0.2, 0.31]]), 3)).round(2)
-    array([[ 0.1 , -0.2 ,  0.31]])
-    """
+    """Round rows of `length` numbers to six bits each; drop rows of zeros, keep `bias` exact."""
     rows = weight.reshape(-1, length)
     used = np.concatenate(
         [rows[part].any(axis=1) for part in row_blocks(len(rows), length, _CHUNK)]
@@ -86,15 +59,7 @@ def pack(weight: np.ndarray, length: int, bias: int | None = None) -> dict[str, 
 
 
 def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """Return the rounded weight of the result of :func:`pack`.
-
-    Raises
-    ------
-    ValueError
-        If the parts do not fit together.
-    MemoryError
-        If there is no memory for the weight, which may have many rows of zeros.
-    """
+    """Return the rounded weight of the result of :func:`pack`; ValueError if parts do not fit."""
     length, bias, used = _checked(packed)
     shape, dtype = packed["shape"], np.dtype(packed["dtype"])
     size = math.prod(shape)

@@ -24,15 +24,7 @@ _LEFT_OUT = {
 
 
 class Settings:
-    """Resolved parameters of one fit.
-
-    Parameters
-    ----------
-    params : mapping of str to object
-        Parameters of a classifier, without nested ones. Parts are copied.
-    tables : mapping of str to dict
-        Names of the parts of each parameter.
-    """
+    """Resolved parameters of one fit, without nested ones; parts are copied."""
 
     def __init__(self, params: Mapping[str, Any], tables: Mapping[str, Names]) -> None:
         self._tables = tables
@@ -54,13 +46,7 @@ class Settings:
         return {**self._values, **nested}
 
     def update(self, found: Mapping[str, Any]) -> None:
-        """Set parameters, nested ones included; replace names by parts.
-
-        Parameters
-        ----------
-        found : mapping of str to object
-            As for `set_params`. Nested parameters unknown to the part are ignored.
-        """
+        """Set parameters, replacing names by parts; ignore nested ones unknown to the part."""
         for name, value in found.items():
             if "__" not in name:
                 table = self._tables.get(name, {})

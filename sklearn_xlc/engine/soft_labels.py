@@ -10,16 +10,10 @@ import scipy.sparse as sp
 
 @dataclass(frozen=True)
 class SoftLabels:
-    """Soft targets of `fit`: probabilities of labels.
+    """Soft targets of `fit`: probabilities in (0, 1], canonical float32 CSR (n_samples, n_labels).
 
-    Losses read the probabilities. Counts and decisions take labels above one half as true.
-
-    Parameters
-    ----------
-    probabilities : canonical csr_matrix of shape (n_samples, n_labels) and dtype float32
-        Probabilities in (0, 1].
-    like : {ndarray, sparse matrix} of shape (any, n_labels)
-        Indicator in the form of predictions.
+    Losses read the probabilities. Counts and decisions take labels above one half as true. `like`
+    is an indicator in the form of predictions.
     """
 
     probabilities: sp.csr_matrix

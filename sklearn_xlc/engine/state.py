@@ -76,15 +76,7 @@ def plain_state(attributes: dict[str, Any]) -> dict[str, Any]:
 def attributes_of(estimator: Any, state: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of a result of :func:`plain_state`, after checks.
 
-    Raises
-    ------
-    ValueError
-        If a part of the state is not valid.
-
-    Warns
-    -----
-    UserWarning
-        If another version of a package wrote the state.
+    UserWarning if another version of a package wrote the state.
     """
     state = dict(state)
     warn_of_versions(f"the saved {type(estimator).__name__}", state.pop("_versions", {}))
@@ -160,13 +152,7 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
 def classifier_of(
     classifier: Any, state: dict[str, Any]
 ) -> tuple[dict[str, Any], EncoderHead | None]:
-    """Return the attributes of a result of :func:`state_of`, and the network; None if not fitted.
-
-    Raises
-    ------
-    ValueError
-        If the state is damaged, or has the format of another version.
-    """
+    """Return attributes and network (None: not fitted) of a result of :func:`state_of`."""
     attributes = attributes_of(classifier, state)
     saved = attributes.pop("_net", None)
     if saved is None:

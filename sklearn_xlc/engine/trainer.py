@@ -65,17 +65,7 @@ def fitting(classifier: Any) -> Iterator[Alone]:
 
 
 class Trainer:
-    """Train the network of a classifier by a plan.
-
-    A trainer sets the fitted attributes of the network: parts, net and history.
-
-    Parameters
-    ----------
-    plan : Plan
-        Plan of the fit.
-    one_pass : bool, default=False
-        Whether this is a call of `partial_fit`.
-    """
+    """Train the network of a classifier by a plan, and set its parts, net and history."""
 
     def __init__(self, plan: Plan, *, one_pass: bool = False) -> None:
         self.plan, self.one_pass = plan, one_pass

@@ -37,15 +37,7 @@ _REMEDY = {
 
 @dataclass
 class TrainingData:
-    """Validated training data.
-
-    Parameters
-    ----------
-    rows : Rows
-        Samples of positive weight, with label ids.
-    code : LabelCode
-        Names of the labels.
-    """
+    """Validated training data: samples of positive weight with label ids, and label names."""
 
     rows: Rows
     code: LabelCode
@@ -54,26 +46,9 @@ class TrainingData:
 def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     """Validate X, and return samples in the form read by the encoder.
 
-    Parameters
-    ----------
-    estimator : BaseXLCClassifier
-        Classifier with the encoder, or with the form of X in `fit`.
-    X : {array-like, sparse matrix, dataframe}, sequence of str, or mapping of arrays
-        Samples.
-    reset : bool
-        Whether to set form, columns and names of X on the estimator. False: check them, and check
-        the numbers against the type of the fitted model.
-
-    Returns
-    -------
-    {ndarray, CSR matrix} of shape (n_samples, n_features), ndarray of str, or Columns
-        In a first fit, numbers in the type of the new model: float32, or the type of X with
-        ``precision="auto"`` and at most `SMALL_DATA` samples.
-
-    Raises
-    ------
-    ValueError
-        If X is not valid, or the encoder does not read its form.
+    With `reset` the estimator gets form, columns and names of X, and numbers get the type of the
+    new model: float32, or the type of X with ``precision="auto"`` and at most `SMALL_DATA` samples.
+    Otherwise X is checked against them.
     """
     if reset:
         accepts = accepted_forms(encoder_part(estimator.encoder))
@@ -142,20 +117,7 @@ def _is_small(X: Any) -> bool:
 
 
 def check_features(features: Tensor | Bags, start: int) -> None:
-    """Raise ValueError if a feature is not finite.
-
-    Parameters
-    ----------
-    features : Tensor of shape (n_samples, n_features), or Bags
-        Features of a batch.
-    start : int
-        Row of the batch's first sample, or bag.
-
-    Raises
-    ------
-    ValueError
-        If the encoder returned NaN or infinity.
-    """
+    """Raise ValueError if features (n_samples, n_features) from row `start` on are not finite."""
     values = features.features if isinstance(features, Bags) else features
     if math.isfinite(float(values.sum())):  # one pass; the sum of finite numbers may overflow
         return
@@ -197,13 +159,7 @@ def _form_of(X: Any, accepts: Collection[str]) -> str:
 
 
 def check_texts(X: Any) -> np.ndarray:
-    """Return the strings of a list, Series or array as an array.
-
-    Raises
-    ------
-    ValueError
-        If X is one string, or holds other things than strings.
-    """
+    """Return the strings of a list, Series or array as an array."""
     form = _form_of(X, ("text",))
     if form != "text":
         raise ValueError(f"X holds {_HELD[form]}; give one string per sample")
@@ -255,24 +211,7 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
 
 
 def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tuple[Rows, LabelCode]:
-    """Validate y and weights; return samples with label ids, and the label code.
-
-    Parameters
-    ----------
-    X : ndarray, CSR matrix or Columns
-        Validated samples.
-    y : object
-        Labels in any form that `fit` takes.
-    sample_weight : array-like or None
-        Weights of the samples.
-    code : LabelCode or None
-        Label code of an earlier fit. None: a new one is made.
-
-    Raises
-    ------
-    ValueError
-        If y or `sample_weight` is not valid, or differs from X in length.
-    """
+    """Validate y and weights; return samples with label ids, and the given or a new label code."""
     if isinstance(y, SoftLabels):
         checked = y.probabilities
     else:
@@ -289,13 +228,7 @@ def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tup
 
 
 def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) -> TrainingData:
-    """Select the samples of positive weight.
-
-    Raises
-    ------
-    ValueError
-        If weights are too large, or the code is new and no sample has a label.
-    """
+    """Select the samples of positive weight; a new code needs a sample with a label."""
     rows = weigh_samples(class_weight, rows, code)
     weight = rows.sample_weight
     if weight is not None:

@@ -88,7 +88,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     Attributes
     ----------
     estimator_ : estimator
-        Classifier, fitted on the samples and `assigned_`.
+        Classifier, fitted on the samples and `assigned_`; all that a saved file holds.
     assigner_ : estimator
         Fitted assigner.
     assigned_ : csr_matrix of shape (n_samples, n_labels)
@@ -124,29 +124,15 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     Classifiers know little about rare labels. With n training samples of the label, p is therefore
     averaged with the assigned label a: ``(n p + 20 a) / (n + 20)``.
 
-    A saved classifier holds `estimator_` only. `assigner_`, `assigned_` and `posterior_` belong to
-    the training samples and are not saved.
-
-    `groups` is metadata of `fit`. With ``sklearn.set_config(enable_metadata_routing=True)`` and
-    ``set_fit_request(groups=True)`` pipelines and searches pass it on; without metadata routing a
-    pipeline takes it as ``name_of_the_step__groups``.
+    `groups` is metadata of `fit`: with metadata routing, ``set_fit_request(groups=True)`` lets
+    pipelines and searches pass it on; without it a pipeline takes it as
+    ``name_of_the_step__groups``.
 
     **Differences from the paper**
 
     - The method of [1]_ is ``assigner=EAGLETransformer(contrast=None)`` with one round. The default
-      assigner, rounds after the first, and training on probabilities are additions.
-
-    The table gives P@1/P@3/P@5 of a default :class:`MultiHeadClassifier` on the 60 most frequent
-    labels of WordNet's closure (three labels a sample), in random groups, for one seed.
-
-    =========================  ==================  ==================
-    trained on                 groups of 4         groups of 10
-    =========================  ==================  ==================
-    true labels                80.0 / 66.6 / 51.9  80.0 / 66.6 / 51.9
-    all labels of the group    67.6 / 56.7 / 45.0  50.1 / 45.1 / 38.5
-    default, ``n_rounds=1``    75.7 / 63.2 / 49.7  68.8 / 58.2 / 46.3
-    default                    77.5 / 64.8 / 50.7  72.0 / 60.8 / 48.3
-    =========================  ==================  ==================
+      assigner, rounds after the first, and training on probabilities are additions; measurements
+      are in docs/measurements.md.
 
     References
     ----------

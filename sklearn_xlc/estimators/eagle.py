@@ -40,13 +40,12 @@ class EAGLETransformer(
 ):
     """Label embeddings and labels of samples from aggregated labels (EAGLE).
 
-    Labels are often known for groups of samples only: a page has tags, its paragraphs have none.
     The transformer learns an embedding of each label, a direction close to at least one sample in
     each group with the label [1]_. :meth:`assign` then gives each label of a group to the sample
     closest to its embedding. Any classifier can be trained on the result.
 
     ``contrast=None`` is the method of the paper. On sparse text it assigns most labels wrongly in
-    random groups of 10 (see Notes): the sum of the samples of a label's groups points along the
+    random groups of 10: the sum of the samples of a label's groups points along the
     mean of all samples, and one sample close to the mean takes most labels. The default therefore
     discounts the mean and the main directions of all samples, weights the samples of a group
     softly, and shares frequent labels among several samples.
@@ -117,12 +116,11 @@ class EAGLETransformer(
 
     Notes
     -----
-    Similarities are cosines; an empty sample has similarity 0. On ties the first sample is taken.
+    Similarities are cosines; an empty sample has similarity 0.
 
     If the samples of a label sum to zero (in Figure 1 of [1]_ every group holds x and -x), the
     label starts from one sample of one of its groups, drawn with `random_state`. Labels with the
-    same groups agree on the group, but start from different samples: the first from the drawn one,
-    the second from the least similar sample, the third from the next, and so on.
+    same groups start from different samples.
 
     "expected" sharing takes the larger of two estimates of the number of samples of a label. The
     first one takes samples as independent, with probability p of the label: a share ``q = 1 - (1 -
@@ -131,8 +129,7 @@ class EAGLETransformer(
     samples of groups *without* the label do not carry it, so other samples carry it if they are
     more similar to the label than nearly all of these. The count uses embeddings learnt from the
     other half of the groups, and gives `sharing_rates_`. If every group has the label, its rate is
-    zero, and only the first estimate counts. Such a label may belong to one sample of each group,
-    so samples opposed to the best ones never get it.
+    zero, and only the first estimate counts; samples opposed to the best ones never get it.
 
     If each sample has one group, the contrast with all samples is the contrast with the groups
     *without* the label: the two differences are proportional.
@@ -144,29 +141,7 @@ class EAGLETransformer(
     - A label with a zero sum has no direction in [1]_; here it starts from one sample.
     - Of equally similar samples the first one gets the label.
 
-    The table gives P@1/P@3/P@5 of one Parabel tree (omikuji) trained on the assigned labels, in
-    random groups of 10, mean of three seeds. "Oracle" trains on the true labels of the samples.
-
-    =====================================  ==================  ===================
-    setting                                bibtex              debtags
-    =====================================  ==================  ===================
-    oracle                                 63.2 / 38.4 / 27.9  81.7 / 58.4 / 44.7
-    samples have all labels of the group   33.1 / 19.7 / 15.0  38.7 / 35.9 / 29.9
-    ``contrast=None, n_iter=0`` (EAGLE-0)  30.6 / 17.5 / 13.1  37.1 / 30.1 / 24.5
-    ``contrast=None`` (EAGLE)              27.1 / 15.3 / 11.7  32.5 / 24.5 / 19.1
-    default                                60.1 / 36.0 / 26.1  73.9 / 55.3 / 42.1
-    default, but ``sharing=None``          58.2 / 35.5 / 25.7  68.1 / 49.8 / 38.3
-    default, but ``sharing=0.9``           58.5 / 35.4 / 25.6  68.2 / 50.1 / 38.4
-    default, but ``sharing=0.5``           58.3 / 35.6 / 25.8  69.5 / 50.5 / 38.6
-    default, but ``n_iter=0``              58.5 / 34.4 / 24.8  68.7 / 52.1 / 40.4
-    default, but ``n_components=0``        53.5 / 30.0 / 21.6  66.2 / 51.0 / 38.6
-    default, but ``temperature=0``         60.0 / 35.4 / 25.6  73.0 / 54.9 / 41.8
-    =====================================  ==================  ===================
-
-    On 45 000 EU laws with 4 000 labels (EURLEX57K) the default reaches 89.4 / 79.5 / 66.4, the
-    oracle 90.1 / 80.6 / 67.8, EAGLE-0 65.3 / 50.9 / 39.9 and EAGLE 53.4 / 41.5 / 32.7 (three
-    seeds). In clusters of 10 similar samples the default reaches 79.0 / 72.1 / 62.3 and EAGLE 79.5
-    / 69.2 / 58.8 (one seed); on debtags 73.8 / 53.5 / 41.3 and 64.8 / 47.2 / 37.1 (three seeds).
+    Measurements are in docs/measurements.md.
 
     References
     ----------
@@ -257,12 +232,6 @@ class EAGLETransformer(
         -------
         self : object
             Fitted transformer.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid; the message names the row. If ``normalize=False`` is given
-            with a contrast.
         """
         warn_without_groups(groups)
         with unchanged_on_error(self):
@@ -405,11 +374,6 @@ class EAGLETransformer(
         csr_matrix of shape (n_samples, n_labels) and dtype int8
             Indicator of the labels of the samples. Samples get labels of their groups only, and
             each label of a group goes to at least one of its samples.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not valid; the message names the row.
         """
         check_is_fitted(self)
         X = self._scaled(self._samples(X))

@@ -71,37 +71,31 @@ def _documented(method: Method) -> Method:
 class MIMLClassifier(BaseXLCClassifier):
     r"""Classifier of bags, groups of samples (instances) with labels in common (MIML).
 
-    An image is a bag of patches, a page a bag of paragraphs, an order a bag of items; labels are
-    known for bags only. A network scores the labels of each sample, and the bag has a label if its
-    best sample for the label has it (Deep-MIML [1]_). Early in training this is often the wrong
-    sample. Label embeddings, learnt from the bags beforehand, guide the network to the right one
-    (the co-attention of [2]_). A classifier trained on bags also classifies single samples, and so
-    finds the source of a label in a bag.
+    A network scores the labels of each sample, and the bag has a label if its best sample for the
+    label has it (Deep-MIML [1]_). Early in training this is often the wrong sample. Label
+    embeddings, learnt from the bags beforehand, guide the network to the right one (the
+    co-attention of [2]_). The classifier also classifies single samples, and so finds the source of
+    a label in a bag.
 
     Parameters
     ----------
     attention : {"eagle", "mean"}, None or EAGLETransformer, default="eagle"
-        Label embeddings to rank the samples of a bag, in addition to the network.
-
-        - "eagle": embeddings by :class:`EAGLETransformer`.
-        - "mean": the mean sample of the label's bags less the mean sample of all bags.
-        - :class:`EAGLETransformer`: embeddings by a clone of it, with its `multiplicity`.
-        - None: no attention, plain Deep-MIML (tau = 0 in [2]_).
+        Label embeddings to rank the samples of a bag, beside the network. "eagle": by
+        :class:`EAGLETransformer`, or by a clone of a given one, with its `multiplicity`. "mean":
+        the mean sample of the label's bags less the mean sample of all bags. None: plain Deep-MIML.
     temperature : float, default=1.0
         Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
-        with samples and embeddings of unit norm; :math:`1 / \tau` in [2]_. A larger temperature
-        weighs samples more equally, and the growing scores of the network outweigh it earlier.
+        with samples and embeddings of unit norm; :math:`1 / \tau` in [2]_.
     mask : {"select", "multiply"}, default="select"
         Use of the attention. "select": samples rank by score plus log M, and the bag has the score
         of the first sample, without M. "multiply", as in [2]_: the bag has the score
-        ``max(M * relu(score))`` plus a bias. The network then learns less itself, and is worse on
-        singleton bags, where M = 1.
+        ``max(M * relu(score))`` plus a bias, and singleton bags, where M = 1, are worse.
     n_concepts : int, default=5
         Number of linear units per label; the largest one is the score.
     multiplicity : {"top", "ignore"}, default="top"
         Meaning of a number c above 1 in `y`. "top": exactly c samples of the bag have the label,
-        and the network learns to score c samples above zero. "ignore": the bag has the label. If an
-        earlier `partial_fit` (or `fit`, with `warm_start`) had counts, ones are counts, too.
+        and the network learns to score c samples above zero; after a fit with counts, ones are
+        counts, too. "ignore": the bag has the label.
     {parameters}
 
     Attributes
@@ -113,25 +107,21 @@ class MIMLClassifier(BaseXLCClassifier):
     See Also
     --------
     AggregatedLabelClassifier : Assigns labels to samples, and trains any classifier on them.
-    EAGLETransformer : Learns label embeddings from groups.
 
     Notes
     -----
     Predictions have one row for each bag, in the order of the sorted ids (``np.unique(groups)``),
-    or of the columns of a membership matrix. Without `groups` every sample is a bag. Bags are not
-    padded.
-
-    The decisions "nearest" and "seen" are not available, since bags have no features of their own.
-    `batch_size`, `max_epochs` and `validation_fraction` count bags; a step with "auto" has about
-    256 samples in at least 4 bags. Large bags may need more epochs.
+    or of the columns of a membership matrix. Without `groups` every sample is a bag. The decisions
+    "nearest" and "seen" are not available, since bags have no features of their own. `batch_size`,
+    `max_epochs` and `validation_fraction` count bags; a step with "auto" has about 256 samples in
+    at least 4 bags.
 
     **Differences from the paper**
 
     - Label embeddings, unless ``attention=EAGLETransformer(contrast=None)``, and cosines with them
-      in place of inner products. `temperature` is 1 / tau.
-    - "select" is an addition, and so is the bias of "multiply": without it no probability falls
-      below one half.
-    - Counts of labels are learnt; [2]_ does not treat repeated labels.
+      in place of inner products.
+    - "select" and counts of labels are additions; so is the bias of "multiply", without which no
+      probability falls below one half.
 
     References
     ----------
@@ -141,24 +131,17 @@ class MIMLClassifier(BaseXLCClassifier):
 
     Examples
     --------
-    Labels are known for bags of 5 samples; training does not know which sample has which label:
+    Bags of 5 samples; training does not know which sample has which label of its bag:
 
     >>> import numpy as np
     >>> from sklearn_xlc import MIMLClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multiclass
-    >>> from sklearn_xlc.encoders import MLP
     >>> X, y = make_extreme_multiclass(2000, 300, 10, random_state=0)
-    >>> groups = np.arange(1500) // 5
-    >>> Y = np.zeros((300, 10), dtype=int)
+    >>> groups, Y = np.arange(1500) // 5, np.zeros((300, 10), dtype=int)
     >>> Y[groups, y[:1500]] = 1
-    >>> clf = MIMLClassifier(encoder=MLP((64,)), random_state=0).fit(X[:1500], Y, groups)
-    >>> clf.predict(X[:1500], groups).shape
-    (300, 10)
-
-    The same classifier predicts labels of single samples:
-
-    >>> labels, scores = clf.predict_topk(X[1500:], k=1)
-    >>> bool(np.mean(labels[:, 0] == y[1500:]) > 0.8)
+    >>> clf = MIMLClassifier(random_state=0)
+    >>> clf = clf.fit(X[:1500], Y, groups)
+    >>> bool((clf.predict_topk(X[1500:], k=1)[0][:, 0] == y[1500:]).mean() > 0.8)  # of samples
     True
     """
 

@@ -58,7 +58,6 @@ class MultiHeadClassifier(BaseXLCClassifier):
     --------
     sklearn.neural_network.MLPClassifier : One output per label, for small label spaces.
     sklearn_xlc.metrics.topk_scorer : Scorers for model selection.
-    sklearn_xlc.plotting.HeadAccuracyDisplay : Accuracy of each head.
 
     Notes
     -----
@@ -68,8 +67,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
     **Differences from the paper**
 
     - "product" on an indicator also gives marginal probabilities, the k best label sets and, with
-      `n_groups`, mixtures; [1]_ gives the best set of one product.
-    - "product" with `n_groups` mixes products of softmaxes; Eq. 16 adds products of raw outputs.
+      `n_groups`, mixtures of products of softmaxes; Eq. 16 of [1]_ adds products of raw outputs.
     - The cascade of [1]_ has ``level_weighting="mean"`` and ``path_exponent=1``.
     - "sampling" shares the sub-heads of a batch, as [1]_ does for speed; MHS-S of [1]_ is
       ``shared_heads=False`` with ``n_sampled_heads=S - 1``. `correction` is an addition.
@@ -87,11 +85,8 @@ class MultiHeadClassifier(BaseXLCClassifier):
     >>> clf = MultiHeadClassifier("product", encoder="mlp", random_state=0)
     >>> clf.set_params(encoder__hidden_layer_sizes=(64,)).fit(X[:1500], y[:1500]).head_.lengths
     (8, 7)
-    >>> labels, scores = clf.predict_topk(X[1500:], k=3)
-    >>> labels.shape
-    (500, 3)
-    >>> bool(clf.score(X[1500:], y[1500:]) > 0.8)
-    True
+    >>> clf.predict_topk(X[1500:], k=3)[0].shape, bool(clf.score(X[1500:], y[1500:]) > 0.8)
+    ((500, 3), True)
     """
 
     _loss_doc = """ For
@@ -219,8 +214,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Samples.
-        y : array-like of shape (n_samples,), or {array-like, sparse matrix, dataframe} of shape \
-                (n_samples, n_labels), or sequence of label sets
+        y : {array-like, sparse matrix, dataframe} or sequence of label sets
             True labels, in any form that :meth:`fit` takes. Classes not seen in `fit` count as
             wrong in every head; tags not seen in `fit` are ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -234,11 +228,6 @@ class MultiHeadClassifier(BaseXLCClassifier):
             Accuracy of each head.
         combined : float
             Share of the samples for which all heads are right. Only if `return_combined` is true.
-
-        Raises
-        ------
-        ValueError
-            If X, y or `sample_weight` is not valid, or y has another form than in `fit`.
         """
         X, y = self._validate_predict(X), self._truth(y)
         check_consistent_length(X, y)

@@ -43,10 +43,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         trained matrix, :class:`~sklearn_xlc.heads.Learned`.
     feature_dim : int, default=None
         Number of inputs of the last layer; a linear layer computes them from the encoder's outputs.
-        With as many as labels the fixed layer needs no matrix. With less than the number of labels
-        less one no simplex exists, and a frame of low coherence replaces it. None: the number of
-        labels with the default encoder; with your own `encoder`, its outputs, without a linear
-        layer.
+        With less than the number of labels less one a frame of low coherence replaces the simplex.
+        None: the number of labels with the default encoder; with your own, its outputs.
     {parameters}
 
     Attributes
@@ -60,29 +58,20 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     See Also
     --------
     sklearn_xlc.metrics.neural_collapse : Measures of how far features have collapsed.
-    sklearn_xlc.geometry.optimal_label_set_scales : Features at the optimum, by number of labels.
     DFTSigmoidClassifier : A probability for each label on its own, and every label set in reach.
 
     Notes
     -----
-    :meth:`predict_proba` is the softmax over all labels, so its rows sum to one. With class labels
-    it estimates the probability of each class. With label sets S the estimate depends on the loss:
-
-    - "pick_all_labels": the probability of the label being in S, divided by the mean size of S.
-    - ``PickAllLabels(reduction="mean")``: the mean share of the label in S, ``1 / |S|`` for labels
-      in S and 0 for others.
-    - The default, and any `competition` below 1: much the same ranking, but frequent labels are
-      overrated. If 5/12 of the samples have the label set {0}, 5/12 {0, 1, 2} and 1/6 {3}, the mean
-      shares are .56/.14/.14/.17 and the estimates .63/.13/.13/.11.
-
-    "nearest" compares features with scaled sums of the last layer's rows. The thresholds of
-    "threshold" are small, since the labels of a sample share one probability.
+    :meth:`predict_proba` is the softmax over all labels: of class labels, the probability of each.
+    Of label sets S it is, by the loss "pick_all_labels", the probability of the label being in S
+    divided by the mean size of S; by ``PickAllLabels(reduction="mean")`` the mean of ``1 / |S|``
+    for labels in S and 0 for others; by the default, and any `competition` below 1, much the same
+    ranking, with frequent labels overrated.
 
     Samples without labels add nothing to the loss except through `feature_decay`. "divergence",
-    "nearest" and "topk" predict at least one label.
-
-    :meth:`partial_fit` keeps the temperature or threshold chosen by :meth:`fit` and the label sets
-    seen before; "nearest" fits its scales to the samples of the last call.
+    "nearest" and "topk" predict at least one label. :meth:`partial_fit` keeps the temperature or
+    threshold chosen by :meth:`fit` and the label sets seen before; "nearest" fits its scales to the
+    samples of the last call.
 
     **Differences from the paper**
 
@@ -90,10 +79,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
       half of it; ``"pick_all_labels"`` is the sum of [1]_.
     - `feature_decay` weighs a mean over samples, lambda_H a sum. `weight_decay` is decoupled from
       the gradient and spares biases; [1]_ has terms with lambda_W and lambda_b in the loss.
-    - "seen" is the one-nearest-neighbour decoder of [1]_. "nearest", among all label sets, and
-      "divergence" are additions.
+    - "seen" is the one-nearest-neighbour decoder of [1]_; "nearest" and "divergence" are additions.
     - With the default encoder, features are outputs of a linear layer, not of a ReLU.
-    - With fewer features than the number of labels less one, a frame replaces the simplex.
 
     References
     ----------
@@ -104,9 +91,8 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
     --------
     >>> from sklearn_xlc import ETFNeuralCollapseClassifier
     >>> from sklearn_xlc.datasets import make_extreme_multilabel
-    >>> from sklearn_xlc.encoders import MLP
     >>> X, Y = make_extreme_multilabel(2000, 300, 50, random_state=0)
-    >>> clf = ETFNeuralCollapseClassifier(encoder=MLP((64,)), random_state=0)
+    >>> clf = ETFNeuralCollapseClassifier(random_state=0)
     >>> clf.fit(X[:1500], Y[:1500]).predict(X[1500:]).shape
     (500, 50)
     """

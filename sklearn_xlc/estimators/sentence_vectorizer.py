@@ -116,8 +116,6 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ------
         ImportError
             If a package of the extra ``text`` is missing.
-        ValueError
-            If X holds something other than strings.
         """
         check_texts(X)
         self.n_features_out_ = self._vectors([""]).shape[1]
@@ -135,11 +133,6 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         -------
         ndarray of shape (n_samples, `n_features_out_`)
             Vectors of norm one, float32.
-
-        Raises
-        ------
-        ValueError
-            If X holds something other than strings.
         """
         texts = check_texts(X)
         blocks = [texts[i : i + _BLOCK].tolist() for i in range(0, len(texts), _BLOCK)]

@@ -135,23 +135,9 @@ class Head(nn.Module, ABC):
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
         """Return the loss to train with: a copy of `loss`, or a new loss of that name.
 
-        Parameters
-        ----------
-        loss : str or Loss
-            "auto" is "bce" for multi-label targets and "ce" otherwise.
-        multilabel : bool
-            Whether targets are multi-label.
-        where : str, default=""
-            Name of the head in the message. Empty: its class.
-
-        Returns
-        -------
-        Loss
-
-        Raises
-        ------
-        ValueError
-            If the head cannot train with `loss`; the message lists the losses of the head.
+        "auto" is "bce" for multi-label targets and "ce" otherwise. ValueError, which lists the
+        losses of the head, if it cannot train with `loss`; `where` names the head there, "" its
+        class.
         """
         return resolve_loss(
             loss,
@@ -175,11 +161,8 @@ class Head(nn.Module, ABC):
     def take_shards(self, shard_of: ShardOf) -> None:
         """Set the rows in this process of each table; the caller cuts whole parameters.
 
-        Parameters
-        ----------
-        shard_of : callable
-            ``shard_of(n_labels, unit)`` returns the rows in this process of a table with a row for
-            each `unit` neighbouring labels.
+        ``shard_of(n_labels, unit)`` returns the rows in this process of a table with a row for each
+        `unit` neighbouring labels.
         """
 
     def forget_shards(self) -> None:
@@ -187,13 +170,9 @@ class Head(nn.Module, ABC):
         vars(self).pop("shard", None)
 
     def bias_columns(self) -> list[tuple[nn.Parameter, int, int]]:
-        """Return the parameters with a bias in each row, beside the weights.
+        """Return each parameter with biases beside weights, length of a row and column of the bias.
 
-        Returns
-        -------
-        list of (parameter, length, column)
-            The parameter, the length of a row, and the column of the bias in it. Biases lose more
-            by rounding than weights: `save` and `compress` keep them exact.
+        Biases lose more by rounding than weights: `save` and `compress` keep them exact.
         """
         return []
 
@@ -242,11 +221,6 @@ class Head(nn.Module, ABC):
         Along the first axis, row i of the enlarged tensor is row ``origin[i]`` of the present one;
         -1: a new row. Scores of present labels must not change. The base class appends rows to the
         parameters of :meth:`label_rows`.
-
-        Raises
-        ------
-        ValueError
-            If the head has no room for more labels.
         """
         parameters = [parameter for parameter, _ in self.label_rows()]
         if not parameters or any(len(p) != self.n_labels for p in parameters):
@@ -344,10 +318,8 @@ class HeadTask:
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     loss : str or Loss, default="auto"
         Loss to train with.
     precision : {"float32", "bfloat16"}, default="float32"
@@ -405,22 +377,7 @@ class HeadPart(Part):
         return self.head
 
     def check_task(self, n_labels: int, multilabel: bool, loss: str | Loss) -> None:
-        """Raise ValueError if parameters or loss do not suit the labels.
-
-        Parameters
-        ----------
-        n_labels : int
-            Number of labels.
-        multilabel : bool
-            Whether a sample may hold any number of labels, or exactly one.
-        loss : str or Loss
-            Loss to train with.
-
-        Raises
-        ------
-        ValueError
-            Before anything is trained.
-        """
+        """Raise ValueError, before training, if parameters or loss do not suit the labels."""
         if multilabel and "multi-label" not in self.tasks:
             raise ValueError(
                 f"head={type(self).__name__}() needs exactly one label per sample (1-D y), but y "
@@ -599,12 +556,6 @@ def check_finite(loss: Tensor) -> None:
     ------
     FloatingPointError
         If it is infinite or NaN.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.heads import check_finite
-    >>> check_finite(torch.tensor(0.5))
     """
     if loss.device.type == "cpu" and not math.isfinite(loss):
         raise FloatingPointError(f"the training loss became {float(loss)}")

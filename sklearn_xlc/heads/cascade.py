@@ -47,19 +47,12 @@ class CascadeHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     lengths : sequence of int
         Number of outputs of each head, for at least two heads.
-    embedding_dim : int, default=256
-        Width of the queries and tables.
-    beam_width : int, default=10
-        Nodes kept per sample and level.
-    path_exponent : float, default=0.5
-        Weight of the parents' log probabilities in a label's score (multi-label). 1 gives the
-        product of all sigmoids, as in [1]_.
+    embedding_dim, beam_width, path_exponent : int or float, default=256 and 10 and 0.5
+        As of :class:`Cascade`.
     loss : str or Loss, default="auto"
         Loss of the nodes' logits: any pointwise loss without parameters per label (multi-label), or
         "ce" (multi-class). "auto" is "bce" for multi-label targets and "ce" otherwise.
@@ -67,10 +60,9 @@ class CascadeHead(Head):
         Precision of the products with all nodes of the first level and with the weights of the
         queries, in training; weights and sums keep theirs.
     level_weighting : {"sum", "mean"}, default="sum"
-        What the loss of a sample takes of the losses of a level's nodes (multi-label): their sum,
-        so that levels of many nodes weigh more, or their mean, so that all levels weigh alike.
+        As of :class:`Cascade`.
     shard_of : callable, default=whole
-        Returns the rows of a table in this process, as :meth:`Head.take_shards` reads it.
+        As of :class:`ChunkedHead`.
 
     Notes
     -----
@@ -495,10 +487,9 @@ class Cascade(DigitPart):
         Number of outputs of each head, the most significant digit first; their product must be at
         least the number of labels. None: descending lengths by
         :func:`~sklearn_xlc.codes.head_lengths`.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
+    label_order : str or array-like of shape (n_labels,), default="given"
         Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
-        ("given"), a random order, an order by balanced clustering of the label centroids
+        ("given"), a random order ("random"), an order by balanced clustering of the label centroids
         ("clustered"), or an array with the position of each label.
     embedding_dim : int, default=256
         Width of the node embeddings.

@@ -33,10 +33,8 @@ class ChunkedHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     memory_limit : int, default=2**30
         Limit in bytes of the temporary logits.
     loss : str or Loss, default="auto"

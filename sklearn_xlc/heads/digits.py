@@ -22,18 +22,8 @@ MAX_CANDIDATES = 4096
 class DigitHead(Head):
     """Base class of heads with outputs for digits: a linear layer, and the losses of all digits.
 
-    Parameters
-    ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
-    code : MixedRadix or LabelBlocks
-        Digits of a label, or of a label set.
-    loss : str or Loss
-        A pointwise loss without parameters per label, a softmax cross-entropy, or "joint_ce".
-    n_groups : int, default=1
-        Number of groups of heads.
+    `code` (MixedRadix or LabelBlocks) has the digits of a label, or of a label set. The loss is
+    pointwise without parameters per label, a softmax cross-entropy, or "joint_ce".
     """
 
     offers = ("digits",)

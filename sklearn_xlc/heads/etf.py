@@ -28,10 +28,8 @@ class ETFHead(ChunkedHead):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     feature_dim : int, default=None
         Number of entries of h, the output of a linear layer on the features. None: h is the
         features.
@@ -40,19 +38,18 @@ class ETFHead(ChunkedHead):
     with_bias : bool, default=True
         Whether each label has a trained bias, which starts at the label's frequency.
     feature_decay : float, default=0.0
-        Weight of the mean of :math:`\|h\|^2` in the loss: the batch size times lambda_H of [1]_,
-        since [1]_ sums the squared norms of a batch.
+        As of :class:`ETF`.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits.
+        As of :class:`ChunkedHead`.
     seed : int, default=0
         Seed of the frame that replaces the simplex if h has fewer than K - 1 entries, and of the
         rotation if it has more than K.
     loss : str or Loss, default="auto"
-        As in :class:`~sklearn_xlc.heads.ChunkedHead`, but "auto" is "pick_all_labels".
+        As of :class:`ChunkedHead`, but "auto" is "pick_all_labels".
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of the matrix products of training; weights and sums keep theirs.
     shard_of : callable, default=whole
-        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+        As of :class:`ChunkedHead`.
 
     Attributes
     ----------

@@ -29,23 +29,19 @@ class FlatHead(ChunkedHead):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits.
+        As of :class:`ChunkedHead`.
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of matrix products in the fused loss; weights and sums keep their precision.
     width : int, default=None
-        Width of a linear layer between features and labels, and so the largest rank of the weights
-        of the labels on the features: the bottleneck of most classifiers with many labels. With
-        biases it is Eq. 17 of [1]_. None: no such layer.
+        `rank` of :class:`Flat`.
     with_bias : bool, default=True
         Whether each label has a bias, which starts at the label's frequency. Otherwise the layer of
         that width has biases.
     loss : str or Loss, default="auto"
-        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+        As of :class:`ChunkedHead`.
     n_negatives : int, default=None
         Number of random negative labels of a step, besides the labels of the batch. They estimate
         the normaliser of a row-wise loss. None: all labels.
@@ -54,7 +50,7 @@ class FlatHead(ChunkedHead):
         logits are averaged and their losses summed. They share a bias; apart from it, each is
         trained as it would be alone.
     shard_of : callable, default=whole
-        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+        As of :class:`ChunkedHead`.
 
     Attributes
     ----------
@@ -63,10 +59,6 @@ class FlatHead(ChunkedHead):
     weight : Parameter of shape (n_labels, n_features), or (n_labels, width)
         Weights; each member owns as many columns as any other.
     bias : Parameter of shape (n_labels,), or None
-
-    References
-    ----------
-    .. [1] D. Liang et al., "Multi-Head Encoding for Extreme Label Classification", section 5.1.
 
     Examples
     --------

@@ -42,16 +42,14 @@ class FourierHead(ChunkedHead):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     max_active : int
         Largest number k of active labels in the guarantee; ``2 k + 1`` must not exceed n.
     n_slack : int, default=0
         Number s of learnt columns.
     memory_limit : int, default=2**30
-        Limit in bytes of the temporary logits.
+        As of :class:`ChunkedHead`.
     method : {"auto", "matrix", "fft", "chunk"}, default="auto"
         Algorithm for the product with W; the result is the same. "matrix": store W. "fft": a fast
         Fourier transform. "chunk": chunks of labels; the coefficients are rotated by the phase of
@@ -59,17 +57,15 @@ class FourierHead(ChunkedHead):
         up to 10 000 labels and "chunk" beyond; but "fft" for 64 or more active labels, if the
         number of labels is between 2000 and 200 000 and has no prime factor above 11.
     loss : str or Loss, default="auto"
-        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+        As of :class:`ChunkedHead`.
     init : {"frequencies", "random"}, default="frequencies"
-        Initial logits. "frequencies": those of the label frequencies; the slack columns start in
-        pairs that cancel. "random", the start of [1]_: slack columns and projection are random, and
-        the constant Fourier column gives all labels the probability k / n.
+        As of :class:`Fourier`.
     precision : {"float32", "bfloat16"}, default="float32"
         Precision of the matrix products of gradients. Logits keep theirs: where most labels are
         rare they are about -9, and "bfloat16" has steps of 1/16 there. A Fourier transform has
         "float32" only.
     shard_of : callable, default=whole
-        As in :class:`~sklearn_xlc.heads.ChunkedHead`.
+        As of :class:`ChunkedHead`.
 
     Attributes
     ----------

@@ -97,29 +97,7 @@ class WeightedRowwiseLoss(_LabelWeighted, RowwiseLoss):
 
 
 def with_label_weight(loss: Loss, label_weight: Tensor | None) -> Loss:
-    """Return a loss with label weights on its positives, in place of present weights.
-
-    Parameters
-    ----------
-    loss : Loss
-        Pointwise or row-wise loss, or a result of this function.
-    label_weight : tensor of shape (n_labels,) or None
-        Weight of the label at each position; None: no weights.
-
-    Returns
-    -------
-    Loss
-        A loss of the same kind around the given one; without weights the given one.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.heads import BinaryCrossEntropy
-    >>> from sklearn_xlc.heads.label_weights import with_label_weight
-    >>> loss = with_label_weight(BinaryCrossEntropy(), torch.tensor([1.0, 10.0]))
-    >>> loss(torch.zeros(1, 2), torch.ones(1, 2))
-    tensor([[0.6931, 6.9315]])
-    """
+    """Return a loss with label weights (n_labels,) on positives, in place of present weights."""
     plain = loss.loss if isinstance(loss, _LabelWeighted) else loss
     if label_weight is None:
         return plain

@@ -33,10 +33,8 @@ class MIMLHead(Head):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Whether a sample may hold any number of labels, or exactly one.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`.
     n_concepts : int, default=5
         Number of linear units of each label.
     temperature : float, default=1.0
@@ -78,13 +76,11 @@ class MIMLHead(Head):
 
     Examples
     --------
-    Three bags of one, two and one instances:
-
     >>> import torch
     >>> from sklearn_xlc.batches import Bags
     >>> from sklearn_xlc.heads import MIMLHead
     >>> features = torch.zeros(4, 8)
-    >>> bags = Bags(features, torch.tensor([0, 1, 3, 4]), features)
+    >>> bags = Bags(features, torch.tensor([0, 1, 3, 4]), features)  # of 1, 2 and 1 instances
     >>> MIMLHead(n_features=8, n_labels=5, multilabel=True).scores(bags).shape
     torch.Size([3, 5])
     """

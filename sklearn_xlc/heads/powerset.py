@@ -30,19 +30,14 @@ class PowersetHead(DigitHead):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Must be True: a sample has any number of labels.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`; a sample has any number of labels.
     lengths : sequence of int, default=None
         Number of outputs of each head, as in :class:`~sklearn_xlc.codes.LabelBlocks`. None: blocks
         of 4 labels.
-    loss : str or Loss, default="auto"
-        As in :class:`ProductHead`, over the digits of the label set: "auto", "ce" or an object of
-        its kind, "bce" or another pointwise loss without parameters per label, or "joint_ce".
-    n_groups : int, default=1
-        Number G of groups of heads (loss "ce" only). With G > 1 the probability of a label set is a
-        mixture of G products, as in :class:`ProductHead`: blocks then depend on each other, too.
+    loss, n_groups : object, default="auto" and 1
+        As of :class:`ProductHead`, over the digits of the label set; with several groups blocks
+        depend on each other, too.
     memory_limit : int, default=2**30
         Limit in bytes of the temporary logits of a step. Beyond it, the samples of a batch are cut
         into parts, whose logits are computed twice.
@@ -51,8 +46,7 @@ class PowersetHead(DigitHead):
     -----
     The score of a label is the log odds of its marginal probability, the sum over the sets of its
     block that hold it: exact, and with "ce" a probability by `link`. :meth:`topk_sets` ranks whole
-    sets, exactly with one group; with several as :class:`ProductHead` ranks labels. The most
-    probable set need not hold exactly the labels with a probability above one half.
+    sets, exactly with one group; with several as :class:`ProductHead` ranks labels.
 
     **Differences from the paper**
 
@@ -267,17 +261,7 @@ class PowersetHead(DigitHead):
 
 
 def independent(probabilities: Tensor) -> Tensor:
-    """Compute the probabilities of all sets of independent labels; the first label is the top bit.
-
-    Parameters
-    ----------
-    probabilities : tensor of shape (..., b)
-        Probability of each label.
-
-    Returns
-    -------
-    tensor of shape (..., 2**b)
-    """
+    """Probabilities (..., 2**b) of all sets of independent labels; the first is the top bit."""
     sets = torch.ones_like(probabilities[..., :1])
     for p in probabilities.unbind(-1):
         sets = torch.stack([sets * (1 - p[..., None]), sets * p[..., None]], dim=-1).flatten(-2)
@@ -285,18 +269,7 @@ def independent(probabilities: Tensor) -> Tensor:
 
 
 def log_marginals(log_sets: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute log probabilities of the presence and absence of labels, from all their sets.
-
-    Parameters
-    ----------
-    log_sets : tensor of shape (..., 2**b)
-        Log probabilities of the sets, up to a constant.
-
-    Returns
-    -------
-    holding, without : tensors of shape (..., b)
-        Log of the summed probability of the sets with a label, and of the sets without it.
-    """
+    """Log probabilities (..., b) of labels' presence and absence, from sets (..., 2**b)."""
     holding, without = [], []
     while log_sets.shape[-1] > 1:  # the first label halves the sets; then it is summed out
         halves = log_sets.chunk(2, dim=-1)

@@ -32,10 +32,8 @@ class ProductHead(DigitHead):
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Must be False: a sample has exactly one label.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`; a sample has exactly one label.
     lengths : sequence of int
         Number of outputs of each head.
     loss : str or Loss, default="auto"
@@ -49,8 +47,8 @@ class ProductHead(DigitHead):
     n_groups : int, default=1
         Number G of groups of heads. With G > 1 (loss "ce" only) the label probability is a mixture
         of G products, ``sum_g pi_g prod_h softmax(O_g^h)``: a non-negative CP decomposition of rank
-        G (Eq. 16 of [1]_, with probabilities in place of raw outputs, so that the mixture is
-        normalised without a sum over all labels). More groups come closer to the flat head.
+        G (Eq. 16 of [1]_), normalised without a sum over all labels. More groups come closer to the
+        flat head.
 
     Notes
     -----
@@ -293,12 +291,9 @@ class Product(DigitPart):
         least the number of labels. For label sets, powers of two: a head of ``2**b`` outputs scores
         the sets of b labels, and together the heads hold all labels. None: equal lengths by
         :func:`~sklearn_xlc.codes.head_lengths`; for label sets, 16 outputs for every 4 labels.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
-        Order of the labels in the code, in which neighbours share digits (label sets: share a head,
-        which learns how they depend on each other): the order of ``classes_`` ("given"), a random
-        order, an order by balanced clustering of the label centroids ("clustered"), or an array
-        with the position of each label.
+    label_order : str or array-like of shape (n_labels,), default="given"
+        As of :class:`Cascade`. Neighbouring labels share digits; of label sets they share a head,
+        which learns how they depend on each other.
     n_groups : int, default=1
         Number of groups of heads (softmax cross-entropy): the probability of a label, or label set,
         is a mixture of `n_groups` products (Eq. 16 of [1]_). More groups depend less on which

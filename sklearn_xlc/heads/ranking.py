@@ -74,10 +74,8 @@ def merge_topk(
         Scores and positions so far, all positions below `start`; None before the first chunk.
     scores : tensor of shape (n_rows, chunk)
         Scores of the labels ``start, start + 1, ...``.
-    start : int
-        Position of the chunk's first label.
-    k : int
-        Number of labels.
+    start, k : int
+        Position of the chunk's first label, and number of labels.
 
     Returns
     -------

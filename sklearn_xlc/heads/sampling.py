@@ -32,47 +32,36 @@ class SamplingHead(Head):
     """Linear classifier without bias; a step trains only the sub-heads with a label of the batch.
 
     The weight is viewed as (n_heads, length, n_features): label y lives in sub-head ``y // length``
-    (Algorithm 4 of [1]_, with its line 29 corrected to
-    ``position of the head * length + local label``). Each step scores the sub-heads of the batch
-    and `n_sampled_heads` random others; every sample is scored by all of them, so the sub-heads of
-    the other samples serve as negatives. With ``shared_heads=False`` a sample is scored by its own
-    sub-head, and by `n_sampled_heads` others that are drawn for it alone: MHS-S of [1]_ with S = 1
-    + n_sampled_heads (Eq. 13), MHS-1 by default. Prediction scores every label.
+    (Algorithm 4 of [1]_). Each step scores the sub-heads of the batch and `n_sampled_heads` random
+    others; every sample is scored by all of them, so the sub-heads of the other samples serve as
+    negatives. With ``shared_heads=False`` a sample is scored by its own sub-head, and by
+    `n_sampled_heads` others that are drawn for it alone: MHS-S of [1]_ with S = 1 +
+    n_sampled_heads (Eq. 13), MHS-1 by default. Prediction scores every label.
 
     Parameters
     ----------
-    n_features, n_labels : int
-        Width of the encoder's output, and number of labels.
-    multilabel : bool
-        Must be False: a sample has exactly one label.
+    n_features, n_labels, multilabel : int, int and bool
+        As of :class:`Head`; a sample has exactly one label.
     length : int
         Number of labels in a sub-head.
     loss : str or Loss, default="auto"
         "auto", "ce" or an object of its kind: softmax cross-entropy. "arcface" or
         :class:`ArcFace`: with an additive angular margin [2]_, on normalised features and weights.
-    n_sampled_heads : int, default=0
-        Number of random negative sub-heads per step, in addition to the sub-heads of the batch;
-        with ``shared_heads=False``, per sample, in addition to its own.
-    correction : bool, default=False
-        Subtract the logarithm of a label's expected count from its logit while training, which
-        removes the bias of a softmax over sampled labels.
-    shared_heads : bool, default=True
-        Whether each sample is scored by all sub-heads of a step, or by sub-heads of its own.
+    n_sampled_heads, correction, shared_heads : int or bool, default=0 and False and True
+        As of :class:`Sampling`. The correction subtracts the logarithm of a label's expected count
+        from its logit while training.
     shard_of : callable, default=whole
         Returns the sub-heads in this process, as :meth:`Head.take_shards` reads it.
 
     Notes
     -----
-    On synthetic data with 2000 classes (``benchmarks/sampled_heads.py --seeds 0 1 2``) features are
-    about equally good, and the layer itself is better with more negatives: the nearest class mean
-    of the features is right for 95.6% of the test samples with the flat layer, 95.4% with shared
-    sub-heads, and 95.2%, 95.3% and 95.4% with MHS-1, MHS-2 and MHS-4 (seeds differ by 0.3); the
-    layer is for 85.6%, 85.1%, 72.5%, 77.8% and 80.9%.
+    Features are about equally good with any number of negatives; the layer itself is better with
+    more (docs/papers.md).
 
     **Differences from the paper**
 
-    - Line 29 of Algorithm 4 is corrected, as said above; negatives besides the batch, with shared
-      sub-heads, and `correction` are additions.
+    - Line 29 of Algorithm 4 is corrected to ``position of the head * length + local label``;
+      negatives besides the batch, with shared sub-heads, and `correction` are additions.
 
     References
     ----------
@@ -81,11 +70,8 @@ class SamplingHead(Head):
 
     Examples
     --------
-    MHS-2: a sample is scored by its own sub-head and by another one. As a classifier this is
-    ``MultiHeadClassifier(Sampling(shared_heads=False, n_sampled_heads=1))``.
-
     >>> from sklearn_xlc.heads import SamplingHead
-    >>> head = SamplingHead(4, 30, False, length=10, n_sampled_heads=1, shared_heads=False)
+    >>> head = SamplingHead(4, 30, False, length=10, n_sampled_heads=1, shared_heads=False)  # MHS-2
     >>> head.n_heads
     3
     """
@@ -315,11 +301,8 @@ class Sampling(DigitPart):
     lengths : pair of int, default=None
         Number of sub-heads, and of labels in each. None: by
         :func:`~sklearn_xlc.codes.head_lengths`.
-    label_order : {"given", "random", "clustered"} or array-like of shape (n_labels,), \
-            default="given"
-        Order of the labels in the code, in which neighbours share digits: the order of ``classes_``
-        ("given"), a random order, an order by balanced clustering of the label centroids
-        ("clustered"), or an array with the position of each label.
+    label_order : str or array-like of shape (n_labels,), default="given"
+        As of :class:`Cascade`.
     n_sampled_heads : int, default=0
         Random negative sub-heads per step, in addition to the sub-heads of the batch; with
         ``shared_heads=False`` per sample, in addition to its own.

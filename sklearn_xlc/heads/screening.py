@@ -139,29 +139,8 @@ class Screening:
     The result equals the ranking of all logits in float32, for any inputs: if the bounds leave too
     many labels of a row, all of its logits are computed. (A sum in float32 depends on the order of
     its terms, and so on the size of the batch: labels with logits equal up to the last digits may
-    change places.)
-
-    Parameters
-    ----------
-    weight : tensor of shape (n_labels, n_features), float32
-        Weights; kept, and beside them numbers of eight bits, a quarter of their size.
-    bias : tensor of shape (n_labels,), or None
-        Biases.
-
-    Attributes
-    ----------
-    is_finite : bool
-        Whether weights and biases are finite; otherwise no search is possible.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.heads.screening import Screening, multiplies_int8
-    >>> weight = torch.eye(4).repeat(10, 1) * torch.arange(40)[:, None]
-    >>> if multiplies_int8():
-    ...     search = Screening(weight, None)
-    ...     _, labels = search.topk(torch.eye(4), 1, lambda rows: weight.T[rows].topk(1))
-    ...     assert labels.flatten().tolist() == [36, 37, 38, 39]
+    change places.) `weight` (n_labels, n_features) is kept, and beside it numbers of eight bits, a
+    quarter of its size. No search is possible unless `is_finite`.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -196,21 +175,9 @@ class Screening:
         )
 
     def topk(self, inputs: Tensor, k: int, compute: Compute) -> tuple[Tensor, Tensor]:
-        """Return logits and positions of the k best labels, equal logits by position.
+        """Return logits and positions (n_rows, k) of the best labels, equal logits by position.
 
-        Parameters
-        ----------
-        inputs : tensor of shape (n_rows, n_features), float32
-            Inputs of the layer.
-        k : int
-            Number of labels, few of all (:meth:`suits`).
-        compute : callable
-            Computes logits and positions from all logits of the given rows.
-
-        Returns
-        -------
-        logits, positions : tensors of shape (n_rows, k)
-            Best first.
+        `compute` does so from all logits of the given rows; k is small (:meth:`suits`).
         """
         best, positions = inputs.new_empty(len(inputs), k), torch.empty(len(inputs), k).long()
         is_open = np.ones(len(inputs), dtype=bool)

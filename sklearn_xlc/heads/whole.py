@@ -18,12 +18,6 @@ class Whole:
     A table has a row for each label, or for each group of labels. Heads ask this object for the
     rows of their tables, and for sums over all labels. :class:`sklearn_xlc.distributed.Shard`
     answers the same questions for a process that holds some of the rows.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.heads.whole import Whole
-    >>> Whole().rows(10), Whole().own(slice(4, 6))
-    (slice(0, 10, None), slice(4, 6, None))
     """
 
     #: First row of this process.
@@ -138,16 +132,8 @@ class Whole:
     ) -> Tensor:
         """Return the softmax cross-entropy over the columns of all processes.
 
-        Parameters
-        ----------
-        logits : tensor of shape (n_rows, n_held)
-            Logits of the held columns.
-        at : pair of tensors
-            Rows and columns of the true labels that are held.
-        share : tensor of shape (n_rows,)
-            Weight of each row, which has one true label.
-        value : callable
-            Loss of the surprise of a row.
+        `logits` (n_rows, n_held) are those of held columns, `at` rows and columns of held true
+        labels, `share` (n_rows,) weighs rows, `value` is the loss of the surprise of a row.
         """
         return share @ value(-logits.log_softmax(1)[at])
 
@@ -156,14 +142,8 @@ class Whole:
     ) -> tuple[Tensor, Tensor]:
         """Return the log-sum-exp of each row's negatives, and of all labels.
 
-        Parameters
-        ----------
-        negative : tensor of shape (n_rows,)
-            Log-sum-exp of the held negatives.
-        highest : tensor of shape (n_rows,)
-            Largest of `negative` and the row's `logits`.
-        rows, logits : tensors of shape (n_positives,)
-            Rows and logits of the held positives.
+        `negative` (n_rows,) is that of held negatives, `highest` the larger of it and the row's
+        logits; `rows` and `logits` are those of held positives (n_positives,).
         """
         total = (negative - highest).exp().index_add(0, rows, (logits - highest[rows]).exp())
         return negative, highest + total.log()
@@ -173,25 +153,10 @@ class Whole:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sum the derivatives of the positives by their rows.
 
-        Parameters
-        ----------
-        rows : tensor of shape (n_positives,)
-            Rows of the held positives.
-        slopes : pair of tensors of shape (n_positives,)
-            Derivatives of the loss by the surprise and by the margin of each positive.
-        factor : tensor of shape (n_rows,)
-            Derivative of the log-sum-exp of all labels by that of the negatives.
-        loss : tensor of shape ()
-            Loss of the held positives.
-
-        Returns
-        -------
-        mass : tensor of shape (n_rows,)
-            Sum of the derivatives by the surprise.
-        on_negative : tensor of shape (n_rows,)
-            Derivative by the log-sum-exp of the negatives.
-        loss : tensor of shape ()
-            Loss of all processes.
+        `rows` and the two `slopes` (by surprise and margin) are (n_positives,); `factor` (n_rows,)
+        is the derivative of the log-sum-exp of all labels by that of the negatives. Return the sums
+        of the derivatives by the surprise and by the log-sum-exp of the negatives, both (n_rows,),
+        and the loss of all processes.
         """
         by_surprise, by_margin = slopes
         mass = torch.zeros_like(factor).index_add(0, rows, by_surprise)

@@ -52,8 +52,7 @@ def explain_topk(
         :class:`~sklearn.pipeline.Pipeline`, search or :class:`~sklearn.frozen.FrozenEstimator`
         around one. For an ``AggregatedLabelClassifier``, its ``estimator_`` is explained.
     X : {array-like, sparse matrix, dataframe} or sequence of str
-        Samples, as input of the outermost estimator. For ``MIMLClassifier`` each sample is
-        explained as a bag of its own.
+        Samples, as input of the outermost estimator; of ``MIMLClassifier``, bags of one sample.
     k : int, default=5
         Number of labels, at most the number of labels there are.
     labels : array-like of shape (n_labels,), default=None
@@ -68,26 +67,19 @@ def explain_topk(
     -------
     Explanation
         Triple ``(labels, columns, contributions)`` of arrays of shape (n_samples, k) and, for the
-        other two, (n_samples, k, n_columns), or less if no sample has as many columns, with
-        attributes `scores`, `baselines`, `others` and `errors`. It shows itself as a table in
-        notebooks; ``to_frame()`` makes a pandas frame.
+        other two, (n_samples, k, n_columns), or less if no sample has as many columns. It shows
+        itself as a table in notebooks; ``to_frame()`` makes a pandas frame.
 
     Raises
     ------
     TypeError
         If the estimator is no classifier with a network, or its encoder reads no rows of numbers
         (but a mapping of arrays, or strings without a vectorizer).
-    ValueError
-        If `k` is larger than the number of labels, or `labels` holds unknown labels.
 
     Warns
     -----
     UserWarning
         If contributions miss more than 5% of their exact sum; raise `n_steps`.
-
-    See Also
-    --------
-    predict_topk : The labels and their scores alone.
 
     Notes
     -----
@@ -96,9 +88,8 @@ def explain_topk(
     :class:`~sklearn_xlc.encoders.TextEncoder` they are the tokens and phrases of the text.
 
     The input layer of :class:`~sklearn_xlc.encoders.MLPEncoder` is linear, so contributions to its
-    outputs are exact; only the layers after it need gradients. A sample takes some milliseconds.
-    Memory does not grow with the number of labels times samples, nor, for sparse samples, with the
-    number of columns.
+    outputs are exact; only the layers after it need gradients. Memory does not grow with the number
+    of labels times samples, nor, for sparse samples, with the number of columns.
 
     References
     ----------
@@ -229,13 +220,7 @@ class _Line(NamedTuple):
 
 
 def _line_of(encoder: nn.Module, inputs: Any, n_columns: int | None) -> _Line:
-    """Return the line to the only sample of a batch.
-
-    Raises
-    ------
-    TypeError
-        If the encoder's inputs are not the numbers of the columns.
-    """
+    """Return the line to the only sample of a batch; TypeError if inputs are not the columns."""
     is_sparse = isinstance(inputs, SparseRows)
     is_dense = isinstance(inputs, Tensor) and inputs.is_floating_point()
     if not is_sparse and not (is_dense and inputs.numel() == n_columns):
@@ -404,20 +389,16 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
 
     Attributes
     ----------
-    labels : ndarray of shape (n_samples, k)
-        Labels, best first.
+    labels, scores : ndarray of shape (n_samples, k)
+        Labels, best first, and their scores, as of ``predict_topk``.
     columns : ndarray of shape (n_samples, k, n_columns)
         Names of the columns, or words, with the largest contributions to the score of each label:
         positive contributions first, then negative ones, largest first. Empty if a sample has
         fewer.
     contributions : ndarray of shape (n_samples, k, n_columns)
         Contribution of each column to the score.
-    scores : ndarray of shape (n_samples, k)
-        Scores of the labels, as of ``predict_topk``.
-    baselines : ndarray of shape (n_samples, k)
-        Scores of the labels for an empty sample, with all columns zero.
-    others : ndarray of shape (n_samples, k)
-        Sum of the contributions of all other columns.
+    baselines, others : ndarray of shape (n_samples, k)
+        Scores for an empty sample, with all columns zero; sum of all other contributions.
     errors : ndarray of shape (n_samples, k)
         Error of the sum of contributions against ``scores - baselines``, from integration in
         `n_steps` steps.

@@ -64,11 +64,8 @@ def to_onnx(
     k : int, default=5
         Number of labels of each sample.
     inputs : {"dense", "csr"}, default="dense"
-        Inputs of the graph.
-
-        - "dense": "X", of shape (n_samples, n_features).
-        - "csr": "indptr" and "indices" (both int64) and "data" of a CSR matrix, for X with many
-          columns.
+        Inputs of the graph. "dense": "X", of shape (n_samples, n_features). "csr": "indptr" and
+        "indices" (both int64) and "data" of a CSR matrix, for X with many columns.
 
     Returns
     -------
@@ -86,8 +83,6 @@ def to_onnx(
     ValueError
         If `k` is larger than the number of labels, `inputs` is not valid, or the graph would exceed
         the 2 GiB of ONNX.
-    NotFittedError
-        If the estimator is not fitted.
     OSError
         If the file cannot be written; an existing one is left as it was.
 

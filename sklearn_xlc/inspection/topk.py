@@ -107,10 +107,8 @@ class LazyTopLabels(_Pair):
 
     Attributes
     ----------
-    labels : dask.array.Array of shape (n_samples, k)
-        Labels, best first; a chunk for each partition.
-    scores : dask.array.Array of shape (n_samples, k)
-        Their scores or probabilities.
+    labels, scores : dask.array.Array of shape (n_samples, k)
+        Labels, best first, and scores or probabilities; a chunk for each partition.
     """
 
     def compute(self, **options: Any) -> TopLabels:
@@ -179,13 +177,8 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
 
     Raises
     ------
-    TypeError
-        If the estimator ranks no labels, or X is another kind of dask collection.
     OSError
         If there is no such file.
-    ValueError
-        If `k` is larger than the number of labels, or `proba` is set and the estimator has no
-        probabilities.
 
     Examples
     --------

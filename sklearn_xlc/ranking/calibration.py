@@ -48,18 +48,7 @@ class Ranker(Part):
         return self
 
     def __call__(self, scores: Any) -> Any:
-        """Map scores to calibrated log odds, in the same form.
-
-        Parameters
-        ----------
-        scores : float, ndarray or torch.Tensor
-            Scores of labels.
-
-        Returns
-        -------
-        float, ndarray or torch.Tensor
-            Log odds.
-        """
+        """Map scores (a number, an array or a tensor) to calibrated log odds, in the same form."""
         raise NotImplementedError(f"{type(self).__name__} defines no __call__")
 
     def inverse(self, odds: Any) -> Any:
@@ -124,22 +113,6 @@ class Calibration(Ranker):
     _shown = ("slope_", "offset_")
 
     def fit(self, scores: Any, Y: Any, labels: Any = None) -> Calibration:
-        """Fit the map to the best labels of held-out samples.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_candidates)
-            Scores of labels, as log odds; best first, if `labels` is given.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the true labels.
-        labels : ndarray of shape (n_samples, n_candidates), default=None
-            Labels of the scores. None: the columns are the labels.
-
-        Returns
-        -------
-        self : object
-            Fitted calibration.
-        """
         width = min(N_RANKS, np.shape(scores)[1])
         scores, labels = ranked_candidates(np.asarray(scores), labels, width)
         s = scores.astype(np.float64).ravel()
@@ -162,36 +135,13 @@ class Calibration(Ranker):
         return self
 
     def __call__(self, scores: Any) -> Any:
-        """Map scores to calibrated log odds; a number, an array or a tensor.
-
-        Parameters
-        ----------
-        scores : float, ndarray or torch.Tensor
-            Scores of labels.
-
-        Returns
-        -------
-        float, ndarray or torch.Tensor
-            Log odds, in the same form.
-        """
+        """Map scores to calibrated log odds; a number, an array or a tensor."""
         if not hasattr(scores, "clip"):
             return float(self(np.float64(scores)))
         above = scores.clip(min=self.start_)
         return self.slope_ * above + self.offset_ + (scores - above)
 
     def inverse(self, odds: Any) -> Any:
-        """Map calibrated log odds to scores.
-
-        Parameters
-        ----------
-        odds : float or ndarray
-            Log odds.
-
-        Returns
-        -------
-        float or ndarray
-            Scores.
-        """
         least = self(self.start_)
         scores = self.start_ + np.where(
             np.asarray(odds) >= least, (odds - least) / self.slope_, odds - least

@@ -38,11 +38,6 @@ def copied(callbacks: Any) -> list[Any]:
     -------
     list
         One copy per entry.
-
-    Raises
-    ------
-    TypeError
-        If an entry is not a callback.
     """
     for entry in callbacks or []:
         callback = callback_of(entry)

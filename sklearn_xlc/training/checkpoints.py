@@ -48,35 +48,15 @@ _CODE = (
 class Checkpoints:
     """Checkpoints of one fit; other fits may share the folder.
 
-    A file holds weights and buffers, the optimiser's state, random generators, the history, and the
-    state of callbacks (attributes whose names end in "_", as skorch has it). A resumed fit ends in
-    the same bytes as one without interruption. The last two files are kept, and only the last one
-    once the fit is finished.
+    A file ``<fit>-<epoch>.pt`` holds weights and buffers, the optimiser's state, random generators,
+    the history, and the state of callbacks (attributes whose names end in "_", as skorch has it). A
+    resumed fit ends in the same bytes as one without interruption. The last two files are kept, and
+    only the last one once the fit is finished. The first of the `processes` writes. A file that
+    cannot be read gives a UserWarning, and the previous one is used.
 
     ``torch.load(path, weights_only=True)`` reads a file. Its last 32 bytes are the SHA-256 of the
     others. What it holds is checked before it is used, so that no file can run code, or make a
     kernel of torch write beyond a tensor.
-
-    Parameters
-    ----------
-    folder : str or path-like
-        Folder of the files; created if missing.
-    fit : str
-        Name of the fit, unique in the folder; files are named ``<fit>-<epoch>.pt``.
-    processes : Alone or Processes, default=ALONE
-        Processes of the fit, of which the first writes.
-    device : str, default="cpu"
-        Device for tensors of callbacks that were not on the CPU.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be created or written to.
-
-    Warns
-    -----
-    UserWarning
-        If a checkpoint of the fit cannot be read. The previous one is used, if there is one.
     """
 
     def __init__(
@@ -104,28 +84,10 @@ class Checkpoints:
         return self.seed
 
     def resume(self, net: Any) -> bool:
-        """Continue from the newest checkpoint that fits the net, if there is one.
+        """Continue from the newest fitting checkpoint; return whether the fit was finished.
 
-        Parameters
-        ----------
-        net : XLCNet
-            Net after ``on_train_begin``, before its first step.
-
-        Returns
-        -------
-        bool
-            Whether the fit was finished.
-
-        Raises
-        ------
-        TypeError
-            If a file cannot hold the state of a callback.
-
-        Warns
-        -----
-        UserWarning
-            If a checkpoint belongs to a fit with other initial weights, or cannot be a state of
-            the net.
+        A checkpoint of a fit with other initial weights, or one that cannot be a state of the net,
+        gives a UserWarning; a callback whose state no file can hold, a TypeError.
         """
         self._start = self.processes.of_first(identity(_state(net)["module"]))
         while self._found is not None:
@@ -153,19 +115,9 @@ class Checkpoints:
         return False
 
     def save(self, net: Any, finished: bool = False) -> None:
-        """Write a checkpoint, unless the last one is recent and took long to write.
+        """Write a checkpoint, unless training goes on, and the last one is recent and took long.
 
-        Parameters
-        ----------
-        net : XLCNet
-            Net between two epochs, or after the last one.
-        finished : bool, default=False
-            Whether training has ended; the checkpoint is then always written.
-
-        Raises
-        ------
-        OSError
-            In all processes, if the file cannot be written; earlier ones stay unchanged.
+        OSError in all processes if the file cannot be written; earlier ones stay unchanged.
         """
         began = time.monotonic()
         is_due = finished or began - self._saved_at >= PAUSE * self._took

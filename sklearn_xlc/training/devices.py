@@ -30,13 +30,7 @@ def numpy_dtype(module: nn.Module) -> np.dtype:
 
 
 def resolve_device(device: Any, processes: Alone = ALONE) -> str:
-    """Return the name of the device to use; without the requested GPU, warn and use the CPU.
-
-    Raises
-    ------
-    ValueError
-        If `device` is neither "auto" nor a torch device of this machine.
-    """
+    """Return the name of the device to use; without the requested GPU, warn and use the CPU."""
     if str(device) == "auto":
         if not torch.cuda.is_available():
             return "cpu"
@@ -97,15 +91,10 @@ _LIMITED: dict[object, int] = {}
 
 @contextlib.contextmanager
 def threads_for(work: int) -> Iterator[None]:
-    """Compute on one thread if there is little work, then restore the number of threads.
+    """Compute on one thread for few multiply-adds (`work`), then restore the number of threads.
 
     The choice depends on the work and on the number of threads, not on the clock. Equal fits stay
     equal to the last bit.
-
-    Parameters
-    ----------
-    work : int
-        Multiply-adds of a pass, roughly.
     """
     n_threads = torch.get_num_threads()
     if _LIMITED and not _THIS.is_known:

@@ -52,22 +52,6 @@ def identity(value: Any) -> str:
     - classes and functions of Python and of packages whose version counts count by name, other
       classes by name, methods, constants and base classes;
     - what cannot be pickled (a file, a lock) counts by its class and attributes.
-
-    Parameters
-    ----------
-    value : object
-        Any value.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-
-    Examples
-    --------
-    >>> from sklearn_xlc.training.digests import identity
-    >>> identity({"b", "a"}) == identity({"a", "b"}) != identity(["a", "b"])
-    True
     """
     pickler = _Digest()
     pickler.dump(value)

@@ -34,20 +34,7 @@ _QUIET = {EarlyStopping, EpochTimer, PassthroughScoring, PrintLog, ProgressBar}
 
 
 class DirectStep:
-    """Step of an encoder :class:`MLPEncoder` with one hidden layer and a :class:`FlatHead`.
-
-    Parameters
-    ----------
-    module : EncoderHead
-        Module with this encoder and head.
-    optimizer : RowOptimizer
-        Optimiser of its parameters.
-
-    Attributes
-    ----------
-    parts : list of Module
-        All modules within the module.
-    """
+    """Step of an encoder :class:`MLPEncoder` with one hidden layer and a :class:`FlatHead`."""
 
     def __init__(self, module: Any, optimizer: RowOptimizer) -> None:
         self.parts, self.optimizer = list(module.modules()), optimizer
@@ -76,13 +63,7 @@ class DirectStep:
 
     @torch.no_grad()
     def take(self, batch: Batch) -> Tensor:
-        """Take a step and return its loss.
-
-        Raises
-        ------
-        FloatingPointError
-            If features, loss, weights or moments would become too large, infinite or NaN.
-        """
+        """Take a step and return its loss; FloatingPointError if numbers would not stay finite."""
         features, kept = self.encoder.forward_kept(batch.inputs)
         check_forward(features, ())
         weights, targets = row_weights(batch.sample_weight, features), cast(Targets, batch.targets)

@@ -19,29 +19,9 @@ def is_of_an_allocator(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def failure_of(what: str) -> Iterator[None]:
-    """Turn an error of torch in the block into a ValueError with the name of a module.
+    """Turn RuntimeError and IndexError of the block into a ValueError with the name of a module.
 
     Errors of an allocator are raised unchanged.
-
-    Parameters
-    ----------
-    what : str
-        Name of the module in the message, such as "the encoder Net".
-
-    Raises
-    ------
-    ValueError
-        If the block raises RuntimeError or IndexError; the original is the cause.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_xlc.training.errors import failure_of
-    >>> with failure_of("the encoder Linear"):
-    ...     torch.nn.Linear(3, 2)(torch.zeros(5, 4))
-    Traceback (most recent call last):
-    ...
-    ValueError: the encoder Linear failed: mat1 and mat2 shapes cannot be multiplied (5x4 and 3x2)
     """
     try:
         yield

@@ -38,15 +38,6 @@ def may_draw(module: nn.Module) -> bool:
 
     The layers of this package draw from the fit's own generator, and most of torch's layers do not
     draw. Any other class may draw, and so may hooks.
-
-    Parameters
-    ----------
-    module : Module
-        Module with all its parts.
-
-    Returns
-    -------
-    bool
     """
     return any(not _is_known(part) for part in module.modules())
 

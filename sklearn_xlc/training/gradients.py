@@ -26,11 +26,6 @@ class CollectedGradients:
     they receive one with only the rows that have a gradient: rows read by a sparse layer or table,
     and chunks of labels of a head with fused updates. The head then collects its gradients here
     instead of updating its weights, and all of them are in memory at once.
-
-    Parameters
-    ----------
-    module : Module
-        Module that is trained.
     """
 
     def __init__(self, module: nn.Module) -> None:

@@ -21,20 +21,8 @@ class Interrupts:
     The caller's handler runs first. If it raises ``KeyboardInterrupt``, as Python's own does, the
     first one sets `asked`, and the loop ends at its next check. A second one is raised. The first
     one is raised, too, while `can_stop` is false, below joblib and scikit-learn's searches and
-    ensembles (which run more than this fit), and in child processes. Signals reach the main thread
-    only.
-
-    Parameters
-    ----------
-    can_stop : callable
-        Returns whether there is a model to keep: true after the first step.
-
-    Attributes
-    ----------
-    asked : bool
-        Whether the loop should end.
-    raised : bool
-        Whether a ``KeyboardInterrupt`` of the caller's handler has been raised.
+    ensembles (which run more than this fit), and in child processes. `raised` tells of it. Signals
+    reach the main thread only.
     """
 
     def __init__(self, can_stop: Callable[[], bool]) -> None:

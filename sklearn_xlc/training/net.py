@@ -75,19 +75,16 @@ class XLCNet(ScoredNet, NeuralNet):
     generators : tuple of torch.Generator, default=()
         Generators for all other random draws of training, such as dropout: one for the CPU and, if
         `device` is another, one for it. Modules and callbacks that may draw from torch's global
-        generator (see :func:`~sklearn_xlc.training.foreign.may_draw`) run with these in its place,
-        one thread at a time. Empty: torch's global generators.
+        generator run with these in its place, one thread at a time. Empty: the global ones.
     validation : Rows, default=None
         Held-out samples, for the validation loss and for scores of callbacks.
     with_valid_loss : bool, default=True
         Whether ``valid_loss`` of the held-out samples is computed after each epoch.
     keeps_interrupted : bool, default=False
         Whether an interrupt by the user or a callback ends the training after the current step and
-        keeps the net (:class:`~sklearn_xlc.training.interrupts.Interrupts`); otherwise it is
-        raised.
+        keeps the net; otherwise it is raised.
     precision : {"float32", "bfloat16"}, default="float32"
-        Precision of the encoder; "bfloat16" runs it under autocast. The head has its own
-        precision.
+        Precision of the encoder ("bfloat16": under autocast). The head has its own precision.
     optimizer_rule : {"adam", "mixed", "adagrad", "sgd"}, default="adam"
         Update rule of each kind of parameter, see
         :data:`~sklearn_xlc.training.optimizer.RULES`.
@@ -101,11 +98,10 @@ class XLCNet(ScoredNet, NeuralNet):
         Checkpoints to resume from and to write. None: none.
     processes : Alone or Processes, default=ALONE
         Processes of a distributed fit: each holds its shard of the head, and reads all of a batch
-        or its part (:func:`~sklearn_xlc.distributed.sharing.batches_for`).
+        or its part.
     **kwargs
-        Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`,
-        `device`, `callbacks` ``optimizer__weight_decay`` and
-        ``optimizer__momentum``.
+        Parameters of :class:`skorch.NeuralNet`, such as `lr`, `max_epochs`, `batch_size`, `device`,
+        `callbacks`, ``optimizer__weight_decay`` and ``optimizer__momentum``.
 
     Attributes
     ----------

@@ -51,17 +51,13 @@ class RowOptimizer(torch.optim.Optimizer):
         ``row_momentum`` (whether Adam on rows has a first moment, default True).
     lr : float, default=1e-3
         Learning rate.
-    betas : pair of float, default=(0.9, 0.999)
-        Decay of Adam's moments.
-    eps : float, default=1e-8
-        Constant added to the root of the second moment.
+    betas, eps : float, default=(0.9, 0.999) and 1e-8
+        Decay of Adam's moments, and constant added to the root of the second moment.
     weight_decay : float, default=0.0
         Decoupled weight decay of the updated rows; with momentum it is part of the gradient.
-    momentum : float, default=0.0
+    momentum, nesterov : float or bool, default=0.0 and False
         Momentum of "sgd", as in :class:`torch.optim.SGD`. It is lazy, too: rows without a gradient
         keep their momentum and do not move.
-    nesterov : bool, default=False
-        Whether the momentum is Nesterov's.
     """
 
     def __init__(
@@ -123,11 +119,8 @@ class RowOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a copy of a :meth:`state_dict` of an optimiser with equal groups.
 
-        Raises
-        ------
-        ValueError
-            If it is not one: the kernels of torch would write beyond moments of another shape.
-            Nothing is then loaded.
+        ValueError if it is not one: the kernels of torch would write beyond moments of another
+        shape. Nothing is then loaded.
         """
         own, states = self.state_dict()["param_groups"], {}
         groups = [
@@ -157,19 +150,9 @@ class RowOptimizer(torch.optim.Optimizer):
         parameters: dict[Tensor, nn.Parameter],
         change: Callable[[Tensor, Tensor], Tensor],
     ) -> RowOptimizer:
-        """Return an optimiser of other parameters, with these settings and converted states.
+        """Return an optimiser of the new parameter for each old one, with these settings.
 
-        Parameters
-        ----------
-        parameters : dict of parameter to parameter
-            The new parameter for each old one.
-        change : callable
-            Computes an entry of the new state from the old parameter and the old entry.
-
-        Returns
-        -------
-        RowOptimizer
-            A new optimiser; this one stays unchanged.
+        `change` computes an entry of the new state from the old parameter and the old entry.
         """
         groups = [
             {**group, "params": [parameters[p] for p in group["params"]]}
@@ -200,11 +183,8 @@ class RowOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient; count the step of fused ones.
 
-        Raises
-        ------
-        FloatingPointError
-            If a weight or moment would not stay finite, or the loss of :meth:`require_finite` is
-            not. Nothing is then updated here.
+        FloatingPointError if a weight or moment would not stay finite, or the loss of
+        :meth:`require_finite` is not. Nothing is then updated here.
         """
         self.apply(self.gradients())
 
@@ -220,18 +200,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def apply(self, gradients: dict[Tensor, Gradient]) -> None:
-        """Take the step of :meth:`step` with the given gradients.
-
-        Parameters
-        ----------
-        gradients : dict of parameter to (rows, gradient)
-            Distinct rows with a gradient, or ``slice(None)``, and their gradient.
-
-        Raises
-        ------
-        FloatingPointError
-            As in :meth:`step`.
-        """
+        """Take the step of :meth:`step` with gradients: parameter to (distinct rows, gradient)."""
         norms = self._checked_norms(gradients)
         for group in self.param_groups:
             is_adam, whole = group["rule"] == "adam", []
@@ -253,11 +222,8 @@ class RowOptimizer(torch.optim.Optimizer):
     def update(self, parameter: nn.Parameter, rows: slice | Tensor, gradient: Tensor) -> None:
         """Update ``parameter[rows]`` immediately; fused heads call this during the loss.
 
-        Raises
-        ------
-        FloatingPointError
-            If a weight or moment would not stay finite. On a GPU this method skips the update, and
-            :meth:`step` raises, so no chunk of labels waits for the previous one.
+        FloatingPointError if a weight or moment would not stay finite. On a GPU this method skips
+        the update, and :meth:`step` raises, so no chunk of labels waits for the previous one.
         """
         group, norm = self._group_of[parameter], torch.linalg.vector_norm(gradient)
         self._check_norm(group, norm)

@@ -16,30 +16,11 @@ INPUT_RATE = 3.0
 def parameter_groups(
     module: Any, rule: str, lr: float, weight_decay: float, head_lr: float | None = None
 ) -> list[dict]:
-    """Build parameter groups for :class:`~sklearn_xlc.training.RowOptimizer`.
+    """Build the non-empty parameter groups of :class:`~sklearn_xlc.training.RowOptimizer`.
 
-    Parameters
-    ----------
-    module : EncoderHead
-        Encoder and head; the encoder's `parameter_groups` take precedence over `lr` and
-        `weight_decay`.
-    rule : str
-        Key of :data:`~sklearn_xlc.training.optimizer.RULES`.
-    lr, weight_decay : float
-        Peak rate, and decay of matrices; vectors do not decay.
-    head_lr : float, default=None
-        Peak rate of the head's parameters. None: `lr`.
-
-    Returns
-    -------
-    list of dict
-        Non-empty groups; every parameter is in exactly one.
-
-    Raises
-    ------
-    ValueError
-        If a group of the encoder has a repeated parameter, one of another module, or an unknown
-        option.
+    `rule` is a key of :data:`~sklearn_xlc.training.optimizer.RULES`; `head_lr` is the peak rate of
+    the head, None: `lr`. The encoder's own `parameter_groups` take precedence over `lr` and
+    `weight_decay`; repeated or foreign parameters raise ValueError. Vectors do not decay.
     """
     fused = set(module.head.fused_parameters())
     rows = set(getattr(module.encoder, "row_parameters", list)())

@@ -14,29 +14,7 @@ from sklearn_xlc.training.optimizer import RowOptimizer
 
 
 def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any, RowOptimizer]:
-    """Copy a module and its optimiser, with free positions for more labels.
-
-    Parameters
-    ----------
-    module : EncoderHead
-        Encoder and head; unchanged.
-    n_labels : int
-        New number of positions, at least the present one.
-    optimizer : RowOptimizer
-        Optimiser of the module's parameters.
-
-    Returns
-    -------
-    module : EncoderHead
-        Copy. Rows of present labels keep their values; new rows are zero.
-    optimizer : RowOptimizer
-        Optimiser of the copy, with copies of the moments.
-
-    Raises
-    ------
-    ValueError
-        If the head has no room for so many labels.
-    """
+    """Copy a module and its optimiser, with zero rows for `n_labels` labels in all."""
     head = module.head
     n_more = n_labels - head.n_labels
     rows = dict(head.room_for(n_labels)) if n_more else {}
@@ -60,25 +38,7 @@ def with_room(module: Any, n_labels: int, optimizer: RowOptimizer) -> tuple[Any,
 def without_labels(
     module: Any, positions: Tensor, optimizer: RowOptimizer
 ) -> tuple[Any, RowOptimizer]:
-    """Copy a head and its optimiser, without the labels at some positions.
-
-    Parameters
-    ----------
-    module : EncoderHead
-        Encoder and head; unchanged.
-    positions : tensor of int of shape (n,)
-        Positions of the labels to remove.
-    optimizer : RowOptimizer
-        Optimiser of the module's parameters.
-
-    Returns
-    -------
-    module : EncoderHead
-        Module with the same encoder, and a head with zeros for these labels. Unchanged tensors are
-        shared.
-    optimizer : RowOptimizer
-        Optimiser of this module.
-    """
+    """Copy a head and its optimiser, without labels at `positions` (n,); share other tensors."""
     head = module.head
     widths = dict(head.label_rows())
     shards = head.sharded_parameters()

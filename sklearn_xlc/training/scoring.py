@@ -18,15 +18,7 @@ from sklearn_xlc.training.foreign import may_draw
 
 
 class Samples(Dataset):
-    """Samples of a fit, with labels for scorers.
-
-    Parameters
-    ----------
-    rows : Rows
-        Samples, with positions in place of labels.
-    classifier : classifier or None
-        Classifier in training, as in :class:`ScoredNet`. None: labels stay positions.
-    """
+    """Samples of a fit, with labels for scorers; without a classifier labels stay positions."""
 
     def __init__(self, rows: Rows, classifier: Any = None) -> None:
         self.X, self._classifier = rows, classifier
