@@ -47,7 +47,6 @@ from sklearn_xlc.engine.deciding import (
     Decider,
     fit_decision,
     labels_of,
-    ranks_sets,
     settings_of_decision,
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -491,7 +490,7 @@ class BaseXLCClassifier(
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
         decision = self.decision_ if decision is None else decision
-        return Decider(self._predictor, decision, self._typical_size, self._has_features)
+        return Decider(self._predictor, decision, self._typical_size)
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
@@ -600,7 +599,7 @@ class BaseXLCClassifier(
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
-        return hasattr(self, "net_") and ranks_sets(self.net_.module_.head)
+        return hasattr(self, "net_") and self.net_.module_.head.ranks_sets
 
     @available_if(lambda self: self._ranks_sets())
     @_explained

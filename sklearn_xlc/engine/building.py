@@ -131,7 +131,8 @@ class Builder:
     def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
         """Build the head, if it fits into memory."""
         classifier = self.classifier
-        classifier._precision = self.settings["precision"]
+        half = self.settings["precision"] == "bfloat16"
+        classifier._precision = "bfloat16" if half else "float32"
         task = head_task(classifier, width, code, sharding(self.processes))
         build = functools.partial(classifier._build_head, task)
         # Code of the user is called once, and not to make tensors without values.
@@ -180,13 +181,12 @@ def head_task(
     classifier: Any, n_features: int, code: LabelCode, shard_of: ShardOf = whole
 ) -> HeadTask:
     """Return the task of a classifier's head: sizes, loss and precision."""
-    half = classifier._precision == "bfloat16"
     return HeadTask(
         n_features,
         code.n_labels,
         code.multilabel,
         loss=classifier._loss_for(code.multilabel),
-        precision="bfloat16" if half else "float32",
+        precision=classifier._precision,
         memory_limit=memory_limit(),
         n_members=getattr(classifier.encoder_, "n_members", 1),
         shard_of=shard_of,

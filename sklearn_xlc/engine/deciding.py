@@ -42,14 +42,11 @@ class Decider:
         Fitted or unfitted decision.
     typical_size : int
         Largest number of labels of a training sample.
-    has_features : bool, default=True
-        Whether the head reads a vector of features for each sample.
     """
 
     predictor: Predictor
     decision: Any
     typical_size: int
-    has_features: bool = True
 
     @property
     def _head(self) -> Any:
@@ -109,7 +106,7 @@ class Decider:
             return head.bytes_per_row_of_sets(self._n_sets())
         width = self.predictor.n_labels
         if reads == "features":  # the decision may multiply them with the layer
-            width += width_of_inputs(head) if self.has_features else head.n_features
+            width += width_of_inputs(head)
             return 4 * width * 8
         return head.bytes_per_row() + 3 * 8 * width
 
@@ -117,7 +114,7 @@ class Decider:
         """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
         head, code = self._head, self.predictor.code
         if reads == "features":
-            return layer_inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
+            return head.layer_inputs(features).cpu().numpy(), {"layer": layer_of(head, code)}
         if reads == "sets":
             best, sets = self.predictor.best_sets(features, self._n_sets())
             return best, {"sets": sets}
@@ -278,7 +275,7 @@ def fit_decision(
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
         chosen = choose_decision(
-            facts, link=link, ranks_sets=ranks_sets(head), is_enough=is_enough or was_tuned
+            facts, link=link, ranks_sets=head.ranks_sets, is_enough=is_enough or was_tuned
         )
         decision = DECISIONS[chosen.pop("decision")]()
         decision.set_params(**{name.partition("__")[2]: value for name, value in chosen.items()})
@@ -355,14 +352,13 @@ def check_decision(
             )
         decision.check_labels(Y)
         return
-    if decision.reads == "sets" and not ranks_sets(head):
+    if decision.reads == "sets" and not head.ranks_sets:
         raise ValueError(
             f"decision={decision!r} reads the best label sets, which {type(head).__name__} "
             "does not rank; use a head that does, such as head='product' of "
             "MultiHeadClassifier, or another decision"
         )
-    width = width_of_inputs(head) if has_features else head.n_features
-    layer = layer_of(head, code)
+    width, layer = width_of_inputs(head), layer_of(head, code)
     decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
 
 
@@ -397,32 +393,27 @@ class HeadLayer:
     """
 
     def __init__(self, head: Any, code: LabelCode) -> None:
-        self._head, self._code = head, code
-        self.is_simplex = getattr(head, "is_simplex", False)
+        self._head, self._code, self.is_simplex = head, code, head.is_simplex
 
     def products(self, features: np.ndarray) -> np.ndarray:
         """Multiply features with the weights, without biases."""
-        head = self._head
-        like = next(head.parameters(), torch.zeros((), device="cpu"))
         with usual_modes(training=False):
-            inputs = torch.from_numpy(features).to(like.device)
-            products = (
-                head.products(inputs)
-                if hasattr(type(head), "products")
-                else inputs @ self._rows(inputs).T
-            )
+            inputs = torch.from_numpy(features).to(_like(self._head).device)
+            products = self._head.layer_products(inputs)
         return self._code.by_label(products.cpu().numpy())
 
     @property
     def weights(self) -> np.ndarray:
         """Weights of the labels, of shape (n_labels, n_features)."""
-        like = next(self._head.parameters(), torch.zeros((), device="cpu"))
+        head = self._head
         with usual_modes(training=False):
-            rows = self._rows(like).cpu().numpy()
+            rows = head.shard.rows_of(head.classifier, _like(head)).cpu().numpy()
         return self._code.by_label(rows.T).T
 
-    def _rows(self, like: torch.Tensor) -> torch.Tensor:
-        return self._head.shard.rows_of(self._head.classifier, like)
+
+def _like(head: Head) -> torch.Tensor:
+    """Return a tensor with type and device of a head."""
+    return next(head.parameters(), torch.zeros((), device="cpu"))
 
 
 def _inverse(rows: list[np.ndarray]) -> np.ndarray:
@@ -430,26 +421,15 @@ def _inverse(rows: list[np.ndarray]) -> np.ndarray:
     return np.argsort(np.concatenate(rows))
 
 
-def ranks_sets(head: Any) -> bool:
-    """Return whether a head, or a class of heads, ranks whole label sets."""
-    return hasattr(head if isinstance(head, type) else type(head), "topk_sets")
-
-
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:
     """Return the linear classifier of a head; None if it has none."""
-    return HeadLayer(head, code) if hasattr(type(head), "classifier") else None
-
-
-def layer_inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
-    """Return the inputs of the last layer: the features, or the head's transform of them."""
-    return head.inputs(features) if hasattr(type(head), "inputs") else features
+    return HeadLayer(head, code) if head.is_linear else None
 
 
 def width_of_inputs(head: Head) -> int:
     """Return the number of inputs of the last layer."""
-    like = next(head.parameters(), torch.zeros((), device="cpu"))
     with torch.no_grad():
-        return layer_inputs(head, like.new_zeros(1, head.n_features)).shape[1]
+        return head.layer_inputs(_like(head).new_zeros(1, head.n_features)).shape[1]
 
 
 def score_link(head: Head) -> str | None:

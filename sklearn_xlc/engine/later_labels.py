@@ -14,7 +14,6 @@ from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, w
 from sklearn_xlc.distributed.agreement import check_labels, processes_of
 from sklearn_xlc.distributed.parts import copied, joined, share_out
 from sklearn_xlc.distributed.processes import Alone
-from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
@@ -159,8 +158,7 @@ def _check_removal(classifier: Any, ids: np.ndarray) -> None:
             f"{n_removed} of {code.n_labels} labels cannot be removed: at least {least} must stay"
         )
     if not head.leaves_out:
-        own = ranks_sets(head)
-        why = "its outputs are sets of labels" if own else "its `leaves_out` is not set"
+        why = "its outputs are sets of labels" if head.ranks_sets else "its `leaves_out` is not set"
         raise ValueError(
             f"{type(head).__name__} cannot leave a label out: {why}; drop the label from "
             "predictions, or fit anew, or with head='flat'"

@@ -23,7 +23,7 @@ from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
-from sklearn_xlc.engine.deciding import check_decision, ranks_sets, score_link
+from sklearn_xlc.engine.deciding import check_decision, score_link
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
     Facts,
@@ -150,7 +150,7 @@ class Plan:
             labels_per_sample=code.labels_per_sample,
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=kind is not None
-            and not ranks_sets(kind)
+            and not kind.ranks_sets
             and not kind.resolve_loss(loss, code.multilabel).needs_normaliser,
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),

@@ -222,9 +222,9 @@ class Predictor:
 
     def head_inputs(self, X: Any) -> np.ndarray:
         """Return the inputs of the head's last layer for validated samples."""
-        head: Any = self.head
+        inputs, features = self.head.layer_inputs, self.features(X)
         with self.net.predicting():
-            return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self.features(X)])
+            return np.concatenate([inputs(batch).cpu().numpy() for _, batch in features])
 
     def dense_features(self, X: Any, n_rows: int, width: int, of_batch: Any) -> np.ndarray:
         """Return dense features of `n_rows` samples; `of_batch` maps the features of a batch."""

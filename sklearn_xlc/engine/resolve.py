@@ -107,8 +107,6 @@ class Facts:
         Whether the device multiplies bfloat16 matrices several times faster.
     double : bool
         Whether the model has the type float64.
-    last_width : int
-        Width of the last hidden layer if it is given, otherwise 0.
     needed_width : int
         Number of features needed to reach all label sets of the head; 0: any number.
     """
@@ -129,7 +127,6 @@ class Facts:
     train_length: float = 1.0
     fast_bfloat16: bool = False
     double: bool = False
-    last_width: int = 0
     needed_width: int = 0
 
     @property
@@ -170,17 +167,15 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     return {name: rule(facts) for name, rule in rules.items() if _is_auto(params, name)}
 
 
-def choose_head(facts: Facts) -> str:
+def choose_head(task: Task, multilabel: bool) -> str:
     """Choose "flat", or "cascade" if it takes far fewer multiply-adds."""
-    width = facts.last_width or WIDTH
-    task = Task(facts.n_labels, facts.labels_per_sample, width)
-    flat = flat_cost(task, _n_negatives(facts))
-    lengths = head_lengths(facts.n_labels, 2, "descending")
-    cascade = cascade_cost(task, lengths, 256, 10, facts.multilabel)
+    flat = flat_cost(task, _n_negatives(task))
+    lengths = head_lengths(task.n_labels, 2, "descending")
+    cascade = cascade_cost(task, lengths, 256, 10, multilabel)
     return "flat" if flat.total() - cascade.total() <= WORTH else "cascade"
 
 
-def _n_negatives(facts: Facts) -> int | None:
+def _n_negatives(facts: Facts | Task) -> int | None:
     return N_NEGATIVES if facts.n_labels > 8 * N_NEGATIVES else None
 
 

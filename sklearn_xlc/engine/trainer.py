@@ -172,7 +172,7 @@ class Trainer:
             validation=validation,
             with_valid_loss=settings["early_stopping"],
             keeps_interrupted=not self.one_pass and processes.keeps_interrupted,
-            precision="bfloat16" if self.classifier._precision == "bfloat16" else "float32",
+            precision=self.classifier._precision,
             optimizer_rule=optimizer.rule,
             optimizer__weight_decay=optimizer.weight_decay,
             optimizer__momentum=optimizer.momentum,

@@ -84,6 +84,7 @@ class ETFHead(ChunkedHead):
     """
 
     leaves_out = True
+    is_linear = True
     shards = True
 
     def __init__(
@@ -223,8 +224,7 @@ class ETFHead(ChunkedHead):
         if self.bias is not None:
             update(self.bias, self.held(chunk), gradient.sum(0))
 
-    def products(self, inputs: Tensor) -> Tensor:
-        """Compute the logits without biases, W h, of shape (n_rows, n_labels)."""
+    def layer_products(self, inputs: Tensor) -> Tensor:
         products = torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
         return self.shard.joined_columns(products)
 

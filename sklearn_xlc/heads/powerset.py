@@ -74,6 +74,7 @@ class PowersetHead(DigitHead):
     (torch.Size([2, 4]), 8)
     """
 
+    ranks_sets = True
     code: LabelBlocks
 
     def __init__(

@@ -235,12 +235,10 @@ class CollapseMonitor(Callback):
         X = X.astype(object if is_text else numpy_dtype(net.module_), copy=False)
         sparse = sp.issparse(X) and "csr" in accepted_forms(encoder)
         rows = Rows(X, sparse=sparse, collate=getattr(encoder, "collate", None))
-        # Methods only: a module of that name is a layer of the head's own.
-        inputs = head.inputs if hasattr(type(head), "inputs") else lambda features: features
         with torch.inference_mode():
             batches = BatchIterator(rows, net.batch_size, None, parameter.device)
-            features = torch.cat([inputs(net.features(batch)) for batch in batches])
-            weights = head.classifier(features) if hasattr(type(head), "classifier") else None
+            features = torch.cat([head.layer_inputs(net.features(batch)) for batch in batches])
+            weights = head.classifier(features) if head.is_linear else None
         if weights is not None:
             weights = weights.detach().cpu().numpy()
         report = neural_collapse(features.cpu().numpy(), self.y, weights)
