@@ -201,6 +201,8 @@ class BaseXLCClassifier(
     _has_features = True
     #: Whether this is the second network of a fit, for ranker and decision alone.
     _is_part = False
+    #: Whether weights belong to a file.
+    _weights_borrowed = False
     #: Whether weights are stored with six bits: those of `compress`, until they are trained.
     _is_rounded = False
 
@@ -278,7 +280,7 @@ class BaseXLCClassifier(
 
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         """Return the head as a part, or the user's function; None: `_build_head` makes it."""
-        return None
+        return settings[self._head_parameter] if self._head_parameter else None
 
     def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
         """Class of the head, from what `_head_part_for` returned; None: it is not known."""
@@ -750,9 +752,7 @@ class BaseXLCClassifier(
         features : ndarray of shape (n_samples, n_features_out)
             Output of the encoder.
         """
-        X = self._validate_predict(X)
-        width = self._n_features_out
-        return self._predictor.dense_features(X, X.shape[0], width, lambda features: features)
+        return self._predictor.dense_features(self._validate_predict(X), self._n_features_out)
 
     @_explained
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
-from sklearn_xlc._part import cloned, name_of_part, plain
+from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
@@ -157,16 +158,24 @@ class Decider:
 
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
-        decision, rows, parts = self.decision, [], []
-        with self.predictor.net.predicting(features):
-            for part, inputs, beside in self._inputs_of_parts(features, decision.reads):
-                rows.append(part)
-                parts.append(self._checked_sets(decision.decode(inputs, **beside), len(inputs)))
-        return parts[0] if len(parts) == 1 else sp.vstack(parts, "csr")[_inverse(rows)]
+        rule, join = self._checked_sets, functools.partial(sp.vstack, format="csr")
+        return self._applied(rule, features, self.decision.reads, join)
 
-    def _checked_sets(self, sets: Any, n_rows: int) -> sp.csr_matrix:
-        """Check the label sets of a decision; return them as canonical CSR."""
-        sets, expected = sp.csr_matrix(sets), (n_rows, self.predictor.n_labels)
+    def _applied(
+        self, rule: Callable[..., Any], features: Any, reads: str, join: Callable[..., Any]
+    ) -> Any:
+        """Apply a rule to the parts of a batch, and join the results in the order of the batch."""
+        rows, parts = [], []
+        with self.predictor.net.predicting(features):
+            for part, inputs, beside in self._inputs_of_parts(features, reads):
+                rows.append(part)
+                parts.append(rule(inputs, **beside))
+        return parts[0] if len(parts) == 1 else join(parts)[np.argsort(np.concatenate(rows))]
+
+    def _checked_sets(self, inputs: np.ndarray, **beside: Any) -> sp.csr_matrix:
+        """Return the label sets of the decision as canonical CSR, after a check."""
+        sets = sp.csr_matrix(self.decision.decode(inputs, **beside))
+        expected = len(inputs), self.predictor.n_labels
         if sets.shape != expected:
             raise ValueError(
                 f"{type(self.decision).__name__}.decode returned label sets of shape "
@@ -212,15 +221,10 @@ class Decider:
         """Return the distances of the best and second best label set of validated samples."""
         decision: Any = self.decision
         reads = getattr(decision, "distances_read", decision.reads)
-        distances = []
+        distances, join = [], np.concatenate
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
         for _, features in self.predictor.features(X, n_rows, "distances of label sets"):
-            rows, parts = [], []
-            with self.predictor.net.predicting(features):
-                for part, inputs, beside in self._inputs_of_parts(features, reads):
-                    rows.append(part)
-                    parts.append(decision.distances(inputs, **beside))
-            distances.append(np.concatenate(parts)[_inverse(rows)])
+            distances.append(self._applied(decision.distances, features, reads, join))
         return np.concatenate(distances)
 
 
@@ -255,7 +259,7 @@ def fit_decision(
         Second classifier, trained on a part of the samples, with the ranker and decision to use.
     """
     code, head = classifier._code, classifier.net_.module_.head
-    Y, is_auto = labels_of(code, train), isinstance(decision, str)
+    Y, is_auto = labels_of(code, train), decision == "auto"
     if not code.multilabel:
         classifier.decision_, classifier.ranker_ = TopK(1).fit(None, Y), None
         return
@@ -268,8 +272,8 @@ def fit_decision(
     if first:
         classifier.ranker_ = None if part is None else part.ranker_
         is_ranked = part is None and link == "sigmoid" and ranker is not None
-        if is_ranked and (is_enough or (has_held and not isinstance(ranker, str))):
-            ranker = Calibration() if isinstance(ranker, str) else cloned(ranker)
+        if is_ranked and (is_enough or (has_held and ranker != "auto")):
+            ranker = Calibration() if ranker == "auto" else cloned(ranker)
             classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
     before: Any = None if first else classifier.decision_
     if is_auto:
@@ -298,12 +302,8 @@ def fit_decision(
 def _resolved(decision: Decision) -> dict[str, Any]:
     """Return the fitted values of the parameters "auto" and None of a decision."""
     params = decision.get_params(deep=False).items()
-    open_ = [name for name, value in params if value is None or _is_auto(value)]
+    open_ = [name for name, value in params if value is None or is_auto(value)]
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 def _fitted_ranker(classifier: Any, ranker: Ranker, held: Rows) -> Ranker:
@@ -414,11 +414,6 @@ class HeadLayer:
 def _like(head: Head) -> torch.Tensor:
     """Return a tensor with type and device of a head."""
     return next(head.parameters(), torch.zeros((), device="cpu"))
-
-
-def _inverse(rows: list[np.ndarray]) -> np.ndarray:
-    """Return the order to restore a batch from parts with these rows."""
-    return np.argsort(np.concatenate(rows))
 
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:

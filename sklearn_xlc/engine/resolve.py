@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.codes import head_lengths
 
@@ -164,7 +165,7 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
         "encoder__negative_slope": _negative_slope,
         "precision": _precision,
     }
-    return {name: rule(facts) for name, rule in rules.items() if _is_auto(params, name)}
+    return {name: rule(facts) for name, rule in rules.items() if is_auto(params.get(name))}
 
 
 def choose_head(task: Task, multilabel: bool) -> str:
@@ -405,10 +406,6 @@ def choose_decision(
     if is_enough:
         return {"decision": "threshold", "decision__min_labels": "auto"}
     return {"decision": "threshold", "decision__threshold": 0.0, "decision__scale": "score"}
-
-
-def _is_auto(params: Mapping[str, Any], name: str) -> bool:
-    return isinstance(params.get(name), str) and params[name] == "auto"
 
 
 # --- counted costs ----------------------------------------------------------------------------

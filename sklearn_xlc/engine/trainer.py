@@ -42,6 +42,7 @@ from sklearn_xlc.engine.label_counts import mean_one
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.validation import model_dtype
 from sklearn_xlc.heads import PointwiseLoss
+from sklearn_xlc.heads.losses import losses_of
 from sklearn_xlc.training import (
     CosineSchedule,
     EncoderHead,
@@ -49,7 +50,7 @@ from sklearn_xlc.training import (
     XLCNet,
     copied,
 )
-from sklearn_xlc.training.callbacks import callback_of
+from sklearn_xlc.training.callbacks import callback_of, has_callback
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.finite import check_weights
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -130,8 +131,7 @@ class Trainer:
         classifier._typical_size = self.plan.facts.most_labels
         self.plan.resolve_parts(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
-        builder = Builder(classifier, self.data, self.settings, self.plan.processes)
-        module = builder.build(train, rng, generators)
+        module = Builder(self.plan).build(train, rng, generators)
         classifier._start_module(module, known, rng)
         self.plan.check_decision(module.head)
         return module
@@ -202,12 +202,12 @@ class Trainer:
         callbacks = [each for each in given if each not in averages and each not in stops]
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
-        verbose = bool(settings["verbose"]) or _has(callbacks, PrintLog)  # PrintLog needs it
+        verbose = bool(settings["verbose"]) or has_callback(callbacks, PrintLog)  # which needs it
         verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
             callbacks.extend(_shown(callbacks, module.head, n_steps))
         if not self.one_pass:
-            if not _has(callbacks, LRScheduler):
+            if not has_callback(callbacks, LRScheduler):
                 callbacks.append(CosineSchedule(max_epochs * n_steps))
             if settings["early_stopping"] and not stops:
                 stops = [EarlyStopping(patience=3, load_best=True)]
@@ -275,19 +275,14 @@ def restored_net(module: EncoderHead, device: Any) -> XLCNet:
     ).initialize()
 
 
-def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
-    """Return whether a callback is of this class: an instance or the class, named or not."""
-    found = map(callback_of, callbacks)
-    return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
-
-
 def _shown(callbacks: list[Any], head: Any, n_steps: int) -> list[Callback]:
     """Return the callbacks for `verbose`, unless the user has the same."""
     shown: list[Callback] = []
-    if shows_bars() and not _has(callbacks, ProgressBar):
+    if shows_bars() and not has_callback(callbacks, ProgressBar):
         shown.append(EpochBar(n_steps, postfix_keys=["train_loss"]))
-    if not _has(callbacks, PrintLog):
-        is_sum = head.multilabel and any(isinstance(p, PointwiseLoss) for p in head.modules())
+    if not has_callback(callbacks, PrintLog):
+        is_pointwise = any(isinstance(loss, PointwiseLoss) for loss in losses_of(head))
+        is_sum = head.multilabel and is_pointwise
         shown.append(EpochLines(head.n_labels if is_sum else 1))
     return shown
 

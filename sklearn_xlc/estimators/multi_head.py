@@ -137,7 +137,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         # A node of a cascade would be as probable as its labels, and so would they given the node.
         settings = Settings(self.get_params(deep=False), self._parts)
         takes_them = self._head_part_for(settings, code_of(Y, Y)).takes_soft_labels
-        return takes_them and isinstance(self.loss, str) and self.loss in ("auto", "bce")
+        return takes_them and self.loss in ("auto", "bce")
 
     def _order_labels(
         self, head: Any, data: TrainingData, rng: np.random.RandomState

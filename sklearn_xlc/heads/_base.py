@@ -500,7 +500,7 @@ class GivenHead(HeadPart):
         return None
 
     def check_loss(self, multilabel: bool, loss: str | Loss) -> None:
-        if not (isinstance(loss, str) and loss == "auto"):
+        if loss != "auto":
             raise ValueError(
                 f"head={self.make!r} has a loss of its own; leave loss at 'auto', got loss={loss!r}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -102,7 +102,7 @@ class ETFHead(ChunkedHead):
         precision: str = "float32",
         shard_of: ShardOf = whole,
     ) -> None:
-        loss = "pick_all_labels" if isinstance(loss, str) and loss == "auto" else loss
+        loss = "pick_all_labels" if loss == "auto" else loss
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss, shard_of)
         self.link = "exp" if self.link == "softmax" else self.link
         check_real(feature_decay, "feature_decay", 0)
@@ -278,6 +278,8 @@ class ETF(HeadPart):
     """
 
     head = ETFHead
+    #: Whether the matrix is trained.
+    learned: ClassVar[bool] = False
 
     _parameter_constraints = {
         "feature_decay": [Interval(Real, 0, None, closed="left")],
@@ -303,3 +305,5 @@ class Learned(ETF):
     --------
     ETF : A fixed simplex.
     """
+
+    learned = True

@@ -24,6 +24,17 @@ def callback_of(entry: Any) -> Any:
     return entry[-1] if isinstance(entry, tuple) and entry else entry
 
 
+def _kind_of(entry: Any) -> type:
+    """Return the class of a callback, given as an instance or as the class."""
+    callback = callback_of(entry)
+    return callback if isinstance(callback, type) else type(callback)
+
+
+def has_callback(callbacks: Any, kind: type[Callback]) -> bool:
+    """Return whether an entry of `callbacks`, which may be None, is of this class."""
+    return any(issubclass(_kind_of(entry), kind) for entry in callbacks or [])
+
+
 def copied(callbacks: Any) -> list[Any]:
     """Return deep copies of the user's callbacks.
 
@@ -45,9 +56,7 @@ def copied(callbacks: Any) -> list[Any]:
         If an entry is not a callback.
     """
     for entry in callbacks or []:
-        callback = callback_of(entry)
-        kind = callback if isinstance(callback, type) else type(callback)
-        if not issubclass(kind, Callback):
+        if not issubclass(_kind_of(entry), Callback):
             raise TypeError(
                 f"callbacks must hold skorch callbacks or (name, callback) pairs, got {entry!r}"
             )
