@@ -49,15 +49,13 @@ def counted_costs(code):
     from sklearn_xlc.codes import head_lengths
     from sklearn_xlc.engine import resolve
 
-    size = {"n_labels": code.n_labels, "labels_per_sample": code.labels_per_sample}
-    facts = resolve.Facts(n_samples=0, multilabel=code.multilabel, **size)
+    task = resolve.Task(code.n_labels, code.labels_per_sample, resolve.WIDTH)
+    facts = resolve.Facts(n_samples=0, n_labels=code.n_labels, multilabel=code.multilabel)
     drawn = resolve.resolve_model({"head__n_negatives": "auto"}, facts)["head__n_negatives"]
-    task, lengths = (
-        resolve.Task(width=resolve.WIDTH, **size),
-        head_lengths(code.n_labels, 2, "descending"),
-    )
+    lengths = head_lengths(code.n_labels, 2, "descending")
     cascade = resolve.cascade_cost(task, lengths, 256, 10, code.multilabel)
-    return {"flat": resolve.flat_cost(task, drawn), "cascade": cascade}, resolve.choose_head(facts)
+    costs = {"flat": resolve.flat_cost(task, drawn), "cascade": cascade}
+    return costs, resolve.choose_head(task, code.multilabel)
 
 
 def measure(task):

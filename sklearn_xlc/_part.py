@@ -18,6 +18,7 @@ __all__ = [
     "Parameters",
     "Part",
     "cloned",
+    "is_auto",
     "joined_signature",
     "name_of_part",
     "named_part",
@@ -126,6 +127,11 @@ def nested_parts(
 def named_part(value: Any, names: Names) -> Any:
     """Make the part with a name; return other values unchanged."""
     return names[value]() if isinstance(value, str) and value in names else value
+
+
+def is_auto(value: Any) -> bool:
+    """Return whether a value, which may be an array, is "auto"."""
+    return isinstance(value, str) and value == "auto"
 
 
 def name_of_part(part: Any, names: Names) -> str | None:

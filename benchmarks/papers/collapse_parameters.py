@@ -86,7 +86,7 @@ def n_trainable(build, learned):
     """Trainable parameters of the network and its head."""
     network, width = build(None if learned else N_LABELS)
     head = ETFHead(width, N_LABELS, multilabel=True, learned=learned)
-    assert head.products(network.eval()(torch.zeros(1, 1, 56, 56))).shape == (1, N_LABELS)
+    assert head.layer_products(network.eval()(torch.zeros(1, 1, 56, 56))).shape == (1, N_LABELS)
     return sum(p.numel() for part in (network, head) for p in part.parameters())
 
 

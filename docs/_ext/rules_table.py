@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sklearn_xlc.engine.resolve import (
+    WIDTH,
     Facts,
+    Task,
     choose_decision,
     choose_head,
     hold_out,
@@ -76,7 +78,7 @@ def settings(n_samples, n_labels, length):
     is_tuned = held.refit or held.n_held > 0
     chosen = choose_decision(facts, link="sigmoid", ranks_sets=False, is_enough=is_tuned)
     decision = f"{chosen['decision']}, tuned" if is_tuned else "probability above 1/2"
-    head = choose_head(facts)
+    head = choose_head(Task(n_labels, facts.labels_per_sample, WIDTH), facts.multilabel)
     facts = replace(facts, head=head)
     found = {"head": head, **resolve_model(AUTO, facts), **resolve_training(AUTO, facts)}
     found["head__n_negatives"] = found["head__n_negatives"] if head == "flat" else "-"

@@ -52,3 +52,8 @@ class Bags:
         numbers = torch.arange(len(self), device=self.indptr.device)
         n_instances = len(self.instances if self.features is None else self.features)
         return torch.repeat_interleave(numbers, self.indptr.diff(), output_size=n_instances)
+
+
+def features_of(features: Tensor | Bags) -> Tensor:
+    """Return the features of a batch; of bags, the features of their instances."""
+    return features.features if isinstance(features, Bags) else features

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module or callable, \
             default="auto"
         Network from samples to features. "auto" and "mlp": :class:`~sklearn_xlc.encoders.MLP`.
@@ -80,3 +83,13 @@ def with_shared(text: str, loss: str = "", samples: str = "Samples") -> str:
     """Fill in the shared parameters and attributes of a class docstring."""
     parameters = PARAMETERS.replace("{loss}", loss).replace("{samples}", samples)
     return text.replace("{parameters}", parameters).replace("{attributes}", ATTRIBUTES)
+
+
+def documented_by(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator that copies the docstring of another method."""
+
+    def documented(method: Callable[..., Any]) -> Callable[..., Any]:
+        method.__doc__ = original.__doc__
+        return method
+
+    return documented

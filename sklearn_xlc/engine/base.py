@@ -47,7 +47,6 @@ from sklearn_xlc.engine.deciding import (
     Decider,
     fit_decision,
     labels_of,
-    ranks_sets,
     settings_of_decision,
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -185,6 +184,8 @@ class BaseXLCClassifier(
     _has_features = True
     #: Whether this is the second network of a fit, for ranker and decision alone.
     _is_part = False
+    #: Whether weights belong to a file.
+    _weights_borrowed = False
     #: Whether weights are stored with six bits: those of `compress`, until they are trained.
     _is_rounded = False
 
@@ -262,7 +263,7 @@ class BaseXLCClassifier(
 
     def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
         """Return the head as a part, or the user's function; None: `_build_head` makes it."""
-        return None
+        return settings[self._head_parameter] if self._head_parameter else None
 
     def _head_class(self, head: Any, multilabel: bool) -> type[Head] | None:
         """Class of the head, from what `_head_part_for` returned; None: it is not known."""
@@ -474,7 +475,7 @@ class BaseXLCClassifier(
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
         decision = self.decision_ if decision is None else decision
-        return Decider(self._predictor, decision, self._typical_size, self._has_features)
+        return Decider(self._predictor, decision, self._typical_size)
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
@@ -583,7 +584,7 @@ class BaseXLCClassifier(
 
     def _ranks_sets(self) -> bool:
         """Return whether the head ranks whole label sets; before `fit`, whether it may."""
-        return hasattr(self, "net_") and ranks_sets(self.net_.module_.head)
+        return hasattr(self, "net_") and self.net_.module_.head.ranks_sets
 
     @available_if(lambda self: self._ranks_sets())
     @_explained
@@ -734,9 +735,7 @@ class BaseXLCClassifier(
         features : ndarray of shape (n_samples, n_features_out)
             Output of the encoder.
         """
-        X = self._validate_predict(X)
-        width = self._n_features_out
-        return self._predictor.dense_features(X, X.shape[0], width, lambda features: features)
+        return self._predictor.dense_features(self._validate_predict(X), self._n_features_out)
 
     @_explained
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

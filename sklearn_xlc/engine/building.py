@@ -17,7 +17,6 @@ from sklearn_xlc._part import named_part
 from sklearn_xlc.batches import Rows, make_batch
 from sklearn_xlc.batches.randomness import Generators, as_global
 from sklearn_xlc.distributed.parts import share_out
-from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.distributed.shards import sharding
 from sklearn_xlc.encoders import Encoder, MLPEncoder, accepted_forms, encoder_part, vectorizes
 from sklearn_xlc.engine.class_weights import weigh_labels
@@ -30,13 +29,13 @@ from sklearn_xlc.engine.memory import (
     training_bytes,
     without_weights,
 )
-from sklearn_xlc.engine.settings import Settings
-from sklearn_xlc.engine.validation import TrainingData, model_dtype
-from sklearn_xlc.heads import Head, HeadTask, Loss
+from sklearn_xlc.engine.validation import model_dtype
+from sklearn_xlc.heads import Head, HeadTask
+from sklearn_xlc.heads.losses import losses_of
 from sklearn_xlc.heads.whole import WHOLE, ShardOf, whole
 from sklearn_xlc.optimizers import OPTIMIZERS
 from sklearn_xlc.training import EncoderHead, WeightAveraging
-from sklearn_xlc.training.callbacks import callback_of
+from sklearn_xlc.training.callbacks import has_callback
 from sklearn_xlc.training.devices import TORCH_DTYPES, resolve_device
 from sklearn_xlc.training.foreign import is_ours
 
@@ -44,15 +43,9 @@ from sklearn_xlc.training.foreign import is_ours
 class Builder:
     """Build encoder and head of a classifier by resolved settings, if they fit into memory."""
 
-    def __init__(
-        self,
-        classifier: Any,
-        data: TrainingData,
-        settings: Settings,
-        processes: Alone = ALONE,
-    ) -> None:
-        self.processes = processes
-        self.classifier, self.data, self.settings = classifier, data, settings
+    def __init__(self, plan: Any) -> None:
+        self.classifier, self.data, self.settings = plan.classifier, plan.data, plan.settings
+        self.processes = plan.processes
 
     def build(
         self, train: Rows | None, rng: np.random.RandomState, generators: Generators
@@ -80,9 +73,8 @@ class Builder:
             weigh_labels(classifier.class_weight, head, known, code)
             counts, n_samples = label_counts(known.Y, known.sample_weight)
             counts = code.by_position(counts)
-            for part in head.modules():
-                if isinstance(part, Loss):
-                    part.fit(counts, n_samples)
+            for loss in losses_of(head):
+                loss.fit(counts, n_samples)
             if train is not None:
                 head.set_prior(code.by_position(frequency(train.Y, train.sample_weight)))
         classifier._n_features_out = width
@@ -108,7 +100,8 @@ class Builder:
     def _build_head(self, encoder: nn.Module, width: int, code: LabelCode) -> Head:
         """Build the head, if it fits into memory."""
         classifier = self.classifier
-        classifier._precision = self.settings["precision"]
+        half = self.settings["precision"] == "bfloat16"
+        classifier._precision = "bfloat16" if half else "float32"
         task = head_task(classifier, width, code, sharding(self.processes))
         build = functools.partial(classifier._build_head, task)
         # Code of the user is called once, and not to make tensors without values.
@@ -131,9 +124,8 @@ class Builder:
         if encoder is None:
             return
         settings = self.settings
-        callbacks = map(callback_of, settings["callbacks"] or [])
-        copies = int(settings["early_stopping"])
-        copies += any(isinstance(each, WeightAveraging) for each in callbacks)
+        averages = has_callback(settings["callbacks"], WeightAveraging)
+        copies = int(settings["early_stopping"]) + averages
         itemsize, optimizer = model_dtype(self.data.rows.X).itemsize, settings["optimizer"]
         weights, beside = training_bytes(
             encoder, head, itemsize, optimizer.rule, copies, optimizer.momentum
@@ -155,13 +147,12 @@ def head_task(
     classifier: Any, n_features: int, code: LabelCode, shard_of: ShardOf = whole
 ) -> HeadTask:
     """Return the task of a classifier's head: sizes, loss and precision."""
-    half = classifier._precision == "bfloat16"
     return HeadTask(
         n_features,
         code.n_labels,
         code.multilabel,
         loss=classifier._loss_for(code.multilabel),
-        precision="bfloat16" if half else "float32",
+        precision=classifier._precision,
         memory_limit=memory_limit(),
         n_members=getattr(classifier.encoder_, "n_members", 1),
         shard_of=shard_of,
@@ -178,8 +169,7 @@ def smaller_model(classifier: Any) -> str:
         helps.append("optimizer='adagrad', which keeps one number for each row of weights")
     if getattr(classifier.optimizer, "momentum", 0.0):
         helps.append("momentum=0.0, which keeps no second copy of the weights")
-    averages = any(isinstance(callback_of(c), WeightAveraging) for c in classifier.callbacks or ())
-    if classifier.early_stopping or averages:
+    if classifier.early_stopping or has_callback(classifier.callbacks, WeightAveraging):
         helps.append("early_stopping=False and no WeightAveraging, which keep no copies")
     return ", or ".join(helps)
 

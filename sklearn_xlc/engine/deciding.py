@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
-from sklearn_xlc._part import cloned, name_of_part, plain
+from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
@@ -40,7 +41,6 @@ class Decider:
     predictor: Predictor
     decision: Any
     typical_size: int
-    has_features: bool = True
 
     @property
     def _head(self) -> Any:
@@ -100,7 +100,7 @@ class Decider:
             return head.bytes_per_row_of_sets(self._n_sets())
         width = self.predictor.n_labels
         if reads == "features":  # the decision may multiply them with the layer
-            width += width_of_inputs(head) if self.has_features else head.n_features
+            width += width_of_inputs(head)
             return 4 * width * 8
         return head.bytes_per_row() + 3 * 8 * width
 
@@ -108,7 +108,7 @@ class Decider:
         """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
         head, code = self._head, self.predictor.code
         if reads == "features":
-            return layer_inputs(head, features).cpu().numpy(), {"layer": layer_of(head, code)}
+            return head.layer_inputs(features).cpu().numpy(), {"layer": layer_of(head, code)}
         if reads == "sets":
             best, sets = self.predictor.best_sets(features, self._n_sets())
             return best, {"sets": sets}
@@ -151,16 +151,24 @@ class Decider:
 
     def _decode(self, features: Any) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
-        decision, rows, parts = self.decision, [], []
-        with self.predictor.net.predicting(features):
-            for part, inputs, beside in self._inputs_of_parts(features, decision.reads):
-                rows.append(part)
-                parts.append(self._checked_sets(decision.decode(inputs, **beside), len(inputs)))
-        return parts[0] if len(parts) == 1 else sp.vstack(parts, "csr")[_inverse(rows)]
+        rule, join = self._checked_sets, functools.partial(sp.vstack, format="csr")
+        return self._applied(rule, features, self.decision.reads, join)
 
-    def _checked_sets(self, sets: Any, n_rows: int) -> sp.csr_matrix:
-        """Check the label sets of a decision; return them as canonical CSR."""
-        sets, expected = sp.csr_matrix(sets), (n_rows, self.predictor.n_labels)
+    def _applied(
+        self, rule: Callable[..., Any], features: Any, reads: str, join: Callable[..., Any]
+    ) -> Any:
+        """Apply a rule to the parts of a batch, and join the results in the order of the batch."""
+        rows, parts = [], []
+        with self.predictor.net.predicting(features):
+            for part, inputs, beside in self._inputs_of_parts(features, reads):
+                rows.append(part)
+                parts.append(rule(inputs, **beside))
+        return parts[0] if len(parts) == 1 else join(parts)[np.argsort(np.concatenate(rows))]
+
+    def _checked_sets(self, inputs: np.ndarray, **beside: Any) -> sp.csr_matrix:
+        """Return the label sets of the decision as canonical CSR, after a check."""
+        sets = sp.csr_matrix(self.decision.decode(inputs, **beside))
+        expected = len(inputs), self.predictor.n_labels
         if sets.shape != expected:
             raise ValueError(
                 f"{type(self.decision).__name__}.decode returned label sets of shape "
@@ -206,15 +214,10 @@ class Decider:
         """Return the distances of the best and second best label set of validated samples."""
         decision: Any = self.decision
         reads = getattr(decision, "distances_read", decision.reads)
-        distances = []
+        distances, join = [], np.concatenate
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
         for _, features in self.predictor.features(X, n_rows, "distances of label sets"):
-            rows, parts = [], []
-            with self.predictor.net.predicting(features):
-                for part, inputs, beside in self._inputs_of_parts(features, reads):
-                    rows.append(part)
-                    parts.append(decision.distances(inputs, **beside))
-            distances.append(np.concatenate(parts)[_inverse(rows)])
+            distances.append(self._applied(decision.distances, features, reads, join))
         return np.concatenate(distances)
 
 
@@ -236,7 +239,7 @@ def fit_decision(
     classifier of "refit", whose ranker and decision are used.
     """
     code, head = classifier._code, classifier.net_.module_.head
-    Y, is_auto = labels_of(code, train), isinstance(decision, str)
+    Y, is_auto = labels_of(code, train), decision == "auto"
     if not code.multilabel:
         classifier.decision_, classifier.ranker_ = TopK(1).fit(None, Y), None
         return
@@ -249,14 +252,14 @@ def fit_decision(
     if first:
         classifier.ranker_ = None if part is None else part.ranker_
         is_ranked = part is None and link == "sigmoid" and ranker is not None
-        if is_ranked and (is_enough or (has_held and not isinstance(ranker, str))):
-            ranker = Calibration() if isinstance(ranker, str) else cloned(ranker)
+        if is_ranked and (is_enough or (has_held and ranker != "auto")):
+            ranker = Calibration() if ranker == "auto" else cloned(ranker)
             classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
     before: Any = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
         chosen = choose_decision(
-            facts, link=link, ranks_sets=ranks_sets(head), is_enough=is_enough or was_tuned
+            facts, link=link, ranks_sets=head.ranks_sets, is_enough=is_enough or was_tuned
         )
         decision = DECISIONS[chosen.pop("decision")]()
         decision.set_params(**{name.partition("__")[2]: value for name, value in chosen.items()})
@@ -279,12 +282,8 @@ def fit_decision(
 def _resolved(decision: Decision) -> dict[str, Any]:
     """Return the fitted values of the parameters "auto" and None of a decision."""
     params = decision.get_params(deep=False).items()
-    open_ = [name for name, value in params if value is None or _is_auto(value)]
+    open_ = [name for name, value in params if value is None or is_auto(value)]
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 def _fitted_ranker(classifier: Any, ranker: Ranker, held: Rows) -> Ranker:
@@ -319,14 +318,13 @@ def check_decision(
             )
         decision.check_labels(Y)
         return
-    if decision.reads == "sets" and not ranks_sets(head):
+    if decision.reads == "sets" and not head.ranks_sets:
         raise ValueError(
             f"decision={decision!r} reads the best label sets, which {type(head).__name__} "
             "does not rank; use a head that does, such as head='product' of "
             "MultiHeadClassifier, or another decision"
         )
-    width = width_of_inputs(head) if has_features else head.n_features
-    layer = layer_of(head, code)
+    width, layer = width_of_inputs(head), layer_of(head, code)
     decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
 
 
@@ -361,59 +359,38 @@ class HeadLayer:
     """
 
     def __init__(self, head: Any, code: LabelCode) -> None:
-        self._head, self._code = head, code
-        self.is_simplex = getattr(head, "is_simplex", False)
+        self._head, self._code, self.is_simplex = head, code, head.is_simplex
 
     def products(self, features: np.ndarray) -> np.ndarray:
         """Multiply features with the weights, without biases."""
-        head = self._head
-        like = next(head.parameters(), torch.zeros((), device="cpu"))
         with usual_modes(training=False):
-            inputs = torch.from_numpy(features).to(like.device)
-            products = (
-                head.products(inputs)
-                if hasattr(type(head), "products")
-                else inputs @ self._rows(inputs).T
-            )
+            inputs = torch.from_numpy(features).to(_like(self._head).device)
+            products = self._head.layer_products(inputs)
         return self._code.by_label(products.cpu().numpy())
 
     @property
     def weights(self) -> np.ndarray:
         """Weights of the labels, of shape (n_labels, n_features)."""
-        like = next(self._head.parameters(), torch.zeros((), device="cpu"))
+        head = self._head
         with usual_modes(training=False):
-            rows = self._rows(like).cpu().numpy()
+            rows = head.shard.rows_of(head.classifier, _like(head)).cpu().numpy()
         return self._code.by_label(rows.T).T
 
-    def _rows(self, like: torch.Tensor) -> torch.Tensor:
-        return self._head.shard.rows_of(self._head.classifier, like)
 
-
-def _inverse(rows: list[np.ndarray]) -> np.ndarray:
-    """Return the order to restore a batch from parts with these rows."""
-    return np.argsort(np.concatenate(rows))
-
-
-def ranks_sets(head: Any) -> bool:
-    """Return whether a head, or a class of heads, ranks whole label sets."""
-    return hasattr(head if isinstance(head, type) else type(head), "topk_sets")
+def _like(head: Head) -> torch.Tensor:
+    """Return a tensor with type and device of a head."""
+    return next(head.parameters(), torch.zeros((), device="cpu"))
 
 
 def layer_of(head: Head, code: LabelCode) -> HeadLayer | None:
     """Return the linear classifier of a head; None if it has none."""
-    return HeadLayer(head, code) if hasattr(type(head), "classifier") else None
-
-
-def layer_inputs(head: Any, features: torch.Tensor) -> torch.Tensor:
-    """Return the inputs of the last layer: the features, or the head's transform of them."""
-    return head.inputs(features) if hasattr(type(head), "inputs") else features
+    return HeadLayer(head, code) if head.is_linear else None
 
 
 def width_of_inputs(head: Head) -> int:
     """Return the number of inputs of the last layer."""
-    like = next(head.parameters(), torch.zeros((), device="cpu"))
     with torch.no_grad():
-        return layer_inputs(head, like.new_zeros(1, head.n_features)).shape[1]
+        return head.layer_inputs(_like(head).new_zeros(1, head.n_features)).shape[1]
 
 
 def score_link(head: Head) -> str | None:

@@ -14,11 +14,12 @@ from sklearn_xlc.batches.randomness import Generators, as_global, usual_modes, w
 from sklearn_xlc.distributed.agreement import check_labels, processes_of
 from sklearn_xlc.distributed.parts import copied, joined, share_out
 from sklearn_xlc.distributed.processes import Alone
-from sklearn_xlc.engine.deciding import ranks_sets
+from sklearn_xlc.engine.building import n_weights
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.label_counts import RARE, frequency, label_counts
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.heads import Head, Loss
+from sklearn_xlc.heads import Head
+from sklearn_xlc.heads.losses import losses_of
 from sklearn_xlc.training import EncoderHead, XLCNet
 from sklearn_xlc.training.digests import short_digest
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -61,7 +62,7 @@ def going_on(
     module is trained in place, unless its weights belong to a file.
     """
     module, optimizer = classifier.net_.module_, classifier.net_.optimizer_
-    if not len(added) and getattr(classifier, "_weights_borrowed", False):
+    if not len(added) and classifier._weights_borrowed:
         return copied(module, processes), None
     if len(added):
         module, optimizer = _grown(classifier, rows, added, generators, processes)
@@ -98,9 +99,7 @@ def _grown(
     with as_global(with_device(generators, device)):
         head.start_labels(at, share)
         classifier._start_beside(head, rows, at)
-    parameters = net.module_.encoder.parameters(), head.parameters()
-    n_parameters = sum(p.numel() for of in parameters for p in of if p.requires_grad)
-    classifier.n_parameters_ = n_parameters
+    classifier.n_parameters_ = n_weights(module)
     if classifier.head_ is not None:
         classifier.head_ = classifier.head_.grown(head)
     return module, optimizer
@@ -118,7 +117,7 @@ def _check_room(classifier: Any, head: Head, n_positions: int) -> None:
 
 def _start_losses(code: LabelCode, head: Head, rows: Rows, positions: torch.Tensor) -> None:
     """Fit the buffers of losses for new labels to their counts in `rows`."""
-    losses = [part for part in head.modules() if isinstance(part, Loss) and part.per_label]
+    losses = [loss for loss in losses_of(head) if loss.per_label]
     if not losses:
         return
     counts, n_samples = label_counts(rows.Y, rows.sample_weight)
@@ -159,8 +158,7 @@ def _check_removal(classifier: Any, ids: np.ndarray) -> None:
             f"{n_removed} of {code.n_labels} labels cannot be removed: at least {least} must stay"
         )
     if not head.leaves_out:
-        own = ranks_sets(head)
-        why = "its outputs are sets of labels" if own else "its `leaves_out` is not set"
+        why = "its outputs are sets of labels" if head.ranks_sets else "its `leaves_out` is not set"
         raise ValueError(
             f"{type(head).__name__} cannot leave a label out: {why}; drop the label from "
             "predictions, or fit anew, or with head='flat'"

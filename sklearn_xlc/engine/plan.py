@@ -23,7 +23,7 @@ from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
-from sklearn_xlc.engine.deciding import check_decision, ranks_sets, score_link
+from sklearn_xlc.engine.deciding import check_decision, score_link
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
     Facts,
@@ -74,8 +74,7 @@ class Plan:
         self.checkpoints: Checkpoints | None = None
         self._check_rates()
         self.head = self._head_part()
-        self.facts = self._facts()
-        self._name_loss()
+        self.facts = self._facts(pointwise=self._resolve_loss())
         self.check_decision()
 
     # --- settings ---------------------------------------------------------------------------
@@ -83,7 +82,7 @@ class Plan:
     def _check_rates(self) -> None:
         """Raise ValueError if both classifier and optimiser set a rate."""
         optimizer = self.settings["optimizer"]
-        if isinstance(optimizer, str):
+        if optimizer == "auto":
             return
         for name, default in (("learning_rate", "auto"), ("weight_decay", 0.0)):
             own, given = getattr(optimizer, name), self.settings[name]
@@ -101,19 +100,24 @@ class Plan:
         part = self.classifier._head_part_for(self.settings, code)
         return None if part is None else part.for_labels(code.n_labels, code.multilabel)
 
-    def _name_loss(self) -> None:
-        """Resolve the loss "auto", if the head is known."""
-        multilabel = self.data.code.multilabel
-        kind = self.classifier._head_class(self.head, multilabel)
-        if kind is not None and isinstance(self.settings["loss"], str):
-            loss = self.classifier._loss_for(multilabel)
-            self.settings.update({"loss": kind.resolve_loss(loss, multilabel)})
+    def _resolve_loss(self) -> bool:
+        """Resolve the loss, if the head is known; return whether labels have scores of their own.
 
-    def _facts(self) -> Facts:
+        Raises ValueError if the head cannot train with the loss.
+        """
+        classifier, multilabel = self.classifier, self.data.code.multilabel
+        kind = classifier._head_class(self.head, multilabel)
+        if kind is None:
+            return False
+        loss, where = classifier._loss_for(multilabel), type(classifier).__name__
+        loss = kind.resolve_loss(loss, multilabel, where)
+        if self.settings["loss"] == "auto":
+            self.settings.update({"loss": loss})
+        return not (kind.ranks_sets or loss.needs_normaliser)
+
+    def _facts(self, pointwise: bool) -> Facts:
         rows, code = self.data.rows, self.data.code
         sparse = self.encoder.reads_sparse(reads_sparse(MLPEncoder, rows))
-        kind = self.classifier._head_class(self.head, code.multilabel)
-        loss = self.classifier._loss_for(code.multilabel)
         has_numbers = rows.X.dtype != object
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # given when the net is made
@@ -129,9 +133,7 @@ class Plan:
             n_nonzeros=rows.n_stored() if has_numbers else 0,
             labels_per_sample=code.labels_per_sample,
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
-            pointwise=kind is not None
-            and not ranks_sets(kind)
-            and not kind.resolve_loss(loss, code.multilabel).needs_normaliser,
+            pointwise=pointwise,
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),
@@ -145,7 +147,7 @@ class Plan:
         code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
         if not code.multilabel:
             return
-        if not isinstance(decision, str):
+        if decision != "auto":
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)
         if head is not None and ranker not in (None, "auto") and score_link(head) != "sigmoid":

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._config import get_config, memory_limit
-from sklearn_xlc.batches import Batch, BatchIterator, Rows, make_batch
+from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
 from sklearn_xlc.distributed.agreement import agreed_batch
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.building import inputs_for
@@ -75,7 +75,7 @@ class Predictor:
     def batches(self, X: Any, n_rows: int) -> Iterable[Batch]:
         """Return batches of at most `n_rows` validated samples."""
         net = self.net
-        rows = X if isinstance(X, Rows) else Rows(X)
+        rows = _rows_of(X)
         if rows.X.dtype != object:
             rows = replace(rows, X=rows.X.astype(self.dtype, copy=False))
         n_instances = max(1, rows.n_instances)
@@ -210,19 +210,19 @@ class Predictor:
 
     def head_inputs(self, X: Any) -> np.ndarray:
         """Return the inputs of the head's last layer for validated samples."""
-        head: Any = self.head
+        inputs, features = self.head.layer_inputs, self.features(X)
         with self.net.predicting():
-            return np.concatenate([head.inputs(f).cpu().numpy() for _, f in self.features(X)])
+            return np.concatenate([inputs(batch).cpu().numpy() for _, batch in features])
 
-    def dense_features(self, X: Any, n_rows: int, width: int, of_batch: Any) -> np.ndarray:
-        """Return dense features of `n_rows` samples; `of_batch` maps the features of a batch."""
-        given = (X.X if isinstance(X, Rows) else X).dtype
+    def dense_features(self, X: Any, width: int) -> np.ndarray:
+        """Return dense features of validated samples."""
+        given = _rows_of(X).X.dtype
         dtype = given if given in TORCH_DTYPES else self.dtype
-        shape = (n_rows, width)
+        shape = (_num_samples(X), width)
         at_once = self.rows_beside(shape, dtype, "parts of X", 2 * width * dtype.itemsize)
         out = np.empty(shape, dtype=dtype)
         for rows, features in self.features(X, at_once):
-            out[rows] = of_batch(features).cpu().numpy()
+            out[rows] = features_of(features).cpu().numpy()
         return out
 
     def dense_scores(self, X: Any, link: Any) -> np.ndarray:
@@ -244,9 +244,13 @@ class Predictor:
         return out
 
 
+def _rows_of(X: Any) -> Rows:
+    return X if isinstance(X, Rows) else Rows(X)
+
+
 def _described(X: Any, asked: str) -> dict[str, Any]:
     """Samples, and what the head finds: the same in all processes that hold it."""
-    rows = X if isinstance(X, Rows) else Rows(X)
+    rows = _rows_of(X)
     return {
         "prediction": asked,
         "shape of X": tuple(rows.X.shape),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.codes import head_lengths
 
@@ -93,9 +94,8 @@ class Facts:
         Training samples, and mean number of non-zeros that the encoder reads of one.
     fast_bfloat16, double : bool
         Whether bfloat16 products are several times faster; whether the model is in float64.
-    last_width, needed_width : int
-        Width of the last hidden layer (0: not given), and features needed to reach all label sets
-        of the head (0: any number).
+    needed_width : int
+        Number of features needed to reach all label sets of the head; 0: any number.
     """
 
     n_samples: int
@@ -114,7 +114,6 @@ class Facts:
     train_length: float = 1.0
     fast_bfloat16: bool = False
     double: bool = False
-    last_width: int = 0
     needed_width: int = 0
 
     @property
@@ -139,20 +138,18 @@ def resolve_model(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
         "encoder__negative_slope": _negative_slope,
         "precision": _precision,
     }
-    return {name: rule(facts) for name, rule in rules.items() if _is_auto(params, name)}
+    return {name: rule(facts) for name, rule in rules.items() if is_auto(params.get(name))}
 
 
-def choose_head(facts: Facts) -> str:
+def choose_head(task: Task, multilabel: bool) -> str:
     """Choose "flat", or "cascade" if it takes far fewer multiply-adds."""
-    width = facts.last_width or WIDTH
-    task = Task(facts.n_labels, facts.labels_per_sample, width)
-    flat = flat_cost(task, _n_negatives(facts))
-    lengths = head_lengths(facts.n_labels, 2, "descending")
-    cascade = cascade_cost(task, lengths, 256, 10, facts.multilabel)
+    flat = flat_cost(task, _n_negatives(task))
+    lengths = head_lengths(task.n_labels, 2, "descending")
+    cascade = cascade_cost(task, lengths, 256, 10, multilabel)
     return "flat" if flat.total() - cascade.total() <= WORTH else "cascade"
 
 
-def _n_negatives(facts: Facts) -> int | None:
+def _n_negatives(facts: Facts | Task) -> int | None:
     return N_NEGATIVES if facts.n_labels > 8 * N_NEGATIVES else None
 
 
@@ -324,10 +321,6 @@ def choose_decision(
     if is_enough:
         return {"decision": "threshold", "decision__min_labels": "auto"}
     return {"decision": "threshold", "decision__threshold": 0.0, "decision__scale": "score"}
-
-
-def _is_auto(params: Mapping[str, Any], name: str) -> bool:
-    return isinstance(params.get(name), str) and params[name] == "auto"
 
 
 # --- counted costs ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping
 from typing import Any
 
-from sklearn_xlc._part import Names, Part, cloned, name_of_part, named_part, plain
+from sklearn_xlc._part import Names, Part, cloned, is_auto, name_of_part, named_part, plain
 from sklearn_xlc.heads import Loss
 
 #: Parameters left out of settings: parameters without influence on a fit, rates (the optimiser's
@@ -63,15 +63,15 @@ class Settings:
         """
         out: dict[str, Any] = {}
         for name, value in self._values.items():
-            if name in _LEFT_OUT:
+            if name in _LEFT_OUT or is_auto(value):  # "auto": left to the user's head
                 continue
-            if name in self._tables and not isinstance(value, str):
+            if name in self._tables:
                 known = name_of_part(value, self._tables[name])
                 if known is not None or value is None:
                     out[name] = known
                 nested = _params_of(value)
                 out |= _plain_of({f"{name}__{key}": each for key, each in nested.items()})
-            elif value != "auto":  # left to the user's head
+            else:
                 out |= _plain_of({name: value})
         return out
 

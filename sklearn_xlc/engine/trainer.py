@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from skorch.callbacks import (
-    Callback,
     EarlyStopping,
     EpochScoring,
     LRScheduler,
@@ -49,7 +48,7 @@ from sklearn_xlc.training import (
     XLCNet,
     copied,
 )
-from sklearn_xlc.training.callbacks import callback_of
+from sklearn_xlc.training.callbacks import callback_of, has_callback
 from sklearn_xlc.training.devices import resolve_device
 from sklearn_xlc.training.finite import check_weights
 from sklearn_xlc.training.optimizer import RowOptimizer
@@ -120,8 +119,7 @@ class Trainer:
         classifier._typical_size = self.plan.facts.most_labels
         self.plan.resolve_parts(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
-        builder = Builder(classifier, self.data, self.settings, self.plan.processes)
-        module = builder.build(train, rng, generators)
+        module = Builder(self.plan).build(train, rng, generators)
         classifier._start_module(module, known, rng)
         self.plan.check_decision(module.head)
         return module
@@ -162,7 +160,7 @@ class Trainer:
             validation=validation,
             with_valid_loss=settings["early_stopping"],
             keeps_interrupted=not self.one_pass and processes.keeps_interrupted,
-            precision="bfloat16" if self.classifier._precision == "bfloat16" else "float32",
+            precision=self.classifier._precision,
             optimizer_rule=optimizer.rule,
             optimizer__weight_decay=optimizer.weight_decay,
             optimizer__momentum=optimizer.momentum,
@@ -190,12 +188,12 @@ class Trainer:
         callbacks = [each for each in given if each not in averages and each not in stops]
         if validation is None and not self.one_pass:
             _warn_of_scores(callbacks)
-        verbose = bool(settings["verbose"]) or _has(callbacks, PrintLog)  # PrintLog needs it
+        verbose = bool(settings["verbose"]) or has_callback(callbacks, PrintLog)  # which needs it
         verbose = verbose and self.plan.processes.is_first
         if settings["verbose"] and verbose:
             callbacks = _shown(callbacks)
         if not self.one_pass:
-            if not _has(callbacks, LRScheduler):
+            if not has_callback(callbacks, LRScheduler):
                 callbacks.append(CosineSchedule(n_steps))
             if settings["early_stopping"] and not stops:
                 stops = [EarlyStopping(patience=3, load_best=True)]
@@ -263,19 +261,13 @@ def restored_net(module: EncoderHead, device: Any) -> XLCNet:
     ).initialize()
 
 
-def _has(callbacks: list[Any], kind: type[Callback]) -> bool:
-    """Return whether a callback is of this class: an instance or the class, named or not."""
-    found = map(callback_of, callbacks)
-    return any(issubclass(c if isinstance(c, type) else type(c), kind) for c in found)
-
-
 def _shown(callbacks: list[Any]) -> list[Any]:
     """Return the user's callbacks and those for `verbose`, unless the user has the same."""
     shown = [HeldOutPrecision(), *callbacks]
     is_seen = sys.stderr.isatty() or ProgressBar().in_ipynb()
-    if is_seen and not _has(callbacks, ProgressBar):
+    if is_seen and not has_callback(callbacks, ProgressBar):
         shown.append(ProgressBar(detect_notebook=False))  # which would need ipywidgets
-    if not _has(callbacks, PrintLog):
+    if not has_callback(callbacks, PrintLog):
         shown.append(PrintLog())
     return shown
 

@@ -18,7 +18,7 @@ from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, 
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._tags import aligned, named_sets, plain_sets
-from sklearn_xlc.batches import Bags, Columns, Rows
+from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -118,7 +118,7 @@ def _is_small(X: Any) -> bool:
 
 def check_features(features: Tensor | Bags, start: int) -> None:
     """Raise ValueError if features (n_samples, n_features) from row `start` on are not finite."""
-    values = features.features if isinstance(features, Bags) else features
+    values = features_of(features)
     if math.isfinite(float(values.sum())):  # one pass; the sum of finite numbers may overflow
         return
     wrong = ~torch.isfinite(values).reshape(len(values), -1).all(1)

@@ -28,6 +28,8 @@ from sklearn_xlc._compat import (
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, named_sets
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.engine._docs import documented_by
+from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
@@ -362,46 +364,16 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         return self._delegate("decision_function", X)
 
     @_estimator_has("predict_topk")
+    @documented_by(BaseXLCClassifier.predict_topk)
     def predict_topk(
         self, X: Any, k: int = 5, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the best k labels of each sample with `estimator_`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples.
-        k : int, default=5
-            Number of labels, at most the number of labels there are.
-        proba : bool, default=False
-            Whether to return probabilities in place of scores.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples, k)
-            Labels, best first.
-        scores : ndarray of shape (n_samples, k)
-            Their scores or probabilities.
-        """
         labels, scores = self._delegate("predict_topk", X, k, *([True] if proba else []))
         return self.classes_[labels] if self._form else labels, scores
 
     @_estimator_has("predict_topk_sparse")
+    @documented_by(BaseXLCClassifier.predict_topk_sparse)
     def predict_topk_sparse(self, X: Any, k: int = 5) -> sp.csr_matrix:
-        """Compute scores of the best k labels of each sample, as a sparse matrix.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples.
-        k : int, default=5
-            Number of labels.
-
-        Returns
-        -------
-        scores : CSR matrix of shape (n_samples, n_labels)
-            Exactly k stored entries per row.
-        """
         return self._delegate("predict_topk_sparse", X, k)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

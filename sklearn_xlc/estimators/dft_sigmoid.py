@@ -125,9 +125,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         return isinstance(named_part(self.output, OUTPUTS), Bottleneck)
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        part = named_part(self.output, OUTPUTS)
-        part.check()
-        part.head.resolve_loss(self.loss, code.multilabel, type(self).__name__)
         if self._is_bottleneck:
             refuse_unusable(self, {"max_active": "with output='bottleneck'"})
             if self.n_slack < 1:
@@ -167,9 +164,6 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             )
 
     # --- output layer -------------------------------------------------------------------------
-
-    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
-        return settings["output"]
 
     def _further_facts(self, facts: Facts, settings: Settings, code: LabelCode) -> Facts:
         if self._is_bottleneck:

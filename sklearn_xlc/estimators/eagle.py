@@ -15,7 +15,7 @@ from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._checks import check_counts, check_X, unchanged_on_error
 from sklearn_xlc._compat import N_JOBS, RANDOM_STATE, Interval, StrOptions, _fit_context
 from sklearn_xlc._csr import bounded_rows, is_mostly_zeros, unit_rows
-from sklearn_xlc._part import refuse_unusable
+from sklearn_xlc._part import is_auto, refuse_unusable
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc._tags import named_sets
 from sklearn_xlc.aggregation import (
@@ -397,7 +397,7 @@ class EAGLETransformer(
     def _resolve_auto(self, name: str) -> Any:
         """Return the value of a parameter; for "auto" ours, or the paper's without contrast."""
         value = getattr(self, name)
-        if not isinstance(value, str) or value != "auto":
+        if not is_auto(value):
             return value
         best = {"n_iter": 2, "step_size": "full", "temperature": 0.25, "sharing": "expected"}
         paper = {"n_iter": 20, "step_size": 0.1, "temperature": 0, "sharing": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,7 +40,6 @@ from sklearn_xlc.groups import (
     warn_without_groups,
 )
 from sklearn_xlc.heads import Head, HeadTask, MIMLHead
-from sklearn_xlc.training import EncoderHead
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -282,22 +281,20 @@ class MIMLClassifier(BaseXLCClassifier):
         is_new = code is not getattr(self, "_code", None)
         return training_data(rows, code, self.class_weight, is_new)
 
-    def _start_module(self, module: EncoderHead, rows: Rows, rng: np.random.RandomState) -> None:
+    def _start_module(self, module: Any, rows: Rows, rng: np.random.RandomState) -> None:
         if self.attention is not None:
-            assert isinstance(module.head, MIMLHead)
             module.head.attend(self._embeddings(rows, int(rng.randint(2**31 - 1))))
 
     def _embeddings(self, rows: Rows, seed: int) -> torch.Tensor:
         return torch.from_numpy(_embeddings_of_bags(self.attention, rows, self.multiplicity, seed))
 
-    def _start_beside(self, head: Head, rows: Rows, positions: torch.Tensor) -> None:
+    def _start_beside(self, head: Any, rows: Rows, positions: torch.Tensor) -> None:
         if self.attention is not None:  # the embeddings of the others stay fixed
-            assert isinstance(head, MIMLHead)
             seed = int(torch.randint(2**31 - 1, (), device="cpu"))
-            before = cast(torch.Tensor, head.label_embeddings)
+            before = head.label_embeddings
             head.attend(self._code.by_position(self._embeddings(rows, seed)).to(before))
-            new = cast(torch.Tensor, head.label_embeddings)
-            head.label_embeddings = before.index_copy(1, positions, new[:, positions])
+            new = head.label_embeddings[:, positions]
+            head.label_embeddings = before.index_copy(1, positions, new)
 
     @property
     def label_embeddings_(self) -> np.ndarray | None:
@@ -317,7 +314,6 @@ class MIMLClassifier(BaseXLCClassifier):
         return MIMLHead(*task.size, *attention, self._counts, task.memory_limit, task.loss)
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        MIMLHead.resolve_loss(self.loss, code.multilabel, type(self).__name__)
         if self.attention is None:
             refuse_unusable(self, {"temperature": "with attention=None"})
 
@@ -389,23 +385,6 @@ class MIMLClassifier(BaseXLCClassifier):
 
     def _truth(self, y: Any) -> Any:
         return super()._truth(split_counts(y)[0] if named_sets(y, counts=True) is None else y)
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Compute features of single samples with the encoder.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        features : ndarray of shape (n_samples, n_features_out)
-            Output of the encoder.
-        """
-        samples, width = self._validate_predict(X), self._n_features_out
-        encode = self._predictor.dense_features
-        return encode(samples, len(samples), width, lambda bags: bags.features)
 
 
 def _embeddings_of_bags(attention: Any, rows: Rows, multiplicity: str, seed: int) -> np.ndarray:

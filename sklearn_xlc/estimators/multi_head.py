@@ -18,9 +18,8 @@ from sklearn_xlc._part import Names, named_part
 from sklearn_xlc.codes import LabelBlocks, MixedRadix, label_order
 from sklearn_xlc.encoders import encoder_part
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.deciding import ranks_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.resolve import Facts, choose_head
+from sklearn_xlc.engine.resolve import WIDTH, Task, choose_head
 from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.engine.validation import TrainingData, check_numbers
 from sklearn_xlc.heads import HEADS, Head, HeadPart, HeadTask, ProductHead, head_part
@@ -111,15 +110,9 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if head == "auto":
             sizes = getattr(encoder, "hidden_layer_sizes", "auto") if encoder.is_planned else "auto"
             last = np.ravel(np.asarray(sizes, dtype=object))[-1:].tolist()
-            is_given = last and isinstance(last[0], Integral)
-            facts = Facts(
-                n_samples=0,
-                n_labels=code.n_first or code.n_labels,
-                multilabel=code.multilabel,
-                labels_per_sample=code.labels_per_sample,
-                last_width=int(last[0]) if is_given else 0,
-            )
-            head = choose_head(facts)
+            width = int(last[0]) if last and isinstance(last[0], Integral) else WIDTH
+            task = Task(code.n_first or code.n_labels, code.labels_per_sample, width)
+            head = choose_head(task, code.multilabel)
         part = head_part(head)
         if getattr(encoder, "n_members", 1) > 1 and not part.takes_members:
             raise ValueError(f"n_members={encoder.n_members} needs head='flat', got head={head!r}")
@@ -139,7 +132,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         # A node of a cascade would be as probable as its labels, and so would they given the node.
         settings = Settings(self.get_params(deep=False), self._parts)
         takes_them = self._head_part_for(settings, code_of(Y, Y)).takes_soft_labels
-        return takes_them and isinstance(self.loss, str) and self.loss in ("auto", "bce")
+        return takes_them and self.loss in ("auto", "bce")
 
     def _order_labels(
         self, head: Any, data: TrainingData, rng: np.random.RandomState
@@ -176,7 +169,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         if hasattr(self, "net_"):
             return super()._ranks_sets()
         kind = head_part(self.head).head_for(True)
-        return kind is None or ranks_sets(kind)
+        return kind is None or kind.ranks_sets
 
     def _has_probabilities(self) -> bool:
         if hasattr(self, "net_"):
@@ -199,7 +192,7 @@ class MultiHeadClassifier(BaseXLCClassifier):
         """Return whether predictions have a digit for each head; before `fit`, whether they may."""
         if not hasattr(self, "net_"):
             return True
-        return not self._code.multilabel or ranks_sets(self.net_.module_.head)
+        return not self._code.multilabel or self.net_.module_.head.ranks_sets
 
     @available_if(lambda self: self._has_digits())
     def score_heads(

@@ -7,19 +7,16 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
 from sklearn_xlc._compat import Interval, StrOptions
-from sklearn_xlc._part import Names, named_part
+from sklearn_xlc._part import Names
 from sklearn_xlc.decisions import Divergence
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.engine.base import BaseXLCClassifier
-from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.settings import Settings
 from sklearn_xlc.heads import ETF, ETFHead, Head, HeadTask, Learned, Loss, PickAllLabels
 from sklearn_xlc.metrics import neural_collapse
 
@@ -117,20 +114,10 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         self.output = output
         self.feature_dim = feature_dim
 
-    def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
-        part = named_part(self.output, OUTPUTS)
-        part.check()
-        part.head.resolve_loss(
-            self._loss_for(code.multilabel), code.multilabel, type(self).__name__
-        )
-
     def _loss_for(self, multilabel: bool) -> str | Loss:
-        if isinstance(self.loss, str) and self.loss == "auto":
+        if self.loss == "auto":
             return PickAllLabels(competition=0.5, reduction="mean")
         return self.loss
-
-    def _head_part_for(self, settings: Settings, code: LabelCode) -> Any:
-        return settings["output"]
 
     def _build_head(self, task: HeadTask) -> Head:
         part = self.head_
@@ -139,7 +126,7 @@ class ETFNeuralCollapseClassifier(BaseXLCClassifier):
         return ETFHead(
             *task.size,
             feature_dim=task.n_labels if projects else self.feature_dim,
-            learned=isinstance(part, Learned),
+            learned=part.learned,
             with_bias=part.fit_intercept,
             feature_decay=part.feature_decay,
             memory_limit=task.memory_limit,

@@ -107,6 +107,12 @@ class Head(nn.Module, ABC):
     offers: ClassVar[tuple[str, ...]] = ()
     searches_all: bool = True
     leaves_out: ClassVar[bool] = False
+    #: Whether `topk_sets(features, k)` ranks whole label sets.
+    ranks_sets: ClassVar[bool] = False
+    #: Whether scores are products of :meth:`layer_inputs` and rows of weights, plus biases;
+    #: `classifier(like, labels)` then returns the rows, in the type and on the device of a tensor.
+    is_linear: ClassVar[bool] = False
+    classifier: Any
     #: Rows in this process of tables with a row for each label.
     shard: Whole = WHOLE
 
@@ -285,13 +291,25 @@ class Head(nn.Module, ABC):
     def label_vectors(self) -> Tensor:
         """Return a vector of each label, (n_labels, d); similar vectors give similar scores.
 
-        The base class returns the weights of a head with a method `classifier`.
+        The base class returns the weights of a linear last layer.
         """
-        classifier = getattr(type(self), "classifier", None)
-        if classifier is None:
+        if not self.is_linear:
             raise TypeError(f"{type(self).__name__} has no vector for each label")
-        vectors: Tensor = classifier(self, next(self.parameters()))
+        vectors: Tensor = self.classifier(next(self.parameters()))
         return vectors
+
+    def layer_inputs(self, features: Tensor) -> Tensor:
+        """Return the inputs of the last layer: the features, or a transform of them."""
+        return features
+
+    def layer_products(self, inputs: Tensor) -> Tensor:
+        """Multiply inputs with the weights of a linear last layer, without biases."""
+        return inputs @ self.shard.rows_of(self.classifier, inputs).T
+
+    @property
+    def is_simplex(self) -> bool:
+        """Whether all pairs of rows of a linear last layer have exactly the same angle."""
+        return False
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Compute the probabilities of all labels from their scores, if `link` is not None."""
@@ -432,7 +450,7 @@ class GivenHead(HeadPart):
         return None
 
     def check_loss(self, multilabel: bool, loss: str | Loss) -> None:
-        if not (isinstance(loss, str) and loss == "auto"):
+        if loss != "auto":
             raise ValueError(
                 f"head={self.make!r} has a loss of its own; leave loss at 'auto', got loss={loss!r}"
             )

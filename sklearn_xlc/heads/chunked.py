@@ -98,6 +98,9 @@ class ChunkedHead(Head):
         """Return the inputs of the chunks: features, or a differentiable function of them."""
         return features
 
+    def layer_inputs(self, features: Tensor) -> Tensor:
+        return self.inputs(features)
+
     @abstractmethod
     def logits(self, inputs: Tensor, chunk: Any) -> Tensor:
         """Compute the logits of one chunk of labels, (n_rows, chunk), in a new tensor."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -81,6 +81,7 @@ class ETFHead(ChunkedHead):
     """
 
     leaves_out = True
+    is_linear = True
     shards = True
 
     def __init__(
@@ -98,7 +99,7 @@ class ETFHead(ChunkedHead):
         precision: str = "float32",
         shard_of: ShardOf = whole,
     ) -> None:
-        loss = "pick_all_labels" if isinstance(loss, str) and loss == "auto" else loss
+        loss = "pick_all_labels" if loss == "auto" else loss
         super().__init__(n_features, n_labels, multilabel, memory_limit, loss, shard_of)
         self.link = "exp" if self.link == "softmax" else self.link
         check_real(feature_decay, "feature_decay", 0)
@@ -214,8 +215,7 @@ class ETFHead(ChunkedHead):
         if self.bias is not None:
             update(self.bias, self.held(chunk), gradient.sum(0))
 
-    def products(self, inputs: Tensor) -> Tensor:
-        """Compute the logits without biases, W h, of shape (n_rows, n_labels)."""
+    def layer_products(self, inputs: Tensor) -> Tensor:
         products = torch.cat([self._products(inputs, chunk) for chunk in self.chunks()], dim=1)
         return self.shard.joined_columns(products)
 
@@ -269,6 +269,8 @@ class ETF(HeadPart):
     """
 
     head = ETFHead
+    #: Whether the matrix is trained.
+    learned: ClassVar[bool] = False
 
     _parameter_constraints = {
         "feature_decay": [Interval(Real, 0, None, closed="left")],
@@ -294,3 +296,5 @@ class Learned(ETF):
     --------
     ETF : A fixed simplex.
     """
+
+    learned = True

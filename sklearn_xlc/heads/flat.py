@@ -71,6 +71,7 @@ class FlatHead(ChunkedHead):
     """
 
     leaves_out = True
+    is_linear = True
     shards = True
     #: Search for the best labels, and the weights that it was made for.
     _screening: tuple[Any, Screening] | None = None

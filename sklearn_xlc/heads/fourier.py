@@ -98,6 +98,7 @@ class FourierHead(ChunkedHead):
     """
 
     leaves_out = True
+    is_linear = True
     shards = True
     #: Number of labels at the first fit, whose grid later labels keep; None: no label has come.
     n_grid: int | None = None

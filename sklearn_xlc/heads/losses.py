@@ -484,7 +484,7 @@ def resolve_loss(
 
     "auto" is "bce" for multi-label targets and "ce" otherwise. `where` names the user of the loss.
     """
-    name = ("bce" if multilabel else "ce") if isinstance(loss, str) and loss == "auto" else loss
+    name = ("bce" if multilabel else "ce") if loss == "auto" else loss
     kind = LOSSES.get(name) if isinstance(name, str) else type(name)
     if kind is not None and issubclass(kind, Loss) and accepts(kind):
         return copy.deepcopy(name) if isinstance(name, Loss) else kind()
@@ -494,6 +494,11 @@ def resolve_loss(
         f"loss={loss!r} is not defined for {where} with {task} y; use one of {known}, or an object "
         "of their kind"
     )
+
+
+def losses_of(module: nn.Module) -> list[Loss]:
+    """Return the losses in a head."""
+    return [part for part in module.modules() if isinstance(part, Loss)]
 
 
 def _derivatives(

@@ -68,6 +68,7 @@ class PowersetHead(DigitHead):
     (torch.Size([2, 4]), 8)
     """
 
+    ranks_sets = True
     code: LabelBlocks
 
     def __init__(
@@ -88,8 +89,7 @@ class PowersetHead(DigitHead):
     @classmethod
     def resolve_loss(cls, loss: str | Loss, multilabel: bool, where: str = "") -> Loss:
         """Return the loss to train with, as in the base class; "auto" is "ce"."""
-        is_auto = isinstance(loss, str) and loss == "auto"
-        return super().resolve_loss("ce" if is_auto else loss, multilabel, where)
+        return super().resolve_loss("ce" if loss == "auto" else loss, multilabel, where)
 
     def set_prior(self, frequency: Tensor) -> None:
         """Start at the label frequencies, as if labels were independent."""

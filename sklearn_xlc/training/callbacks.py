@@ -24,6 +24,17 @@ def callback_of(entry: Any) -> Any:
     return entry[-1] if isinstance(entry, tuple) and entry else entry
 
 
+def _kind_of(entry: Any) -> type:
+    """Return the class of a callback, given as an instance or as the class."""
+    callback = callback_of(entry)
+    return callback if isinstance(callback, type) else type(callback)
+
+
+def has_callback(callbacks: Any, kind: type[Callback]) -> bool:
+    """Return whether an entry of `callbacks`, which may be None, is of this class."""
+    return any(issubclass(_kind_of(entry), kind) for entry in callbacks or [])
+
+
 def copied(callbacks: Any) -> list[Any]:
     """Return deep copies of the user's callbacks.
 
@@ -40,9 +51,7 @@ def copied(callbacks: Any) -> list[Any]:
         One copy per entry.
     """
     for entry in callbacks or []:
-        callback = callback_of(entry)
-        kind = callback if isinstance(callback, type) else type(callback)
-        if not issubclass(kind, Callback):
+        if not issubclass(_kind_of(entry), Callback):
             raise TypeError(
                 f"callbacks must hold skorch callbacks or (name, callback) pairs, got {entry!r}"
             )
@@ -230,12 +239,10 @@ class CollapseMonitor(Callback):
         X = X.astype(object if is_text else numpy_dtype(net.module_), copy=False)
         sparse = sp.issparse(X) and "csr" in accepted_forms(encoder)
         rows = Rows(X, sparse=sparse, collate=getattr(encoder, "collate", None))
-        # Methods only: a module of that name is a layer of the head's own.
-        inputs = head.inputs if hasattr(type(head), "inputs") else lambda features: features
         with torch.inference_mode():
             batches = BatchIterator(rows, net.batch_size, None, parameter.device)
-            features = torch.cat([inputs(net.features(batch)) for batch in batches])
-            weights = head.classifier(features) if hasattr(type(head), "classifier") else None
+            features = torch.cat([head.layer_inputs(net.features(batch)) for batch in batches])
+            weights = head.classifier(features) if head.is_linear else None
         if weights is not None:
             weights = weights.detach().cpu().numpy()
         report = neural_collapse(features.cpu().numpy(), self.y, weights)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sklearn_xlc.batches import features_of
+
 #: Largest size of a running statistic, a buffer that forward passes update. Larger buffers count as
 #: constants, such as pretrained tables, and no step copies them.
 STATISTICS_SIZE = 2**16
@@ -79,7 +81,7 @@ def check_forward(features: Any, statistics: Sequence[Statistic]) -> None:
     """Raise FloatingPointError if features or running statistics are too large."""
     moved = [statistic.buffer for statistic in statistics]
     checked = [
-        getattr(features, "features", features).detach(),  # bags hold instances'
+        features_of(features).detach(),
         *(buffer for buffer in moved if buffer.is_floating_point()),
     ]
     norms: Any = torch._foreach_norm(checked)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklearn_xlc.heads import Loss, origins
+from sklearn_xlc.heads import origins
+from sklearn_xlc.heads.losses import losses_of
 from sklearn_xlc.heads.whole import WHOLE
 from sklearn_xlc.training.optimizer import RowOptimizer
 
@@ -69,8 +70,7 @@ def without_labels(
 
 def _label_buffers(head: nn.Module) -> list[Tensor]:
     """Return the buffers of losses with one entry per label."""
-    losses = [part for part in head.modules() if isinstance(part, Loss)]
-    buffers = [buffer for loss in losses for buffer in loss.buffers(recurse=False)]
+    buffers = [buffer for loss in losses_of(head) for buffer in loss.buffers(recurse=False)]
     return [buffer for buffer in buffers if buffer.shape[:1] == (head.n_labels,)]
 
 

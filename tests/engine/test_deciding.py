@@ -346,6 +346,33 @@ def test_a_module_of_a_foreign_head_is_not_its_linear_layer(data):
         clf.set_params(decision="nearest").fit(X, Y)
 
 
+class Linear(Layered):
+    """A foreign head with a linear last layer, that says so."""
+
+    is_linear = True
+
+    def __init__(self, n_features, n_labels, multilabel):
+        super().__init__(n_features, n_labels, multilabel)
+        self.weight = torch.nn.Parameter(torch.randn(n_labels, n_features))
+
+    def classifier(self, like, labels=slice(None)):
+        return self.weight[labels].to(like)
+
+    def scores(self, features):
+        return features @ self.weight.T
+
+
+def test_a_foreign_head_has_a_linear_layer_if_it_says_so(data):
+    X, Y = data
+    clf = decided("flat", "nearest", head=Linear, max_epochs=1).fit(X, Y)
+    assert clf.predict(X).shape == Y.shape
+    layer = deciding.layer_of(clf.net_.module_.head, clf._code)
+    np.testing.assert_allclose(
+        layer.products(clf.transform(X)), clf.decision_function(X), rtol=1e-4, atol=1e-5
+    )
+    assert not layer.is_simplex
+
+
 def test_thresholds_of_an_unfitted_classifier():
     with pytest.raises(NotFittedError):
         MultiHeadClassifier(decision="threshold").threshold_

@@ -12,6 +12,7 @@ from sklearn_xlc.engine.resolve import (
     SMALL_PRODUCTS,
     TRAINING,
     UPDATE,
+    WIDTH,
     Facts,
     HeldOut,
     Task,
@@ -364,27 +365,21 @@ def test_momentum_of_rows_is_taken_as_it_is_given():
 @pytest.mark.parametrize(
     "n_labels, labels_per_sample, width, head",
     [
-        (45_000, 5.0, 0, "flat"),
-        (55_000, 5.0, 0, "cascade"),
-        (45_000, 40.0, 0, "cascade"),  # so many labels a batch are dear to update
-        (40_000, None, 0, "flat"),
-        (46_000, None, 0, "cascade"),
+        (45_000, 5.0, WIDTH, "flat"),
+        (55_000, 5.0, WIDTH, "cascade"),
+        (45_000, 40.0, WIDTH, "cascade"),  # so many labels a batch are dear to update
+        (40_000, None, WIDTH, "flat"),
+        (46_000, None, WIDTH, "cascade"),
         (25_000, 5.0, 1024, "cascade"),
         (100_000, 5.0, 256, "flat"),
-        (100_000, 5.0, 0, "cascade"),
-        (2, None, 0, "flat"),
+        (100_000, 5.0, WIDTH, "cascade"),
+        (2, None, WIDTH, "flat"),
     ],
 )
 def test_auto_takes_flat_unless_it_costs_far_more(n_labels, labels_per_sample, width, head):
     """Without a number of labels a sample has one class."""
-    facts = Facts(
-        n_samples=0,
-        n_labels=n_labels,
-        multilabel=labels_per_sample is not None,
-        labels_per_sample=labels_per_sample or 1.0,
-        last_width=width,
-    )
-    assert choose_head(facts) == head
+    task = Task(n_labels, labels_per_sample or 1.0, width)
+    assert choose_head(task, multilabel=labels_per_sample is not None) == head
 
 
 def test_flat_trains_all_labels_or_those_of_the_batch_and_negatives():

@@ -66,7 +66,7 @@ def test_logits_are_products_with_the_frame(monkeypatch, form, chunk):
     expected = explicit_logits(head, features)
     scores = head.scores(features)
     torch.testing.assert_close(scores, expected.log_softmax(1))
-    torch.testing.assert_close(head.products(head.inputs(features)) + head.bias, expected)
+    torch.testing.assert_close(head.layer_products(head.inputs(features)) + head.bias, expected)
     if head.weight is None:
         frame = head.classifier(features)
         np.testing.assert_allclose(frame.square().sum(1), 1.0, rtol=1e-12)
