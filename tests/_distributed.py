@@ -338,7 +338,7 @@ def _n_weights(clf):
 
 @program
 def everything(folder, kinds, ways):
-    """Fits, early stopping, files, checkpoints, foreign encoders, partial_fit, and what is refused."""
+    """Fits, files, checkpoints, foreign encoders, partial_fit, and what is refused."""
     import pickle
 
     from skorch.callbacks import Callback, Checkpoint, GradientNormClipping
