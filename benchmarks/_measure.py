@@ -1,9 +1,4 @@
-"""Run one model in a fresh process and measure it there.
-
-`measure` starts the process, enforces the time limit and always returns a mapping with a
-``status``. Started as a script, this file is that process: it trains, predicts, saves, and leaves
-a JSON report and the predicted label ids behind.
-"""
+"""What benchmarks share: fresh processes with a time limit, clocks, memory, device and seed."""
 
 import argparse
 import json
@@ -13,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -30,23 +24,6 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-
-
-def measure(model, data_folder, *, threads=2, limit=1800.0, k=5, python=sys.executable):
-    """Measure one model on one data set folder, in a process of its own.
-
-    Returns
-    -------
-    result : dict
-        As of `fresh_process`; also "not installed" is a ``status``. Where it is "ok", the mapping
-        holds seconds, bytes and ``topk``, the predicted label ids of shape (n_test, k).
-    """
-    with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
-        arguments = [__file__, model, data_folder, scratch, threads, k]
-        result = fresh_process(arguments, scratch, threads=threads, limit=limit, python=python)
-        if result["status"] == "ok":
-            result["topk"] = np.load(Path(scratch, "topk.npy"))
-        return result
 
 
 def fresh_process(arguments, scratch, *, threads, limit, python=sys.executable):
@@ -251,41 +228,3 @@ def _cpu_name():
 def tree_bytes(path):
     """Bytes of all files below a folder."""
     return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
-
-
-def _run_job(model, folder, scratch, threads, k):
-    """Train, predict and save one model; the report of `measure`."""
-    from peers import ADAPTERS
-
-    yield_memory()
-    X, Y = load_part(folder, "trn")
-    X_test, _ = load_part(folder, "tst")
-    try:
-        adapter = ADAPTERS[model](threads, scratch)
-    except ModuleNotFoundError as error:
-        return {"status": "not installed", "reason": str(error)}
-    adapter.prepare(X, Y)
-    level = memory("VmRSS")
-    with Clock() as fit:
-        adapter.fit(X, Y)
-    with Clock() as predict:
-        topk = adapter.predict_topk(X_test, k)
-    adapter.save(scratch / "model")
-    np.save(scratch / "topk.npy", topk)
-    return {
-        "status": "ok",
-        "fit_wall_s": fit.wall,
-        "fit_cpu_s": fit.cpu,
-        "predict_wall_s": predict.wall,
-        "predict_cpu_s": predict.cpu,
-        "fit_peak_bytes": fit.peak - level,
-        "predict_peak_bytes": predict.peak - level,
-        "model_bytes": tree_bytes(scratch / "model"),
-        "versions": adapter.versions(),
-    }
-
-
-if __name__ == "__main__":
-    name, data, work, n_threads, top = sys.argv[1:]
-    outcome = _run_job(name, data, Path(work), int(n_threads), int(top))
-    Path(work, "report.json").write_text(json.dumps(outcome))

@@ -11,8 +11,8 @@ import os
 import statistics
 from pathlib import Path
 
-from _measure import add_device, describe_machine, load_part, measure, set_seed
-from peers import ADAPTERS
+from _measure import add_device, describe_machine, load_part, set_seed
+from peers import ADAPTERS, measure
 
 from sklearn_xlc.metrics import precision_at_k, propensities, psp_at_k
 

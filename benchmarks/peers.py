@@ -1,5 +1,8 @@
 """One thin adapter for each model that the benchmark compares, all with their own default settings.
 
+`measure` runs an adapter in a fresh process, which is this file, started as a script: it trains,
+predicts, saves, and leaves a JSON report and the predicted label ids behind.
+
 Every adapter has the same four duties: ``prepare(X, Y)`` brings the data into the shape that the
 package asks for and is not timed, ``fit(X, Y)`` leaves a model that is ready to predict,
 ``predict_topk(X, k)`` returns label ids ``(n_samples, k)`` best first with -1 for none, and
@@ -7,12 +10,24 @@ package asks for and is not timed, ``fit(X, Y)`` leaves a model that is ready to
 so one that is missing raises ``ModuleNotFoundError`` there and disturbs no other.
 """
 
+import json
 import shutil
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from _measure import device, seed
+from _measure import (
+    Clock,
+    device,
+    fresh_process,
+    load_part,
+    memory,
+    seed,
+    tree_bytes,
+    yield_memory,
+)
 
 
 class Adapter:
@@ -261,3 +276,56 @@ def _dump(model, path):
 
     path.mkdir(parents=True)
     joblib.dump(model, path / "model.joblib")
+
+
+def measure(model, data_folder, *, threads=2, limit=1800.0, k=5, python=sys.executable):
+    """Measure one model on one data set folder, in a process of its own.
+
+    Returns
+    -------
+    result : dict
+        As of `fresh_process`; also "not installed" is a ``status``. Where it is "ok", the mapping
+        holds seconds, bytes and ``topk``, the predicted label ids of shape (n_test, k).
+    """
+    with tempfile.TemporaryDirectory(prefix="xlc-bench-") as scratch:
+        arguments = [__file__, model, data_folder, scratch, threads, k]
+        result = fresh_process(arguments, scratch, threads=threads, limit=limit, python=python)
+        if result["status"] == "ok":
+            result["topk"] = np.load(Path(scratch, "topk.npy"))
+        return result
+
+
+def _run_job(model, folder, scratch, threads, k):
+    """Train, predict and save one model; the report of `measure`."""
+    yield_memory()
+    X, Y = load_part(folder, "trn")
+    X_test, _ = load_part(folder, "tst")
+    try:
+        adapter = ADAPTERS[model](threads, scratch)
+    except ModuleNotFoundError as error:
+        return {"status": "not installed", "reason": str(error)}
+    adapter.prepare(X, Y)
+    level = memory("VmRSS")
+    with Clock() as fit:
+        adapter.fit(X, Y)
+    with Clock() as predict:
+        topk = adapter.predict_topk(X_test, k)
+    adapter.save(scratch / "model")
+    np.save(scratch / "topk.npy", topk)
+    return {
+        "status": "ok",
+        "fit_wall_s": fit.wall,
+        "fit_cpu_s": fit.cpu,
+        "predict_wall_s": predict.wall,
+        "predict_cpu_s": predict.cpu,
+        "fit_peak_bytes": fit.peak - level,
+        "predict_peak_bytes": predict.peak - level,
+        "model_bytes": tree_bytes(scratch / "model"),
+        "versions": adapter.versions(),
+    }
+
+
+if __name__ == "__main__":
+    name, data, work, n_threads, top = sys.argv[1:]
+    outcome = _run_job(name, data, Path(work), int(n_threads), int(top))
+    Path(work, "report.json").write_text(json.dumps(outcome))

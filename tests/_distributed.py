@@ -337,15 +337,15 @@ def _n_weights(clf):
 
 
 @program
-def everything_else(folder):
-    """Early stopping, files, checkpoints, foreign encoders, partial_fit, and what is refused."""
+def everything(folder, kinds, ways):
+    """Fits, files, checkpoints, foreign encoders, partial_fit, and what is refused."""
     import pickle
 
     from skorch.callbacks import Callback, Checkpoint, GradientNormClipping
 
     rank, n_processes = sklearn_xlc.distributed.init(timeout=60)
     X, Y = _data(True)
-    found = {"joined": [rank, n_processes]}
+    found = {"joined": [rank, n_processes], "fits": fits(folder, kinds, ways)}
 
     with _alone():
         alone = _small("flat", early_stopping=True, max_epochs=4).fit(X, Y)

@@ -41,10 +41,10 @@ SENT = {
 FIXED = ("etf", "powerset", "product-groups")
 
 
-def check_fits(kinds, n_processes, ways):
-    results = together("fits", n_processes, kinds=kinds, ways=ways)
-    assert [code for code, _, _ in results] == [0] * n_processes, results[0][2][-2000:]
-    for _, found, _ in results:
+def check_fits(results, ways):
+    """Fail unless what each process has found of its fits is what a fit alone finds."""
+    n_processes = len(results)
+    for found in results:
         for kind, of in found.items():
             assert of["losses"] < 1e-11, kind
             assert max(of["scores"], of["gathered"]) < 1e-8, kind
@@ -60,14 +60,17 @@ def check_fits(kinds, n_processes, ways):
                 assert of[way]["parts"] == [has_parts, False], (kind, way)
             if n_processes == 2 and kind in SENT:
                 assert of["sent"] == [8 * n for n in SENT[kind]], kind
-    flat = next(kind for kind in results[0][1] if kind.startswith("flat-True"))
-    flat = [found[flat]["weights"] for _, found, _ in results]
+    flat = next(kind for kind in results[0] if kind.startswith("flat-True"))
+    flat = [found[flat]["weights"] for found in results]
     assert sum(flat) == pytest.approx(1)
     assert max(flat) < 1 / n_processes + 0.05
 
 
-def test_fitted_together_as_alone():
-    check_fits(FEW, 2, ["loaded", "grown"])
+def found_by(name, n_processes=2, **arguments):
+    """What each process of a program has found, all of which must end well."""
+    results = together(name, n_processes, **arguments)
+    assert [code for code, _, _ in results] == [0] * n_processes, results[0][2][-2000:]
+    return [found for _, found, _ in results]
 
 
 @pytest.mark.slow
@@ -83,18 +86,22 @@ def test_fitted_together_as_alone():
     ],
 )
 def test_every_classifier_fitted_together_as_alone(n_processes, form, ways):
-    check_fits([(*kind, form) for kind in EVERY], n_processes, ways)
+    kinds = [(*kind, form) for kind in EVERY]
+    check_fits(found_by("fits", n_processes, kinds=kinds, ways=ways), ways)
 
 
 @pytest.fixture(scope="module")
-def everything_else():
-    results = together("everything_else")
-    assert [code for code, _, _ in results] == [0, 0], results[0][2][-2000:]
-    return [found for _, found, _ in results]
+def everything():
+    """Found by two processes that run all programs of the default suite: each takes seconds."""
+    return found_by("everything", kinds=FEW, ways=["loaded", "grown"])
 
 
-def test_files_and_checkpoints_are_those_of_one_process(everything_else):
-    for found in everything_else:
+def test_fitted_together_as_alone(everything):
+    check_fits([found["fits"] for found in everything], ["loaded", "grown"])
+
+
+def test_files_and_checkpoints_are_those_of_one_process(everything):
+    for found in everything:
         assert found["valid"] < 1e-11
         assert found["file"] < 1e-8
         assert abs(found["bytes"]) < 50  # losses that differ by rounding have other digits
@@ -111,15 +118,15 @@ def test_files_and_checkpoints_are_those_of_one_process(everything_else):
         assert found["twice: files"] == [2, True]
 
 
-def test_processes_draw_apart_and_stay_equal(everything_else):
-    first, second = everything_else
+def test_processes_draw_apart_and_stay_equal(everything):
+    first, second = everything
     assert [first["joined"], second["joined"]] == [[0, 2], [1, 2]]
     for name in ("drawing", "weights of users", "random states"):
         assert first[name] == second[name], name
 
 
-def test_what_cannot_be_done_in_parts_says_so(everything_else):
-    for found in everything_else:
+def test_what_cannot_be_done_in_parts_says_so(everything):
+    for found in everything:
         for name in ("pickle", "explained"):
             assert "sklearn_xlc.distributed.gather(estimator)" in found[name]
         assert (

@@ -98,7 +98,13 @@ def make_data(multilabel):
 
 @pytest.mark.parametrize(
     "estimator, loss, multilabel",
-    CASES,
+    [
+        # In other heads, tests/heads/test_losses.py holds them to their definitions.
+        pytest.param(*case, marks=pytest.mark.slow)
+        if case[1] in LABEL_LOSSES[1:] and not isinstance(case[0], MultiHeadClassifier)
+        else case
+        for case in CASES
+    ],
     ids=[f"{type(e).__name__}-{getattr(e, 'head', '')}-{n}-{m}" for e, n, m in CASES],
 )
 def test_every_loss_learns_is_saved_and_goes_on(estimator, loss, multilabel):

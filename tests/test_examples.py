@@ -71,7 +71,7 @@ def test_own_encoder(no_matplotlib, capsys):
     "name",
     [
         "explain",
-        "label_set_decoding",
+        pytest.param("label_set_decoding", marks=pytest.mark.slow),
         "neural_collapse",
         "own_decision",
         "own_encoder",

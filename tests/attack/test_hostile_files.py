@@ -394,7 +394,7 @@ def hostile_files(names, n_trials, seed=SEED):
 test_hostile_files = counted(
     "hostile files of save",
     hostile_files,
-    small=(["rounded", "flat-sets"], 4 * len(MUST + MAY)),
+    small=(["rounded", "flat-sets"], 2 * len(MUST + MAY)),
     whole=(list(FILES), 6 * len(FILES) * len(MUST + MAY)),
     limit=3600,
 )

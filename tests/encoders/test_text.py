@@ -220,7 +220,7 @@ def test_every_sequence_of_strings():
     ],
 )
 def test_saved_and_cloned(encoder, tmp_path):
-    clf = clone(quick(encoder)).fit(TEXTS, KINDS)
+    clf = clone(quick(encoder, max_epochs=2)).fit(TEXTS, KINDS)
     expected = clf.decision_function(NEW)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).decision_function(NEW), expected)
     joblib.dump(clf, tmp_path / "clf")

@@ -196,7 +196,15 @@ def values_within(value):
     return [value]
 
 
+@pytest.fixture(params=["two epochs", pytest.param("all epochs", marks=pytest.mark.slow)])
+def epochs(request):
+    """Two epochs tell equal models from others; whole fits are slow."""
+    if request.param == "two epochs":
+        request.getfixturevalue("two_epochs")
+
+
 @pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
+@pytest.mark.usefixtures("epochs")
 @pytest.mark.parametrize("n_rows", [150, 2300])
 @pytest.mark.parametrize("multilabel", [False, True], ids=["classes", "sets"])
 @every_classifier

@@ -43,10 +43,14 @@ MORE_CHECKS = [
 
 # OneVsRestClassifier warns where y has one class.
 @pytest.mark.filterwarnings("ignore:Label not:UserWarning")
+@parametrize_with_checks([SMALL, clone(SMALL).set_params(n_rounds=2)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
-        SMALL,
-        clone(SMALL).set_params(n_rounds=2),
         AggregatedLabelClassifier(LogisticRegression()),
         AggregatedLabelClassifier(
             MultiHeadClassifier(
@@ -59,7 +63,7 @@ MORE_CHECKS = [
         ),
     ]
 )
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks_around_other_classifiers(estimator, check):
     check(estimator)
 
 
@@ -93,7 +97,7 @@ def problem():
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_better_than_to_give_all_labels_to_all_rows(problem, estimator, dense):
     X, _, grouped, groups, X_test, Y_test = problem
     y = grouped.toarray() if dense else grouped
@@ -473,7 +477,7 @@ def test_names_in_and_names_out(form, n_rounds):
         y, true = ([names[row > 0].tolist() for row in rows] for rows in (of_groups, Y))
     else:
         y, true = (pd.DataFrame(rows, columns=names) for rows in (of_groups, Y))
-    base = MultiHeadClassifier("flat", max_epochs=30, learning_rate=0.01, random_state=0)
+    base = MultiHeadClassifier("flat", max_epochs=3, learning_rate=0.01, random_state=0)
     given = of_groups if form == "frame" else sparse.csr_matrix(of_groups, dtype=np.int8)
     plain = AggregatedLabelClassifier(base, SEEDED, n_rounds=n_rounds).fit(X, given, groups)
     clf = AggregatedLabelClassifier(base, SEEDED, n_rounds=n_rounds).fit(X, y, groups)

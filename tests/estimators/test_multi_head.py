@@ -128,7 +128,14 @@ def test_product_of_an_indicator_has_heads_of_blocks_of_labels():
 
 
 @every_order
-@pytest.mark.parametrize("order", ["given", "random", "clustered", "reversed"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        *(pytest.param(o, marks=pytest.mark.slow) for o in ("given", "random")),
+        "clustered",
+        "reversed",
+    ],
+)
 def test_label_order_moves_places_not_names(name, multilabel, order):
     X, y = make_learnable(multilabel)
     reversed_places = np.arange(N_LABELS)[::-1]

@@ -52,7 +52,7 @@ def images():
 @pytest.mark.parametrize(
     "decision", ["divergence", "nearest", "seen", Threshold(0.1), "topk"], ids=str
 )
-@pytest.mark.parametrize("output", ["etf", "learned"])
+@pytest.mark.parametrize("output", ["etf", pytest.param("learned", marks=pytest.mark.slow)])
 def test_every_decision_recovers_sets_it_was_trained_on(data, decision, output):
     X, Y = data
     clf = quick(decision=decision, output=output, max_epochs=100).fit(X, Y)

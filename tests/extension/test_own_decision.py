@@ -58,6 +58,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.slow  # as of the own head, by default
 @parametrize_with_checks([MultiHeadClassifier(decision=ExpectedF1(), **BRIEF)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -10,6 +10,7 @@ import math
 
 import joblib
 import numpy as np
+import pytest
 import torch
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -66,6 +67,7 @@ QUICK = {"max_epochs": 20, "learning_rate": 0.03, "random_state": 0}
 BRIEF = {**QUICK, "max_epochs": 8, "learning_rate": 0.06}
 
 
+@pytest.mark.slow  # as of the own head, by default
 @parametrize_with_checks([MultiHeadClassifier(encoder=PeriodicEncoder, **BRIEF)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -87,7 +89,7 @@ def test_numbers_learn_are_saved_and_go_on(tmp_path):
 
 def test_strings_in_a_pipeline_and_a_search(tmp_path):
     glosses = load_wordnet_glosses()
-    texts, y = list(glosses.data[:300]), glosses.target[:300, :200]
+    texts, y = list(glosses.data[:100]), glosses.target[:100, :200]
     y = np.asarray(y.argmax(axis=1)).ravel() % 3
     longer = {**QUICK, "max_epochs": 60}
     model = make_pipeline(MultiHeadClassifier(encoder=CharacterEncoder, **longer))

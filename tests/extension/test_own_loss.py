@@ -64,6 +64,7 @@ MULTI_CLASS = [
 ]
 
 
+@pytest.mark.slow  # as of the own head, by default
 @parametrize_with_checks([ETFNeuralCollapseClassifier(loss=PolyCrossEntropy(), **BRIEF)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

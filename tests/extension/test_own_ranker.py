@@ -51,6 +51,7 @@ def data():
     return make_extreme_multilabel(1200, 60, 12, noise=0.5, random_state=0)
 
 
+@pytest.mark.slow  # as of the own head, by default
 @parametrize_with_checks([MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
