@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import shutil
 from functools import partial
 
 import joblib
@@ -15,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc import MultiHeadClassifier, load, save
 from sklearn_xlc.encoders import Transformer, TransformerEncoder
 from sklearn_xlc.encoders.transformer import Tokens, import_text
 from sklearn_xlc.heads import FlatHead
@@ -218,9 +219,39 @@ def test_saved_and_cloned(given, folder, tmp_path):
         assert not np.array_equal(loaded.decision_function(TEXTS), expected)
 
 
-def test_tokens_are_saved_as_their_document():
+def test_a_file_needs_neither_the_folder_nor_pickle(folder, tmp_path):
+    there = shutil.copytree(folder, tmp_path / "transformer")
+    clf = quick(Transformer(str(there), learning_rate=0.01), max_epochs=2).fit(TEXTS, KINDS)
+    save(clf, tmp_path / "clf", exact=True)
+    shutil.rmtree(there)
+    with pytest.raises(ValueError, match=r"BertModel, which is not part of.*trusted="):
+        load(tmp_path / "clf")
+    loaded = load(tmp_path / "clf", trusted=[transformers.BertModel])
+    expected = clf.decision_function(TEXTS)
+    np.testing.assert_array_equal(loaded.decision_function(TEXTS), expected)
+    frozen = [p.requires_grad for p in clf.net_.module_.encoder.parameters()]
+    assert [p.requires_grad for p in loaded.net_.module_.encoder.parameters()] == frozen
+    assert not all(frozen)
+    loaded.partial_fit(TEXTS, KINDS)
+    assert not np.array_equal(loaded.decision_function(TEXTS), expected)
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"class": torch.nn.Linear}, "is no transformer, which is made from a configuration"),
+        ({"config": '{"vocab_size": 3, "hidden_size": 24}'}, "of shape"),
+    ],
+)
+def test_another_transformer_is_refused(changes, match, folder):
+    clf = quick(Transformer(folder), max_epochs=1).fit(TEXTS, KINDS)
+    state = clf.__getstate__()
+    learnt = {"": state["_net"]["learnt"][""] | changes}
+    with pytest.raises(ValueError, match=match):
+        clf.__setstate__({**state, "_net": {**state["_net"], "learnt": learnt}})
+
+
+def test_tokens_come_back():
     tokens = Tokens(word_tokenizer(), 3)
     assert tokens.ids(["a salt water of"]) == [[2, 8, 10]]
-    state = tokens.__getstate__()
-    assert {type(value) for value in state.values()} == {str, int, type(None)}
     assert pickle.loads(pickle.dumps(tokens)).ids(["water"]) == [[10]]
