@@ -735,7 +735,8 @@ class BaseXLCClassifier(
         features : ndarray of shape (n_samples, n_features_out)
             Output of the encoder.
         """
-        return self._predictor.dense_features(self._validate_predict(X), self._n_features_out)
+        samples = self._validate_predict(X)
+        return self._predictor.dense_features(samples, self._n_features_out)
 
     @_explained
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
