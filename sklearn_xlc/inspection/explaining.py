@@ -19,6 +19,7 @@ from sklearn_xlc.batches import Bags, SparseRows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.training.devices import threads_for
 
@@ -110,9 +111,11 @@ def explain_topk(
     """
     n_columns, n_steps = check_integer(n_columns, "n_columns"), check_integer(n_steps, "n_steps")
     classifier, before = classifier_in(estimator, "explain_topk")
+    given = X
     for transformer in before:
         X = transformer.transform(X)
     samples = classifier._validate_predict(X)
+    check_rows(given, _num_samples(samples))
     if labels is None:
         ids = classifier._predictor.topk(samples, classifier._check_k(k))[0]
     else:

@@ -7,11 +7,11 @@ import html
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc.engine.files import load
@@ -21,6 +21,11 @@ from sklearn_xlc.training.devices import numpy_dtype
 
 class _Pair(tuple[Any, Any]):
     """Pair of labels and scores."""
+
+    #: "score" or "probability": what the second array holds.
+    kind = "score"
+    #: Index of X, if it was a frame or series of pandas.
+    index: Any = None
 
     def __new__(cls, labels: Any, scores: Any) -> Self:
         """Make the pair."""
@@ -60,7 +65,8 @@ class TopLabels(_Pair):
         Returns
         -------
         pandas.DataFrame
-            Columns "sample" (row of X), "rank" (from 1 on), "label" and "score".
+            Columns "sample" (entry of the index of X, or row of X without one), "rank" (from 1
+            on), "label", and "score" or "probability".
 
         Raises
         ------
@@ -70,21 +76,22 @@ class TopLabels(_Pair):
         import pandas as pd
 
         n_samples, k = self.labels.shape
+        samples = pd.RangeIndex(n_samples) if self.index is None else self.index
         return pd.DataFrame(
             {
-                "sample": np.repeat(np.arange(n_samples), k),
+                "sample": samples.repeat(k),
                 "rank": np.tile(np.arange(1, k + 1), n_samples),
                 "label": self.labels.ravel(),
-                "score": self.scores.ravel(),
+                self.kind: self.scores.ravel(),
             }
         )
 
     def _lines(self) -> Iterator[tuple[str, list[str]]]:
-        for sample, (labels, scores) in enumerate(zip(self.labels, self.scores)):
-            if sample == self.N_SHOWN:
-                yield "...", [f"{len(self.labels) - sample} more samples"]
-                return
+        samples = range(len(self.labels)) if self.index is None else self.index
+        for sample, labels, scores in zip(samples[: self.N_SHOWN], self.labels, self.scores):
             yield str(sample), [f"{label} {score:.3g}" for label, score in zip(labels, scores)]
+        if len(self.labels) > self.N_SHOWN:
+            yield "...", [f"{len(self.labels) - self.N_SHOWN} more samples"]
 
     def __repr__(self) -> str:
         lines = [f"{sample}: {', '.join(cells)}" for sample, cells in self._lines()]
@@ -126,7 +133,7 @@ class LazyTopLabels(_Pair):
         """
         import dask
 
-        return TopLabels(*dask.compute(*self, **options))
+        return _of_kind(TopLabels(*dask.compute(*self, **options)), self.kind)
 
     def persist(self, **options: Any) -> LazyTopLabels:
         """Rank all partitions and keep the result on the workers.
@@ -143,11 +150,18 @@ class LazyTopLabels(_Pair):
         """
         import dask
 
-        return LazyTopLabels(*dask.persist(*self, **options))
+        return _of_kind(LazyTopLabels(*dask.persist(*self, **options)), self.kind)
 
     def __repr__(self) -> str:
         n_partitions, k = self.labels.numblocks[0], self.labels.shape[1]
         return f"LazyTopLabels of {n_partitions} partitions, k={k}: compute() ranks them"
+
+
+def _of_kind(pair: Any, kind: str, X: Any = None) -> Any:
+    """Set what a pair holds, and the index of X if it has one."""
+    pair.kind = kind
+    pair.index = X.index if hasattr(X, "iloc") else None  # lists have a method of this name
+    return pair
 
 
 def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> Any:
@@ -177,6 +191,9 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
 
     Raises
     ------
+    ValueError
+        If a pipeline makes another number of rows of X than it has samples, such as a vectorizer of
+        a frame, which reads the names of its columns.
     OSError
         If there is no such file.
 
@@ -192,9 +209,25 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
     >>> labels
     array([['cat']], dtype=object)
     """
+    kind = "probability" if proba else "score"
     if is_collection(X):
-        return LazyTopLabels(*rank_partitions(_rank, estimator, X, k, proba))
-    return _rank(opened(estimator) if is_path(estimator) else estimator, X, k, proba)
+        lazy = LazyTopLabels(*rank_partitions(_rank, estimator, X, k, proba))
+        return _of_kind(lazy, kind)
+    found = _rank(opened(estimator) if is_path(estimator) else estimator, X, k, proba)
+    check_rows(X, len(found.labels))
+    return _of_kind(found, kind, X)
+
+
+def check_rows(X: Any, n_rows: int) -> None:
+    """Raise ValueError unless the estimators gave a row for each sample of X."""
+    samples = next(iter(X.values()), ()) if isinstance(X, Mapping) else X
+    n_samples = _num_samples(samples)
+    if n_rows != n_samples:
+        raise ValueError(
+            f"X has {n_samples} samples, and the estimator made {n_rows} rows of it: a vectorizer "
+            "reads a frame as the names of its columns; give it a column, such as X['text'], or "
+            "put a ColumnTransformer before it"
+        )
 
 
 def _rank(estimator: Any, X: Any, k: int, proba: bool) -> TopLabels:

@@ -4,6 +4,7 @@ import pickle
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -18,7 +19,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from _factories import make_learnable
-from sklearn_xlc import AggregatedLabelClassifier, MultiHeadClassifier, predict_topk, save
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    MultiHeadClassifier,
+    explain_topk,
+    predict_topk,
+    save,
+)
 from sklearn_xlc.encoders import MLP
 from sklearn_xlc.inspection import topk as partitions
 from sklearn_xlc.metrics import topk_scorer
@@ -295,3 +302,35 @@ def test_what_is_refused_before_anything_is_ranked(da, classifier):
         predict_topk(classifier, bag)
     with pytest.raises(ValueError, match="X has 59 features"):
         predict_topk(classifier, lazy[:, 1:]).compute()
+
+
+# --- rows and what they hold ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [predict_topk, explain_topk])
+def test_a_frame_of_texts_is_not_one_sample(pipeline, function):
+    frame = pd.DataFrame({"text": TEXTS})
+    with pytest.raises(ValueError, match=r"X has 20 samples, .* made 1 rows of it: .*X\['text'\]"):
+        function(pipeline, frame, k=1)
+    assert len(function(pipeline, frame["text"], k=1)[0]) == 20
+
+
+def test_the_table_has_the_index_of_the_samples_and_says_what_it_shows(pipeline):
+    texts = pd.Series(TEXTS[:12], index=[f"id-{i}" for i in range(12)])
+    found = predict_topk(pipeline, texts, k=2, proba=True)
+    frame = found.to_frame()
+    assert list(frame.columns) == ["sample", "rank", "label", "probability"]
+    assert list(frame["sample"]) == [f"id-{i}" for i in range(12) for _ in range(2)]
+    assert "id-3: " in repr(found)
+    assert "2 more samples" in repr(found)
+    shuffled = texts.sample(frac=1, random_state=0)
+    again = predict_topk(pipeline, shuffled, k=2, proba=True).to_frame()
+    pd.testing.assert_frame_equal(
+        again.sort_values(["sample", "rank"], ignore_index=True),
+        frame.sort_values(["sample", "rank"], ignore_index=True),
+    )
+    plain = predict_topk(pipeline, TEXTS, k=2).to_frame()
+    assert list(plain.columns)[-1] == "score"
+    assert list(plain["sample"][:3]) == [0, 0, 1]
+    copied = pickle.loads(pickle.dumps(found))
+    pd.testing.assert_frame_equal(copied.to_frame(), frame)
