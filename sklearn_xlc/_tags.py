@@ -59,7 +59,7 @@ class NamedSets(NamedTuple):
 
 
 def named_sets(
-    y: Any, classes: Any = None, name: str = "y", counts: bool = False
+    y: Any, classes: Any = None, name: str = "y", counts: bool = False, needs_tags: bool = True
 ) -> NamedSets | None:
     """Read label sets with named labels.
 
@@ -76,6 +76,8 @@ def named_sets(
     counts : bool, default=False
         Whether equally long lists of numbers are a matrix of counts. Otherwise, they are a matrix
         if they hold 0 and 1 only, and tags if not. Lists of length one are a column of classes.
+    needs_tags : bool, default=True
+        Whether some sample must have a tag, if `classes` is None.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def named_sets(
     if first is None or not (container in _COLUMNS or _are_tags(rows, y, counts)):
         return None
     kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
-    indicator, found = _of_tags(rows, classes, name)
+    indicator, found = _of_tags(rows, classes, name, needs_tags)
     return NamedSets(indicator, found, f"{container} of {kind}")
 
 
@@ -223,7 +225,7 @@ def _are_tags(rows: Sequence[Any], y: Any, counts: bool) -> bool:
 
 
 def _of_tags(
-    rows: Sequence[Any], classes: Any, name: str
+    rows: Sequence[Any], classes: Any, name: str, needs_tags: bool
 ) -> tuple[sp.csr_matrix, npt.NDArray[Any]]:
     """Convert tags to an indicator and the names of its columns."""
     for position, row in enumerate(rows):
@@ -236,9 +238,18 @@ def _of_tags(
     tags = list(chain.from_iterable(rows))
     _check_tags(tags, rows, name)
     if classes is None:
-        if not tags:
+        if not tags and needs_tags:
             raise ValueError(f"{name} holds no tag: at least one sample must have one")
-        is_text = isinstance(tags[0], str)
+        is_text = not tags or isinstance(tags[0], str)
+        large = (
+            []
+            if is_text
+            else [tag for tag in (min(tags), max(tags)) if not -(2**63) <= tag < 2**63]
+        )
+        if large:
+            raise ValueError(
+                f"{name} holds the tag {large[0]}, which 64 bits cannot hold; give tags as strings"
+            )
         names = sorted(map(str, set(tags))) if is_text else sorted(set(tags))
         _warn_of_blanks(names, rows, name)
         classes = np.array(names, dtype=object if is_text else np.int64)
@@ -278,7 +289,7 @@ def _check_tags(tags: Iterable[Any], rows: Sequence[Any], name: str) -> None:
 def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None:
     """Warn about empty tags and tags differing in blanks only, as after splitting strings."""
     seen = set(tags)
-    for tag in tags if isinstance(tags[0], str) else ():
+    for tag in tags if tags and isinstance(tags[0], str) else ():
         bare = tag.strip()
         if bare and (bare == tag or bare not in seen):
             continue

@@ -228,3 +228,16 @@ def test_tags_of_a_split_that_went_wrong_are_warned_of(rows, message):
         sets = named_sets(rows)
     assert sets.indicator.nnz == sum(map(len, rows))  # and taken as they are
     named_sets(rows, sets.classes)  # no warning where names are known
+
+
+@pytest.mark.parametrize("tag", [2**63, -(2**63) - 1, 10**30])
+def test_integers_beyond_64_bits_are_refused(tag):
+    with pytest.raises(ValueError, match=f"holds the tag {tag}, which 64 bits cannot hold; give"):
+        named_sets([[tag, 1], [1]])
+    assert named_sets([[2**63 - 1, -(2**63)], [1]]).classes.tolist() == [-(2**63), 1, 2**63 - 1]
+
+
+def test_no_tag_at_all_is_a_matter_of_the_caller():
+    with pytest.raises(ValueError, match="y holds no tag: at least one sample must have one"):
+        named_sets([[], []])
+    assert named_sets([[], []], needs_tags=False).indicator.shape == (2, 0)

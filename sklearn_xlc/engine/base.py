@@ -20,7 +20,7 @@ from sklearn.base import (
 from sklearn.metrics import accuracy_score
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
 from sklearn_xlc._bounds import check_scalar
@@ -66,7 +66,7 @@ from sklearn_xlc.engine.validation import (
     validated,
 )
 from sklearn_xlc.heads import LOSSES, Head, HeadTask, Loss
-from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.metrics import check_weight, precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
 from sklearn_xlc.training import XLCNet
@@ -774,6 +774,7 @@ class BaseXLCClassifier(
         return true_labels_of(y, self._code)
 
     def _score_of(self, samples: Any, truth: Any, sample_weight: Any) -> float:
+        sample_weight = check_weight(sample_weight, _num_samples(truth))
         best = self._predictor.topk(samples, 1)[0]
         if self._code.multilabel:
             return precision_at_k(truth, best, 1, sample_weight=sample_weight)

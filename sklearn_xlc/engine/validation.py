@@ -249,7 +249,7 @@ def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) 
 
 def true_labels_of(y: Any, code: LabelCode) -> Any:
     """Return true labels: class labels, or an indicator with columns of unseen labels last."""
-    sets = named_sets(y) if code.multilabel else None
+    sets = named_sets(y, needs_tags=False) if code.multilabel else None
     if sets is not None and sets.is_frame:
         return code.read(y)
     if sets is not None:

@@ -47,6 +47,7 @@ from sklearn_xlc.metrics._scorer import unwrapped as unwrapped
 from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
 from sklearn_xlc.metrics._validation import Ranking as Ranking
 from sklearn_xlc.metrics._validation import check_ranking as check_ranking
+from sklearn_xlc.metrics._validation import check_weight as check_weight
 from sklearn_xlc.metrics._validation import rank_scores as rank_scores
 
 __all__ = [

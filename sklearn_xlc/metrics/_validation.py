@@ -75,7 +75,7 @@ def check_ranking(
         hits=find_hits(top, true),
         true=true,
         n_true=np.diff(true.indptr).astype(np.int64),
-        weight=_check_weight(sample_weight, true.shape[0]),
+        weight=check_weight(sample_weight, true.shape[0]),
         k=k,
         classes=classes,
     )
@@ -205,7 +205,7 @@ def check_ids(ids: npt.NDArray[Any], k: int, true_shape: tuple[int, int]) -> Int
     return ids[:, :k].astype(np.int64)
 
 
-def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
     """Validate sample weights: finite, non-negative float64; ones if None."""
     if sample_weight is None:
         return np.ones(n_samples)
@@ -224,7 +224,9 @@ def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray:
         )
     if not weight.any():
         raise ValueError("sample_weight must not be zero for every sample")
-    return weight
+    # Only ratios matter, and the sum of finite weights may overflow.
+    with np.errstate(over="ignore"):
+        return weight if np.isfinite(weight.sum()) else weight / weight.max()
 
 
 def rank_scores(scores: Any, k: int) -> IntArray:

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
-from _factories import QUICK, built, make_X, make_y
+from _factories import QUICK, built, make_learnable, make_X, make_y
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc._csr import one_per_row
 from sklearn_xlc.batches import Rows, SparseRows, make_batch
@@ -671,3 +671,30 @@ def test_rows_that_are_left_out_leave_no_trace_in_the_model(arrays_on_disk):
     clf = quick(encoder__hidden_layer_sizes=(4,), max_epochs=1, batch_size=500, early_stopping=True)
     one, two = clone(clf).fit(X, y, sample_weight=weight), clone(clf).fit(X[1::2], y[1::2])
     assert parameters(one) == parameters(two)
+
+
+# --- score ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+def test_weights_of_a_score_are_checked_and_do_not_overflow(multilabel):
+    X, y = make_learnable(multilabel)
+    clf = quick(max_epochs=2).fit(X, y)
+    assert clf.score(X, y, np.full(X.shape[0], 1e308)) == pytest.approx(clf.score(X, y))
+    ones = np.ones(X.shape[0])
+    for weight, match in (
+        (ones.astype(str), "must be 150 numbers, one per sample"),
+        (ones[:3], "must be 150 numbers, one per sample"),
+        (-ones, "must be finite and not negative, got -1.0 in row 0"),
+        (ones * np.nan, "must be finite"),
+        (0 * ones, "must not be zero for every sample"),
+    ):
+        with pytest.raises(ValueError, match=f"sample_weight {match}"):
+            clf.score(X, y, weight)
+
+
+def test_samples_without_tags_score_zero():
+    X, _ = make_learnable(True)
+    for tags in ([["a"], ["b"], ["a", "b"]] * 50, [[1], [2, 3], [1, 2]] * 50):
+        clf = quick(max_epochs=1).fit(X, tags)
+        assert clf.score(X[:2], [[], []]) == 0
