@@ -123,10 +123,8 @@ class SGD(Optimizer):
 
     Parameters
     ----------
-    learning_rate : float, default=None
-        Peak learning rate of the encoder. None: the classifier's.
-    head_learning_rate : float, default=None
-        Peak learning rate of the head. None: the encoder's, or the one of the rules for "auto".
+    learning_rate, head_learning_rate : float, default=None
+        As of :class:`Optimizer`.
     weight_decay : float, default=None
         Weight decay of matrices: decoupled, or with `momentum` a part of the gradient. None: the
         classifier's.

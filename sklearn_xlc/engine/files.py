@@ -136,7 +136,7 @@ def _dumped(estimator: Any) -> zipfile.ZipFile:
     content = io.BytesIO()
     try:
         skops.io.dump(estimator, content)
-    except ValueError:
+    except (MemoryError, ValueError):
         raise
     except Exception as error:
         raise TypeError(

@@ -173,7 +173,7 @@ def predict_topk(estimator: Any, X: Any, k: int = 5, *, proba: bool = False) -> 
         Fitted classifier, or a :class:`~sklearn.pipeline.Pipeline`, search or
         :class:`~sklearn.frozen.FrozenEstimator` around one. Classifiers of other packages rank by
         ``decision_function`` or ``predict_proba`` of all labels. A path names a file of
-        :func:`save`; each process maps it into memory once.
+        :func:`save`; each process loads it once.
     X : {array-like, sparse matrix, dataframe} or dask collection
         Samples, as input of the outermost estimator; or an array, dataframe or series of dask with
         such samples (or CSR matrices) as partitions, ranked when the result is computed.

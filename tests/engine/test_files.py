@@ -500,3 +500,13 @@ def test_a_state_does_not_tell_what_the_model_has_done_since(path, name):
     assert content(clf) == expected
     assert content(pickle.loads(pickle.dumps(clf))) == expected
     assert content(clf.partial_fit(X, y)) != expected
+
+
+def test_a_lack_of_memory_is_no_lack_of_a_plain_form(path, monkeypatch):
+    def fails(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(skops.io, "dump", fails)
+    with pytest.raises(MemoryError):
+        save(NETWORK, path)
+    assert not path.exists()
