@@ -178,11 +178,10 @@ class Threshold(Decision):
         labels: np.ndarray | None = None,
         sizes: np.ndarray | None = None,
         link: str | None = "sigmoid",
-        ranker: Any = None,
         **context: Any,
     ) -> Threshold:
         super().fit(scores, Y)
-        self.link_, self.ranker_ = link, ranker
+        self.link_ = link
         sizes = set_sizes(Y) if sizes is None else sizes
         has_labels = bool(len(sizes) and sizes.min() > 0)
         self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._min_labels
@@ -217,7 +216,6 @@ class Threshold(Decision):
         cut = np.asarray(self.threshold, dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
-            cut = cut if self.ranker_ is None else self.ranker_.inverse(cut)
         return float(cut) if np.ndim(cut) == 0 else cut
 
     def _default_cut(self, sizes: np.ndarray) -> float:
@@ -230,8 +228,7 @@ class Threshold(Decision):
         check_is_fitted(self, "cut_")
         if self.link_ not in _LINKS:
             return self.cut_
-        cut = self.cut_ if self.ranker_ is None else self.ranker_(self.cut_)
-        values = _LINKS[self.link_][0](cut)
+        values = _LINKS[self.link_][0](self.cut_)
         return float(values) if np.ndim(values) == 0 else values
 
     def n_candidates(self, n_labels: int) -> int | None:

@@ -45,16 +45,20 @@ from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
 from sklearn_xlc.engine.deciding import (
     Decider,
+    check_decision,
+    check_ranker,
+    decide_again,
+    described,
     fit_decision,
     labels_of,
-    settings_of_decision,
+    warn_of_unlearnt,
 )
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.settings import Settings, settings_table
+from sklearn_xlc.engine.settings import Settings, parameters_of, settings_table
 from sklearn_xlc.engine.state import classifier_of, state_of
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
@@ -189,6 +193,9 @@ class BaseXLCClassifier(
     #: Whether weights are stored with six bits: those of `compress`, until they are trained.
     _is_rounded = False
 
+    #: Parts that were set after the fit, and not learnt since.
+    _unlearnt: tuple[str, ...] = ()
+
     net_: XLCNet
     classes_: np.ndarray
     ranker_: Ranker | None
@@ -314,7 +321,12 @@ class BaseXLCClassifier(
         ValueError
             If there is no such parameter, or the part is "auto" or None.
         """
-        return super().set_params(**nested_parts(self, self._parts, params))
+        made = nested_parts(self, self._parts, params)
+        fitted = {key.partition("__")[0] for key in made if _is_other(self, key, made[key])}
+        if hasattr(self, "net_"):
+            more = fitted & (self._parts.keys() - {"optimizer"})
+            self._unlearnt = tuple(sorted(more | set(self._unlearnt)))
+        return super().set_params(**made)
 
     def _validate_params(self) -> None:
         """Raise if a parameter of the classifier or of a part is not valid."""
@@ -381,6 +393,7 @@ class BaseXLCClassifier(
             if plan.held_out.refit and not self.net_.interrupted_:
                 part = plan.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
             self._decide(plan, train, held, part=part)
+            self._unlearnt = ()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -432,6 +445,66 @@ class BaseXLCClassifier(
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             train = Trainer(plan, one_pass=True).partial_fit(added, rng)
             self._decide(plan, train, None, first=first)
+            self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @memory_explained("this", lambda self: "fewer samples, or a smaller working_memory")
+    def recalibrate(
+        self, X: Any = None, y: Any = None, *, ranker: Any = "keep", decision: Any = "keep"
+    ) -> BaseXLCClassifier:
+        """Learn ranker and decision anew, and leave the network as it is.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features), default=None
+            Samples that the network has not seen: on training samples it is too sure. None: for a
+            decision that is not learnt from samples, such as ``TopK(3)``; the ranker then stays.
+        y : array-like, sparse matrix, dataframe or sequence of label sets, default=None
+            Their labels, in any form that :meth:`fit` takes.
+        ranker, decision : str, object or None, default="keep"
+            New values of the parameters, which are set. "keep": as the parameters are.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+
+        Raises
+        ------
+        ValueError
+            If a part needs samples and there are none, or needs the training samples. The
+            classifier is then as it was.
+        """
+        check_is_fitted(self, "net_")
+        if (X is None) != (y is None):
+            raise ValueError("X and y belong together: give both, or none")
+        with fitting(self) as processes:
+            given = {"ranker": ranker, "decision": decision}
+            is_keep = {name: isinstance(v, str) and v == "keep" for name, v in given.items()}
+            self.set_params(**{name: v for name, v in given.items() if not is_keep[name]})
+            self._validate_params()
+            settings = Settings(parameters_of(self), self._parts)
+            held, decision, head, code = (
+                None,
+                settings["decision"],
+                self.net_.module_.head,
+                self._code,
+            )
+            Y = sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+            if X is not None:
+                data = self._validate_fit(X, y, None, self._code, reset=False)
+                plan = Plan(self, data, going_on=True, processes=processes)
+                held, Y = Trainer(plan).prepared(data.rows, self.net_.module_), data.rows.Y
+            learnt = "keep" if held is None and is_keep["ranker"] else settings["ranker"]
+            if decision != "auto" and code.multilabel:
+                check_decision(decision, Y, None, code, self._has_features)
+                check_decision(decision, Y, head, code, self._has_features)
+            if learnt not in (None, "auto", "keep"):
+                check_ranker(learnt, head, code, self.loss)
+            decide_again(self, learnt, decision, held)
+            self._unlearnt = tuple(set(self._unlearnt) - {"ranker", "decision"})
+            self.settings_ = described(self, self.settings_)
         return self
 
     def _decide(
@@ -442,10 +515,7 @@ class BaseXLCClassifier(
         rules = settings["decision"], settings["ranker"], plan.facts
         fit_decision(self, *rules, train, held, first=first, part=part)
         if first:
-            if self.ranker_ is None or settings["ranker"] == "auto":
-                settings.update({"ranker": None if self.ranker_ is None else "calibration"})
-            found = {k: v for k, v in settings.plain().items() if not k.startswith("decision")}
-            self.settings_ = found | settings_of_decision(self.decision_)
+            self.settings_ = described(self, settings.plain())
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
@@ -475,10 +545,13 @@ class BaseXLCClassifier(
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
         decision = self.decision_ if decision is None else decision
-        return Decider(self._predictor, decision, self._typical_size)
+        return Decider(self._predictor, decision, max(1, len(self._set_sizes) - 1))
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
+        if self._unlearnt:
+            warn_of_unlearnt(self._unlearnt)
+            self._unlearnt = ()
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
     def _check_k(self, k: int) -> int:
@@ -687,7 +760,7 @@ class BaseXLCClassifier(
             If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
         """
         X = self._validate_predict(X)
-        scores = self._predictor.dense_scores(X, lambda scores: scores)
+        scores = self._predictor.dense(X, self._predictor.all_scores)
         if not self._code.multilabel and scores.shape[1] == 2:
             return scores[:, 1] - scores[:, 0]
         return scores
@@ -718,8 +791,7 @@ class BaseXLCClassifier(
             If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
         """
         X = self._validate_predict(X)
-        predictor = self._predictor
-        return predictor.dense_scores(X, predictor.probabilities)
+        return self._predictor.dense(X, self._predictor.all_probabilities)
 
     @_explained
     def transform(self, X: Any) -> np.ndarray:
@@ -863,3 +935,9 @@ class BaseXLCClassifier(
         if module is not None:
             with usual_modes(training=True):
                 self.net_ = restored_net(module, self.device)
+
+
+def _is_other(estimator: Any, key: str, value: Any) -> bool:
+    """Return whether a parameter gets another value."""
+    before = estimator.get_params().get(key)
+    return before is not value and not (isinstance(value, str) and before == value)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,10 +23,10 @@ from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.engine.predictor import Predictor
-from sklearn_xlc.engine.resolve import LEAST_HELD, Facts, choose_decision
+from sklearn_xlc.engine.predictor import Encoded, Predictor
+from sklearn_xlc.engine.resolve import LEAST_HELD, MOST_RANKED, Facts, choose_decision
 from sklearn_xlc.heads import Head
-from sklearn_xlc.ranking import N_RANKS, Calibration, Ranker
+from sklearn_xlc.ranking import RANKERS
 
 #: Inputs and keyword arguments of a decision for a batch.
 Inputs = tuple[np.ndarray, dict[str, Any]]
@@ -74,9 +75,9 @@ class Decider:
         decision = self.decision
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(decision.reads))
         asked = f"inputs of {type(decision).__name__}"
-        for _, features in self.predictor.features(samples, n_rows, asked):
-            with self.predictor.net.predicting(features):
-                inputs = self._inputs(features, decision.reads)
+        for _, batch in self.predictor.encoded(samples, n_rows, asked):
+            with self.predictor.net.predicting(batch.features):
+                inputs = self._inputs(batch, decision.reads)
             yield inputs
 
     def _n_candidates(self) -> int:
@@ -104,63 +105,64 @@ class Decider:
             return 4 * width * 8
         return head.bytes_per_row() + 3 * 8 * width
 
-    def _inputs(self, features: Any, reads: str, k: int | None = None) -> Inputs:
+    def _inputs(self, batch: Encoded, reads: str, k: int | None = None) -> Inputs:
         """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
-        head, code = self._head, self.predictor.code
+        head, predictor = self._head, self.predictor
         if reads == "features":
-            return head.layer_inputs(features).cpu().numpy(), {"layer": layer_of(head, code)}
+            layer = layer_of(head, predictor.code)
+            return head.layer_inputs(batch.features).cpu().numpy(), {"layer": layer}
         if reads == "sets":
-            best, sets = self.predictor.best_sets(features, self._n_sets())
+            best, sets = predictor.best_sets(batch.features, self._n_sets())
             return best, {"sets": sets}
         if reads == "scores":
-            scores = head.scores(features)
+            scores = predictor.all_scores(batch)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
-            return code.by_label(scores.cpu().numpy()), {}
-        ranked, labels = self.predictor.ranked(features, k or self._n_candidates())
+            return scores.cpu().numpy(), {}
+        ranked, labels = predictor.ranked(batch, k or self._n_candidates())
+        if head.link == "softmax":  # log-probabilities are comparable across samples
+            ranked -= predictor.all_scores(batch).logsumexp(1)[:, None].cpu().numpy()
         return ranked, {"labels": labels}
 
     def _inputs_of_parts(
-        self, features: Any, reads: str, rows: np.ndarray | None = None, k: int | None = None
+        self, batch: Encoded, reads: str, rows: np.ndarray | None = None, k: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
         """Yield rows of a batch with the inputs and keyword arguments of a fitted decision.
 
         Rows are ranked again if the decision needs more than `k` of their labels.
         """
         decision, head, n_labels = self.decision, self._head, self.predictor.n_labels
-        rows = np.arange(len(features)) if rows is None else rows
+        rows = np.arange(len(batch)) if rows is None else rows
         k = self._n_candidates() if k is None else k
-        inputs, beside = self._inputs(features, reads, k)
+        inputs, beside = self._inputs(batch, reads, k)
         if reads != "ranked" or k >= n_labels or not decision.needs_more(inputs):
             yield rows, inputs, beside
             return
         more = np.array([decision.needs_more(row) for row in inputs[:, None]])
-        is_split = isinstance(features, torch.Tensor)  # the samples of bags stay together
-        if is_split and not more.all():
+        if batch.is_divisible and not more.all():
             yield rows[~more], inputs[~more], {"labels": beside["labels"][~more]}
         del inputs, beside
         k = min(n_labels, 2 * k)
         if head.searches_all and not decision.in_order:
             reads = "scores"
-        if not is_split:
-            yield from self._inputs_of_parts(features, reads, rows, k)
+        if not batch.is_divisible:
+            yield from self._inputs_of_parts(batch, reads, rows, k)
             return
         at = np.flatnonzero(more)
         for part in row_blocks(len(at), self.bytes_per_row(reads, k), memory_limit()):
-            chosen = features[torch.from_numpy(at[part]).to(features.device)]
-            yield from self._inputs_of_parts(chosen, reads, rows[at[part]], k)
+            yield from self._inputs_of_parts(batch.take(at[part]), reads, rows[at[part]], k)
 
-    def _decode(self, features: Any) -> sp.csr_matrix:
+    def _decode(self, batch: Encoded) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
         rule, join = self._checked_sets, functools.partial(sp.vstack, format="csr")
-        return self._applied(rule, features, self.decision.reads, join)
+        return self._applied(rule, batch, self.decision.reads, join)
 
     def _applied(
-        self, rule: Callable[..., Any], features: Any, reads: str, join: Callable[..., Any]
+        self, rule: Callable[..., Any], batch: Encoded, reads: str, join: Callable[..., Any]
     ) -> Any:
         """Apply a rule to the parts of a batch, and join the results in the order of the batch."""
         rows, parts = [], []
-        with self.predictor.net.predicting(features):
-            for part, inputs, beside in self._inputs_of_parts(features, reads):
+        with self.predictor.net.predicting(batch.features):
+            for part, inputs, beside in self._inputs_of_parts(batch, reads):
                 rows.append(part)
                 parts.append(rule(inputs, **beside))
         return parts[0] if len(parts) == 1 else join(parts)[np.argsort(np.concatenate(rows))]
@@ -187,8 +189,8 @@ class Decider:
         row_bytes = self.bytes_per_row(self.decision.reads)
         n_rows = predictor.rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
         out = np.zeros(shape, dtype=dtype)
-        for rows, features in predictor.features(X, n_rows, "label sets"):
-            sets = self._decode(features)
+        for rows, batch in predictor.encoded(X, n_rows, "label sets"):
+            sets = self._decode(batch)
             out[rows][row_numbers(sets.indptr), sets.indices] = 1
         return out
 
@@ -196,8 +198,8 @@ class Decider:
         predictor = self.predictor
         sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
         n_rows = predictor.rows_at_once(self.bytes_per_row(self.decision.reads))
-        for rows, features in predictor.features(X, n_rows, "label sets"):
-            sets = self._decode(features)
+        for rows, batch in predictor.encoded(X, n_rows, "label sets"):
+            sets = self._decode(batch)
             sizes[rows] = np.diff(sets.indptr)
             ids.append(sets.indices)
             # Only now the number of predicted labels is known: joined ids, and ones for them.
@@ -216,8 +218,8 @@ class Decider:
         reads = getattr(decision, "distances_read", decision.reads)
         distances, join = [], np.concatenate
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
-        for _, features in self.predictor.features(X, n_rows, "distances of label sets"):
-            distances.append(self._applied(decision.distances, features, reads, join))
+        for _, batch in self.predictor.encoded(X, n_rows, "distances of label sets"):
+            distances.append(self._applied(decision.distances, batch, reads, join))
         return np.concatenate(distances)
 
 
@@ -240,36 +242,28 @@ def fit_decision(
     """
     code, head = classifier._code, classifier.net_.module_.head
     Y, is_auto = labels_of(code, train), decision == "auto"
+    is_enough = _is_enough(held, facts)
+    if first:
+        if part is not None:
+            classifier.ranker_ = part.ranker_
+        else:
+            fit_ranker(classifier, ranker, facts, held)
     if not code.multilabel:
-        classifier.decision_, classifier.ranker_ = TopK(1).fit(None, Y), None
+        classifier.decision_ = TopK(1).fit(None, Y)
         return
     if part is not None and (is_auto or decision.fitted_on == "held"):
-        classifier.decision_, classifier.ranker_ = part.decision_, part.ranker_
+        classifier.decision_ = part.decision_
         return
-    link = score_link(head)
-    has_held = held is not None and held.Y.nnz > 0
-    is_enough = has_held and len(cast(Rows, held)) >= LEAST_HELD and facts.pointwise
-    if first:
-        classifier.ranker_ = None if part is None else part.ranker_
-        is_ranked = part is None and link == "sigmoid" and ranker is not None
-        if is_ranked and (is_enough or (has_held and ranker != "auto")):
-            ranker = Calibration() if ranker == "auto" else cloned(ranker)
-            classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
     before: Any = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
-        chosen = choose_decision(
-            facts, link=link, ranks_sets=head.ranks_sets, is_enough=is_enough or was_tuned
-        )
-        decision = DECISIONS[chosen.pop("decision")]()
-        decision.set_params(**{name.partition("__")[2]: value for name, value in chosen.items()})
+        decision = _chosen(facts, head, is_enough or was_tuned)
     goes_on = type(before) is type(decision)
     if goes_on:
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))
     else:
         decision = cloned(decision)
-    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": link}
-    context["ranker"] = classifier.ranker_
+    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": score_link(head)}
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or samples.Y.nnz):
@@ -279,6 +273,20 @@ def fit_decision(
     classifier.decision_ = decision.set_params(**_resolved(decision))
 
 
+def _is_enough(held: Rows | None, facts: Facts) -> bool:
+    """Return whether held-out samples suffice for a ranker and a tuned threshold."""
+    is_apart = facts.pointwise or facts.one_softmax
+    return held is not None and held.Y.nnz > 0 and len(held) >= LEAST_HELD and is_apart
+
+
+def _chosen(facts: Facts, head: Any, is_enough: bool) -> Decision:
+    """Return the decision for "auto"."""
+    link, ranks_sets = score_link(head), head.ranks_sets
+    chosen = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=is_enough)
+    decision = DECISIONS[chosen.pop("decision")]()
+    return decision.set_params(**{name.partition("__")[2]: v for name, v in chosen.items()})
+
+
 def _resolved(decision: Decision) -> dict[str, Any]:
     """Return the fitted values of the parameters "auto" and None of a decision."""
     params = decision.get_params(deep=False).items()
@@ -286,24 +294,113 @@ def _resolved(decision: Decision) -> dict[str, Any]:
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
 
 
-def _fitted_ranker(classifier: Any, ranker: Ranker, held: Rows) -> Ranker:
-    """Fit a ranker to the best labels of held-out samples."""
-    best = TopK(min(N_RANKS, len(classifier.classes_))).fit(None, held.Y)
-    scores, Y, beside = classifier._decider(best).fitting_inputs(held)
-    return ranker.fit(scores, Y, beside["labels"])
+def fit_ranker(classifier: Any, ranker: Any, facts: Facts, held: Rows | None) -> None:
+    """Fit the ranker of a classifier to held-out samples, and set `ranker_`."""
+    classifier.ranker_ = None
+    head, multilabel = classifier.net_.module_.head, classifier._code.multilabel
+    if held is None or not held.Y.nnz or not can_rank(head, multilabel):
+        return
+    if ranker == "auto":
+        ranker = RANKERS["calibration"]() if _is_enough(held, facts) else None
+    if ranker is None:
+        return
+    ranker = cloned(ranker)
+    predictor = classifier._predictor
+    n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
+    k = ranker.n_listed(n_labels, link)
+    held = _subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
+    scores, labels = [], []
+    for _, batch in predictor.encoded(held, predictor.rows_at_once(head.bytes_per_row(k)), ""):
+        with predictor.net.predicting(batch.features):
+            best, ids = predictor.best(batch, k, normalised=not multilabel)
+        scores.append(best.cpu().numpy())
+        labels.append(ids)
+    Y = labels_of(classifier._code, held)
+    given = np.concatenate(scores), Y, np.concatenate(labels)
+    classifier.ranker_ = ranker.fit(*given, sample_weight=held.sample_weight, link=link)
 
 
-def settings_of_decision(decision: Decision) -> dict[str, Any]:
-    """Return name and parameters of a fitted decision.
+def can_rank(head: Any, multilabel: bool) -> bool:
+    """Return whether a ranker can correct the scores of a head."""
+    return head.link == "sigmoid" if multilabel else head.link in ("softmax", "exp")
 
-    Decisions of a class without a name have parameters only.
+
+def decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None) -> None:
+    """Fit ranker and decision of a fitted classifier anew, without its training samples.
+
+    `held`: prepared samples that the network has not seen; None: there are none. `ranker` and
+    `decision` are parts or "auto"; the ranker "keep" stays.
     """
-    name = name_of_part(decision, DECISIONS)
-    found = {} if name is None else {"decision": name}
-    for key, value in decision.get_params(deep=False).items():
+    code, head = classifier._code, classifier.net_.module_.head
+    multilabel = code.multilabel
+    facts = Facts(
+        n_samples=0 if held is None else len(held),
+        n_labels=code.n_labels,
+        multilabel=multilabel,
+        pointwise=head.link == "sigmoid",
+        one_softmax=not multilabel and can_rank(head, multilabel),
+    )
+    if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
+        raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
+    if held is not None:
+        fit_ranker(classifier, ranker, facts, held)
+    elif ranker is None:
+        classifier.ranker_ = None
+    if not multilabel:
+        return
+    if decision == "auto":
+        decision = _chosen(facts, head, _is_enough(held, facts))
+    decision = cloned(decision)
+    if decision.fitted_on == "train":
+        raise ValueError(
+            f"decision={decision!r} is learnt from the training samples of the network: fit again"
+        )
+    if decision.fitted_on == "held" and held is None:
+        raise ValueError(
+            f"decision={decision!r} is learnt from samples that the network has not seen: give X "
+            "and y, or a decision that is not, such as TopK(3) or Threshold(0.3)"
+        )
+    sizes = np.repeat(np.arange(len(classifier._set_sizes)), classifier._set_sizes)
+    inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+    if held is not None and decision.fitted_on == "held":
+        inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
+    decision.fit(inputs, Y, sizes=sizes, link=score_link(head), **beside)
+    classifier.decision_ = decision.set_params(**_resolved(decision))
+
+
+def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with what ranker and decision have become."""
+    found = {k: v for k, v in settings.items() if not k.startswith(("decision", "ranker"))}
+    found |= _settings_of("ranker", classifier.ranker_, RANKERS)
+    return found | _settings_of("decision", classifier.decision_, DECISIONS)
+
+
+def _settings_of(parameter: str, part: Any, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name and parameters of a fitted part, or None.
+
+    Parts of a class without a name have parameters only.
+    """
+    if part is None:
+        return {parameter: None}
+    name = name_of_part(part, table)
+    found = {} if name is None else {parameter: name}
+    for key, value in part.get_params(deep=False).items():
         with contextlib.suppress(TypeError):
-            found[f"decision__{key}"] = plain(value)
+            found[f"{parameter}__{key}"] = plain(value)
     return found
+
+
+def warn_of_unlearnt(names: tuple[str, ...]) -> None:
+    """Warn of parts that were set after the fit and have no effect yet."""
+    remedies = {
+        name: "recalibrate" if name in ("ranker", "decision") else "fit again" for name in names
+    }
+    parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
+    warnings.warn(
+        f"parts were set after fit and have no effect until they are learnt: {parts}",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def check_decision(
@@ -326,6 +423,16 @@ def check_decision(
         )
     width, layer = width_of_inputs(head), layer_of(head, code)
     decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
+
+
+def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:
+    """Raise ValueError if a ranker cannot correct the scores of a head."""
+    if not can_rank(head, code.multilabel):
+        raise ValueError(
+            f"ranker={ranker!r} needs scores of labels as log odds, or of classes as log "
+            f"probabilities, and {type(head).__name__} with loss={loss!r} has none; use "
+            "ranker=None, or a loss such as 'bce' or 'ce'"
+        )
 
 
 def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:

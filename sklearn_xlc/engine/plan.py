@@ -23,7 +23,7 @@ from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
-from sklearn_xlc.engine.deciding import check_decision, score_link
+from sklearn_xlc.engine.deciding import check_decision, check_ranker
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
     Facts,
@@ -74,7 +74,7 @@ class Plan:
         self.checkpoints: Checkpoints | None = None
         self._check_rates()
         self.head = self._head_part()
-        self.facts = self._facts(pointwise=self._resolve_loss())
+        self.facts = self._facts(*self._resolve_loss())
         self.check_decision()
 
     # --- settings ---------------------------------------------------------------------------
@@ -100,22 +100,23 @@ class Plan:
         part = self.classifier._head_part_for(self.settings, code)
         return None if part is None else part.for_labels(code.n_labels, code.multilabel)
 
-    def _resolve_loss(self) -> bool:
-        """Resolve the loss, if the head is known; return whether labels have scores of their own.
+    def _resolve_loss(self) -> tuple[bool, bool]:
+        """Resolve the loss, if the head is known; return `pointwise` and `one_softmax` of `Facts`.
 
         Raises ValueError if the head cannot train with the loss.
         """
         classifier, multilabel = self.classifier, self.data.code.multilabel
         kind = classifier._head_class(self.head, multilabel)
         if kind is None:
-            return False
+            return False, False
         loss, where = classifier._loss_for(multilabel), type(classifier).__name__
         loss = kind.resolve_loss(loss, multilabel, where)
         if self.settings["loss"] == "auto":
             self.settings.update({"loss": loss})
-        return not (kind.ranks_sets or loss.needs_normaliser)
+        pointwise = not (kind.ranks_sets or loss.needs_normaliser)
+        return pointwise, not multilabel and loss.link == "softmax" and kind.searches_all
 
-    def _facts(self, pointwise: bool) -> Facts:
+    def _facts(self, pointwise: bool, one_softmax: bool) -> Facts:
         rows, code = self.data.rows, self.data.code
         sparse = self.encoder.reads_sparse(reads_sparse(MLPEncoder, rows))
         has_numbers = rows.X.dtype != object
@@ -134,6 +135,7 @@ class Plan:
             labels_per_sample=code.labels_per_sample,
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
+            one_softmax=one_softmax,
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),
@@ -145,17 +147,11 @@ class Plan:
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""
         code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
-        if not code.multilabel:
-            return
-        if decision != "auto":
+        if decision != "auto" and code.multilabel:
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)
-        if head is not None and ranker not in (None, "auto") and score_link(head) != "sigmoid":
-            raise ValueError(
-                f"ranker={ranker!r} needs scores of labels as log odds, and {type(head).__name__} "
-                f"with loss={self.classifier.loss!r} has none; use ranker=None, or a loss such as "
-                "'bce'"
-            )
+        if head is not None and ranker not in (None, "auto"):
+            check_ranker(ranker, head, code, self.classifier.loss)
 
     # --- before training --------------------------------------------------------------------
 

@@ -56,13 +56,15 @@ FEW_SAMPLES = 30_000
 #: Size of the part: a share of the samples, but at least a number of samples, up to a larger share.
 #: Networks of much fewer samples make other errors than the network of all samples.
 SHARE_OF_PART, LEAST_OF_PART, MOST_OF_PART = 0.4, 5000, 0.6
+#: Largest number of samples for a ranker: more add little.
+MOST_RANKED = 3000
 #: Largest number of scored samples outside of the part: more add little.
 MOST_SCORED = 2500
 
 #: Parameters with no effect by nature, and when; they raise nothing.
 INERT = {
     "decision": "class labels: the best class is the answer",
-    "ranker": "class labels",
+    "ranker": "a loss without probabilities",
     "head__path_exponent": "class labels",
     "head__level_weighting": "class labels",
     "validation_fraction": "nothing is held out",
@@ -82,8 +84,9 @@ class Facts:
         Whether a sample may hold any number of labels; whether labels are probabilities or counts.
     head : str
         Kind of the head, a key of `HEAD_RATES`; other kinds have no rules of their own.
-    sparse, pointwise : bool
-        Whether the encoder reads CSR rows; whether each label has a score of its own.
+    sparse, pointwise, one_softmax : bool
+        Whether the encoder reads CSR rows; whether each label has a score of its own; whether
+        classes share one softmax of which a batch holds all scores.
     n_instances, n_nonzeros : int
         Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
     labels_per_sample, most_labels : float and int
@@ -108,6 +111,7 @@ class Facts:
     labels_per_sample: float = 1.0
     most_labels: int = 1
     pointwise: bool = True
+    one_softmax: bool = False
     soft: bool = False
     bag_size: float = 0.0
     n_train: int = 0
@@ -278,9 +282,10 @@ def hold_out(
             " needs; give a fraction"
         )
     is_tuned = facts.multilabel and decision != "auto" and decision.fitted_on == "held"
-    is_ranked = facts.multilabel and params["ranker"] is not None and params["ranker"] != "auto"
-    is_auto = decision == "auto" or params["ranker"] == "auto"
-    is_auto = is_auto and facts.multilabel and facts.pointwise
+    ranker = params["ranker"]
+    is_ranked = ranker is not None and ranker != "auto"
+    is_auto = (decision == "auto" and facts.multilabel) or ranker == "auto"
+    is_auto = is_auto and (facts.pointwise if facts.multilabel else facts.one_softmax)
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
     if params["early_stopping"] or is_tuned:

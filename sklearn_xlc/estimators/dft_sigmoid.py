@@ -186,8 +186,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             self.max_active_ = None
             layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": task.loss}
             return FlatHead(*task.size, *limits, **layer, shard_of=task.shard_of)
-        self.max_active_ = self._n_active(code, self._typical_size)
-        if n_features < self._needed_width(code, self._typical_size):
+        most = max(1, len(self._set_sizes) - 1)
+        self.max_active_ = self._n_active(code, most)
+        if n_features < self._needed_width(code, most):
             width = 2 * self.max_active_ + 1 + self.n_slack
             warnings.warn(
                 f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "

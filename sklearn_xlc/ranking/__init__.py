@@ -4,6 +4,7 @@ The parameter `ranker` of a classifier is the name of a ranker or an object. Ran
 without torch.
 """
 
+from sklearn_xlc.ranking._order import among_all, class_probabilities, with_unlisted
 from sklearn_xlc.ranking.calibration import N_RANKS, Calibration, Ranker
 
 #: Rankers by name, for the parameter `ranker`.
@@ -14,4 +15,7 @@ __all__ = [
     "N_RANKS",
     "RANKERS",
     "Ranker",
+    "among_all",
+    "class_probabilities",
+    "with_unlisted",
 ]

@@ -285,4 +285,4 @@ def test_a_ranker_without_log_odds_is_refused(params):
     with pytest.raises(ValueError, match="needs scores of labels as log odds"):
         clf.fit(X, Y)
     X, y = few_words(False)
-    assert clf.set_params(loss="auto").fit(X, y).ranker_ is None  # without meaning
+    assert type(clf.set_params(loss="auto").fit(X, y).ranker_) is Calibration  # of classes

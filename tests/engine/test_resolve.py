@@ -457,7 +457,6 @@ def test_how_many_samples_are_held_out(params, n_held):
         (facts_of(1999, sparse=False), {}),  # too few
         (facts_of(2300, multilabel=False), {}),
         (facts_of(2300, multilabel=False), {"decision": TUNED}),
-        (facts_of(2300, multilabel=False), {"ranker": Calibration()}),
         (facts_of(2300, soft=True), {}),
         (facts_of(2300, pointwise=False), {}),  # a softmax, or scores of sets
         (facts_of(2300), {"decision": TopK(), "ranker": None}),
