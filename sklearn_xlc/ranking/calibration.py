@@ -9,62 +9,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._part import Part
 from sklearn_xlc._ranking import find_hits, ranked_candidates
+from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 
-#: Number of best labels of a sample to fit a calibration on.
-N_RANKS = 5
 #: Smallest slope, to keep the order of the labels.
 LEAST_SLOPE = 0.01
 #: Share of the scores below the start of the line.
 BEGIN = 0.05
-
-
-class Ranker(Part):
-    """Base class of rankers: maps from scores of labels to calibrated log odds.
-
-    A classifier fits its ranker to the scores of the best labels of held-out samples. A subclass
-    defines :meth:`fit`, :meth:`__call__` and :meth:`inverse`. The map must keep the order of
-    scores.
-    """
-
-    def fit(self, scores: Any, Y: Any, labels: Any = None) -> Ranker:
-        """Fit the ranker to the best labels of held-out samples.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_candidates)
-            Scores of labels, as log odds; best first, if `labels` is given.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the true labels.
-        labels : ndarray of shape (n_samples, n_candidates), default=None
-            Labels of the scores. None: the columns are the labels.
-
-        Returns
-        -------
-        self : object
-            Fitted ranker.
-        """
-        return self
-
-    def __call__(self, scores: Any) -> Any:
-        """Map scores (a number, an array or a tensor) to calibrated log odds, in the same form."""
-        raise NotImplementedError(f"{type(self).__name__} defines no __call__")
-
-    def inverse(self, odds: Any) -> Any:
-        """Map calibrated log odds to scores.
-
-        Parameters
-        ----------
-        odds : float or ndarray
-            Log odds.
-
-        Returns
-        -------
-        float or ndarray
-            Scores.
-        """
-        raise NotImplementedError(f"{type(self).__name__} defines no inverse")
 
 
 class Calibration(Ranker):
@@ -112,13 +63,21 @@ class Calibration(Ranker):
     start_: float
     _shown = ("slope_", "offset_")
 
-    def fit(self, scores: Any, Y: Any, labels: Any = None) -> Calibration:
+    def fit(
+        self,
+        scores: Any,
+        Y: Any,
+        labels: Any = None,
+        samples: Samples | None = None,
+        sample_weight: Any = None,
+    ) -> Calibration:
         width = min(N_RANKS, np.shape(scores)[1])
         scores, labels = ranked_candidates(np.asarray(scores), labels, width)
         s = scores.astype(np.float64).ravel()
         used = np.isfinite(s)  # a beam may give fewer labels than asked for
         hits = find_hits(labels, check_indicator(Y, "Y")).ravel()[used].astype(np.float64)
-        weights = np.tile(1 / np.arange(1.0, width + 1), len(scores))[used]
+        of_samples = np.ones(len(scores)) if sample_weight is None else sample_weight
+        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()[used]
         s = s[used]
 
         def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
