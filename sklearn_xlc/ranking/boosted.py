@@ -33,7 +33,7 @@ from sklearn_xlc.ranking.retrievers import (
     NearestSamples,
 )
 from sklearn_xlc.ranking.search import Spaces
-from sklearn_xlc.ranking.trees import compiled, raw_scores
+from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
 #: Samples that are ranked at a time.
 _ROWS = 1024
@@ -330,9 +330,12 @@ class BoostedRanker(Ranker):
             weights[used],
         )
         factors = np.where(truth, self.propensities_[listed[used]] ** -self.tail, 1.0)
+        estimator = self._new_estimator()
         with threadpool_limits(1):
-            self.estimator_ = self._new_estimator().fit(
-                numbers, truth, sample_weight=weights * factors
+            self.estimator_ = estimator.fit(
+                in_bins(numbers) if self.estimator is None else numbers,
+                truth,
+                sample_weight=weights * factors,
             )
         if isinstance(self.estimator_, HistGradientBoostingClassifier):
             self.trees_ = compiled(self.estimator_)
