@@ -9,11 +9,9 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logsumexp
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._part import Part
 from sklearn_xlc._ranking import find_hits, ranked_candidates
+from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 
-#: Number of best labels of a sample to fit a calibration on.
-N_RANKS = 5
 #: Number of best classes of a sample to fit a temperature on; the others are taken together.
 N_CLASSES = 100
 #: Smallest slope, to keep the order of the labels, and largest slope of a softmax.
@@ -22,62 +20,6 @@ LEAST_SLOPE, MOST_SLOPE = 0.01, 20.0
 TINY = 1e-12
 #: Share of the scores below the start of the line.
 BEGIN = 0.05
-
-
-class Ranker(Part):
-    """Base class of rankers: maps from scores of labels to calibrated log odds.
-
-    A classifier fits its ranker to the scores of the best labels of held-out samples. A subclass
-    defines :meth:`fit`, :meth:`__call__` and :meth:`inverse`. The map must keep the order of
-    scores.
-    """
-
-    #: Spaces of samples that it reads, "input" and "features"; none: scores alone.
-    reads: tuple[str, ...] = ()
-    #: Whether labels keep the order of the network.
-    keeps_order: bool = True
-
-    def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
-        """Return the number of the network's best labels it reads of a sample."""
-        return min(N_RANKS, n_labels)
-
-    def fit(
-        self,
-        scores: Any,
-        Y: Any,
-        labels: Any = None,
-        samples: Any = None,
-        sample_weight: Any = None,
-        link: str = "sigmoid",
-    ) -> Ranker:
-        """Fit the ranker to the best labels of held-out samples.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_candidates)
-            Scores of labels, as log odds, or as log probabilities; best first, if `labels` is
-            given.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the true labels.
-        labels : ndarray of shape (n_samples, n_candidates), default=None
-            Labels of the scores. None: the columns are the labels.
-        samples : dict of str to {ndarray, CSR matrix}, default=None
-            The samples in the spaces that `reads` names.
-        sample_weight : ndarray of shape (n_samples,), default=None
-            Weights of the samples.
-        link : {"sigmoid", "softmax"}, default="sigmoid"
-            Function from scores to probabilities.
-
-        Returns
-        -------
-        self : object
-            Fitted ranker.
-        """
-        return self
-
-    def __call__(self, scores: Any) -> Any:
-        """Map scores (a number, an array or a tensor) to corrected ones, in the same form."""
-        raise NotImplementedError(f"{type(self).__name__} defines no __call__")
 
 
 class Calibration(Ranker):
@@ -135,7 +77,7 @@ class Calibration(Ranker):
         scores: Any,
         Y: Any,
         labels: Any = None,
-        samples: Any = None,
+        samples: Samples | None = None,
         sample_weight: Any = None,
         link: str = "sigmoid",
     ) -> Calibration:
