@@ -147,10 +147,9 @@ def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     """
     items = np.full((queries.shape[0], n), -1, dtype=np.int64)
     cosines = np.zeros(items.shape, dtype=np.float32)
-    for part, *entries in (_sparse_blocks if sp.issparse(index) else _dense_blocks)(
-        queries, index, n
-    ):
-        values, ids = best_entries(*entries, n)
+    blocks = _sparse_blocks if sp.issparse(index) else _dense_blocks
+    for part, values, ids, indptr in blocks(queries, index, n):
+        values, ids = best_entries(values, ids, indptr, n)
         items[part] = np.where(values > 0, ids, -1)
         cosines[part] = np.where(values > 0, values, 0)
     return items, cosines
