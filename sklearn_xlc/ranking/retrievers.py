@@ -18,14 +18,13 @@ from sklearn_xlc._csr import (
     uneven_blocks,
     unit_rows,
 )
-from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
 from sklearn_xlc.ranking.pairs import Pairs
 from sklearn_xlc.ranking.search import (
     as_spaces,
+    best_entries,
     best_items,
     heaviest,
-    padded,
     pair_products,
     transposed,
 )
@@ -101,7 +100,7 @@ class NearestSamples(_OfSpace):
     >>> near = NearestSamples(n_neighbors=(1, 2)).fit({"input": X}, Y)
     >>> found = near.search({"input": np.array([[2.0, 1.0]])}, None, None)
     >>> near.candidates(found)
-    array([[1, 0]])
+    array([[ 1,  0, -1, -1, -1, -1, -1, -1]])
     >>> near.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
     array([[0.  , 0.49, 0.89, 0.95],
            [1.  , 0.51, 0.95, 0.95]])
@@ -173,8 +172,7 @@ class NearestSamples(_OfSpace):
         shape = (len(items), self.labels_.shape[0])
         votes_of = sp.csr_array((votes[present], items[present], indptr), shape=shape)
         product = votes_of @ self.labels_
-        values, columns = padded(product.data, product.indices, product.indptr)
-        return rank_rows(values, N_ADDED, columns)[1]
+        return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
         pairs = Pairs(rows, labels, (len(found.items), self.labels_.shape[1]))

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
+    FEW_ENTRIES,
     IntArray,
     canonical,
     is_mostly_zeros,
@@ -106,19 +107,15 @@ def heaviest(X: Any, n: int) -> Any:
            [ 0.,  5.,  0.]])
     """
     lengths = np.diff(X.indptr)
-    long = np.flatnonzero(lengths > n)
-    if not len(long):
+    if lengths.max(initial=0) <= n:
         return X
-    kept = np.ones(X.nnz, dtype=bool)
-    long = long[np.argsort(lengths[long], kind="stable")]  # rows of a block are about as long
-    for part in uneven_blocks(lengths[long], BLOCK_ENTRIES):
-        rows = long[part]
-        magnitudes = np.full((len(rows), lengths[rows[-1]]), -1, dtype=X.dtype)
-        inside = joined_ranges(X.indptr[rows], lengths[rows])
-        magnitudes[np.arange(magnitudes.shape[1]) < lengths[rows][:, None]] = np.abs(X.data[inside])
-        best = rank_rows(magnitudes, n)[1]
-        kept[inside] = False
-        kept[X.indptr[rows][:, None] + best] = True
+    kept = np.zeros(X.nnz, dtype=bool)
+    for part in uneven_blocks(lengths + 1, BLOCK_ENTRIES):
+        indptr = X.indptr[part.start : part.stop + 1]
+        inside = slice(indptr[0], indptr[-1])
+        ids = np.arange(inside.start, inside.stop)
+        best = best_entries(np.abs(X.data[inside]), ids, indptr - indptr[0], n)[1]
+        kept[best[best >= 0]] = True
     ends = np.cumsum(np.minimum(lengths, n))
     indptr = np.concatenate([[0], ends]).astype(X.indptr.dtype)
     return sp.csr_array((X.data[kept], X.indices[kept], indptr), shape=X.shape)
@@ -148,60 +145,29 @@ def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     cosines : ndarray of the same shape, float32
         Cosines; 0 after the last item.
     """
-    is_sparse = sp.issparse(index)
     items = np.full((queries.shape[0], n), -1, dtype=np.int64)
     cosines = np.zeros(items.shape, dtype=np.float32)
-    for part, values, ids in (_sparse_blocks if is_sparse else _dense_blocks)(queries, index, n):
-        values, ids = rank_rows(values, n, ids)
-        found = values > 0
-        items[part, : values.shape[1]] = np.where(found, ids, -1)
-        cosines[part, : values.shape[1]] = np.where(found, values, 0)
+    blocks = _sparse_blocks if sp.issparse(index) else _dense_blocks
+    for part, values, ids, indptr in blocks(queries, index, n):
+        values, ids = best_entries(values, ids, indptr, n)
+        items[part] = np.where(values > 0, ids, -1)
+        cosines[part] = np.where(values > 0, values, 0)
     return items, cosines
 
 
-_Blocks = Iterator[tuple[slice, Array, IntArray]]
+#: Queries, and the values, items and pointers of their entries as in CSR.
+_Blocks = Iterator[tuple[slice, Array, IntArray, IntArray]]
 
 
 def _sparse_blocks(queries: Any, index: Any, n: int) -> _Blocks:
     """Yield cosines of blocks of queries, by sparse products."""
-    lengths = np.append(np.diff(index.indptr), 0)
-    steps = np.bincount(row_numbers(queries.indptr), lengths[queries.indices], queries.shape[0])
+    steps = np.diff(index.indptr)[queries.indices]
+    steps = np.bincount(row_numbers(queries.indptr), steps, minlength=queries.shape[0])
     sizes = 1 + np.minimum(steps, index.shape[1]).astype(np.int64)
     for part in uneven_blocks(sizes, min(BLOCK_ENTRIES, memory_limit() // 32)):
-        product = queries[part] @ index if part.stop - part.start < len(sizes) else queries @ index
-        least = np.repeat(_least(product.data, product.indptr, n), np.diff(product.indptr))
-        kept = np.flatnonzero(product.data >= least)
-        indptr = np.searchsorted(kept, product.indptr)
-        yield part, *padded(product.data[kept], product.indices[kept], indptr)
-
-
-def _least(data: Array, indptr: Array, n: int) -> Array:
-    """Return for each row a bound that at least n of its entries reach, and at least zero.
-
-    The bound is the n-th largest of the maxima of groups of entries: a selection among all of them
-    takes ten times as long.
-    """
-    least, n_groups = np.zeros(len(indptr) - 1, dtype=data.dtype), 4 * n
-    lengths = np.diff(indptr)
-    long = np.flatnonzero(lengths > 2 * n_groups)
-    if len(long):
-        cuts = indptr[long, None] + lengths[long, None] * np.arange(n_groups + 1) // n_groups
-        cuts = cuts.ravel()[:-1]  # the end of the last row
-        largest = np.append(np.maximum.reduceat(data, cuts), 0).reshape(len(long), -1)[:, :-1]
-        nth = np.partition(largest, n_groups - n, axis=1)[:, n_groups - n]
-        least[long] = np.maximum(nth, 0)
-    return least
-
-
-def padded(data: Array, indices: Array, indptr: Array) -> tuple[Array, IntArray]:
-    """Return entries of rows side by side, with -inf and id -1 after the last one."""
-    lengths = np.diff(indptr)
-    inside = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
-    values = np.full(inside.shape, -np.inf, dtype=np.float32)
-    values[inside] = data
-    ids = np.full(inside.shape, -1, dtype=indices.dtype)
-    ids[inside] = indices
-    return values, ids
+        is_all = part == slice(0, len(sizes))
+        product = (queries if is_all else queries[part]) @ index
+        yield part, product.data, product.indices, product.indptr
 
 
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
@@ -211,17 +177,71 @@ def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
     best are computed again, one by one.
     """
     n_items, n_features = index.shape
-    if not n_items:
-        return
     error = 4 * (n_features + 4) * _EPSILON  # of two products, for unit rows
-    for part in row_blocks(len(queries), n_items, min(BLOCK_ENTRIES, memory_limit() // 16)):
+    for part in row_blocks(len(queries), n_items, min(BLOCK_ENTRIES, memory_limit() // 32)):
         rough = queries[part] @ index.T
-        last = max(0, n_items - n)
-        least = np.maximum(np.partition(rough, last, axis=1)[:, last, None] - error, -error)
-        rows, ids = np.nonzero(rough >= least)
+        indptr = np.arange(len(rough) + 1) * n_items
+        least = _least(rough.reshape(-1), indptr, n) - np.float32(error)
+        rows, ids = np.nonzero(rough >= least[:, None])
         exact = pair_products(queries[part], index, rows, ids)
-        indptr = np.searchsorted(rows, np.arange(len(rough) + 1))
-        yield part, *padded(exact, ids, indptr)
+        yield part, exact, ids, np.searchsorted(rows, np.arange(len(rough) + 1))
+
+
+def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Array, IntArray]:
+    """Find the n largest entries of each row, ties by the smaller id.
+
+    Parameters
+    ----------
+    values, ids : ndarray of shape (n_entries,)
+        Entries: numbers that are not NaN, and ids, distinct in a row. Some of those below zero may
+        be left out.
+    indptr : ndarray of shape (n_rows + 1,)
+        Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``.
+    n : int
+        Number of entries.
+
+    Returns
+    -------
+    values : ndarray of shape (n_rows, n)
+        Largest values, largest first; minus infinity where a row has fewer entries.
+    ids : ndarray of the same shape, int64
+        Ids; -1 where a row has fewer entries.
+    """
+    kept = np.flatnonzero(values >= np.repeat(_least(values, indptr, n), np.diff(indptr)))
+    values, ids, indptr = values[kept], ids[kept], np.searchsorted(kept, indptr)
+    lengths = np.diff(indptr)
+    best = np.full((len(lengths), n), -np.inf, dtype=values.dtype)
+    best_ids = np.full(best.shape, -1, dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")  # rows of a block are about as long
+    for part in uneven_blocks(lengths[order] + 1, FEW_ENTRIES):
+        rows = order[part]
+        inside = np.arange(max(1, lengths[rows[-1]])) < lengths[rows, None]
+        entries = joined_ranges(indptr[rows], lengths[rows])
+        side_by_side = np.full(inside.shape, -np.inf, dtype=values.dtype)
+        side_by_side[inside] = values[entries]
+        of_entries = np.full(inside.shape, -1, dtype=np.int64)
+        of_entries[inside] = ids[entries]
+        ranked = rank_rows(side_by_side, n, of_entries)
+        best[rows, : ranked[0].shape[1]], best_ids[rows, : ranked[0].shape[1]] = ranked
+    return best, best_ids
+
+
+def _least(values: Array, indptr: Array, n: int) -> Array:
+    """Return for each row a bound, not below zero, that n of its entries reach if it is above zero.
+
+    The bound is the n-th largest of the maxima of groups of entries: a selection among all of them
+    takes ten times as long.
+    """
+    least, n_groups = np.zeros(len(indptr) - 1, dtype=values.dtype), 4 * n
+    lengths = np.diff(indptr)
+    long = np.flatnonzero(lengths > 2 * n_groups)
+    if len(long):
+        cuts = indptr[long, None] + lengths[long, None] * np.arange(n_groups + 1) // n_groups
+        cuts = cuts.ravel()[:-1]  # the end of the last row
+        largest = np.append(np.maximum.reduceat(values, cuts), 0).reshape(len(long), -1)[:, :-1]
+        nth = np.partition(largest, n_groups - n, axis=1)[:, n_groups - n]
+        least[long] = np.maximum(nth, 0)
+    return least
 
 
 def pair_products(left: Array, right: Array, rows: IntArray, items: IntArray) -> Array:
