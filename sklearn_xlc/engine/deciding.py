@@ -7,7 +7,7 @@ import copy
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,13 @@ from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
-from sklearn_xlc.engine.resolve import LEAST_HELD, MOST_RANKED, Facts, choose_decision
+from sklearn_xlc.engine.resolve import (
+    LEAST_HELD,
+    MOST_RANKED,
+    Facts,
+    choose_decision,
+    choose_ranker,
+)
 from sklearn_xlc.heads import Head
 from sklearn_xlc.ranking import RANKERS
 
@@ -244,10 +250,11 @@ def fit_decision(
     Y, is_auto = labels_of(code, train), decision == "auto"
     is_enough = _is_enough(held, facts)
     if first:
+        classifier.ranker_ = None
         if part is not None:
-            classifier.ranker_ = part.ranker_
+            classifier.ranker_ = _remembering(classifier, part.ranker_, train)
         else:
-            fit_ranker(classifier, ranker, facts, held)
+            fit_ranker(classifier, ranker, decision, facts, train, held)
     if not code.multilabel:
         classifier.decision_ = TopK(1).fit(None, Y)
         return
@@ -294,30 +301,84 @@ def _resolved(decision: Decision) -> dict[str, Any]:
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
 
 
-def fit_ranker(classifier: Any, ranker: Any, facts: Facts, held: Rows | None) -> None:
-    """Fit the ranker of a classifier to held-out samples, and set `ranker_`."""
+def fit_ranker(
+    classifier: Any,
+    ranker: Any,
+    decision: Any,
+    facts: Facts,
+    train: Rows | None,
+    held: Rows | None,
+) -> None:
+    """Fit the ranker of a classifier to held-out samples, and set `ranker_`.
+
+    `train`: samples to remember; None: the ranker keeps those that it has.
+    """
+    before = getattr(classifier, "ranker_", None)
     classifier.ranker_ = None
     head, multilabel = classifier.net_.module_.head, classifier._code.multilabel
     if held is None or not held.Y.nnz or not can_rank(head, multilabel):
         return
     if ranker == "auto":
-        ranker = RANKERS["calibration"]() if _is_enough(held, facts) else None
+        chosen = choose_ranker(facts, decision) if _is_enough(held, facts) else None
+        ranker = None if chosen is None else RANKERS[chosen]()
     if ranker is None:
         return
-    ranker = cloned(ranker)
-    predictor = classifier._predictor
+    if train is not None:
+        ranker = _remembering(classifier, cloned(ranker), train)
+    elif ranker.reads:
+        ranker = _kept(before, ranker)
+    else:
+        ranker = cloned(ranker)
+    predictor = replace(classifier._predictor, ranker=ranker)
     n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
     k = ranker.n_listed(n_labels, link)
-    held = _subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
-    scores, labels = [], []
+    all_held, held = held, _subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
+    scores, labels, read = [], [], []
     for _, batch in predictor.encoded(held, predictor.rows_at_once(head.bytes_per_row(k)), ""):
         with predictor.net.predicting(batch.features):
             best, ids = predictor.best(batch, k, normalised=not multilabel)
         scores.append(best.cpu().numpy())
         labels.append(ids)
+        read.append(batch.read)
     Y = labels_of(classifier._code, held)
     given = np.concatenate(scores), Y, np.concatenate(labels)
-    classifier.ranker_ = ranker.fit(*given, sample_weight=held.sample_weight, link=link)
+    samples = {space: _stacked([each[space] for each in read]) for space in read[0]}
+    ranker.fit(*given, samples=samples, sample_weight=held.sample_weight, link=link)
+    if train is not None:
+        ranker = _remembering(classifier, ranker, train, all_held)
+    classifier.ranker_ = ranker
+
+
+def _stacked(parts: list[Any]) -> Any:
+    return sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+
+
+def _remembering(classifier: Any, ranker: Any, *samples: Rows) -> Any:
+    """Let a ranker remember training samples, if it reads any."""
+    if ranker is None or not ranker.reads:
+        return ranker
+    predictor = replace(classifier._predictor, ranker=ranker)
+    read: dict[str, Any] = {}
+    if "input" in ranker.reads:
+        read["input"] = _stacked([predictor.inputs(each.take(slice(None))) for each in samples])
+    if "features" in ranker.reads:
+        width = classifier._n_features_out
+        parts = [predictor.dense_features(each, width) for each in samples]
+        read["features"] = np.concatenate(parts)
+    Y = sp.vstack([labels_of(classifier._code, each) for each in samples], "csr")
+    weights = [each.sample_weight for each in samples if each.sample_weight is not None]
+    weight = np.concatenate(weights) if weights else None
+    return ranker.remember(read, Y, sample_weight=weight)
+
+
+def _kept(before: Any, ranker: Any) -> Any:
+    """Return a copy of the fitted ranker, which remembers training samples, with new parameters."""
+    if type(before) is not type(ranker):
+        raise ValueError(
+            f"ranker={ranker!r} remembers the training samples of the network, and recalibrate has "
+            "none: fit again"
+        )
+    return copy.copy(before).set_params(**ranker.get_params(deep=False))
 
 
 def can_rank(head: Any, multilabel: bool) -> bool:
@@ -343,7 +404,7 @@ def decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None)
     if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
     if held is not None:
-        fit_ranker(classifier, ranker, facts, held)
+        fit_ranker(classifier, ranker, decision, facts, None, held)
     elif ranker is None:
         classifier.ranker_ = None
     if not multilabel:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+import scipy.sparse as sp
 import sklearn
 import torch
 from sklearn.base import clone
@@ -26,6 +27,7 @@ from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision, check_ranker
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
+    RETRIEVED,
     Facts,
     HeldOut,
     hold_out,
@@ -136,6 +138,7 @@ class Plan:
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
             one_softmax=one_softmax,
+            retrieves=self._retrieves(pointwise),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),
@@ -143,6 +146,13 @@ class Plan:
             double=model_dtype(rows.X) == np.float64,
         )
         return self.classifier._further_facts(facts, self.settings, code)
+
+    def _retrieves(self, pointwise: bool) -> bool:
+        """Return whether lists of labels of similar samples are of use."""
+        rows = self.data.rows
+        is_plain = rows.bags is None and sp.issparse(rows.X) and rows.Y.dtype.kind != "f"
+        apart = pointwise and self.data.code.multilabel and self.processes.size == 1
+        return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""

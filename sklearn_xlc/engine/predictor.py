@@ -17,7 +17,7 @@ from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
 from sklearn_xlc.distributed.agreement import agreed_batch
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.building import inputs_for
+from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
@@ -169,7 +169,8 @@ class Predictor:
 
     def inputs(self, rows: Rows) -> Any:
         """Return samples as the ranker reads them: dense, or CSR as the encoder reads them."""
-        return rows.X if sp.issparse(rows.X) or not self.sparse else sp.csr_matrix(rows.X)
+        X = vectorized(self.net.module_.encoder, rows, False).X
+        return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
 
     @property
     def link(self) -> str | None:

@@ -45,9 +45,14 @@ HEAD_RATES = {
     "miml": (2e-3, 4e-3),
 }
 
+#: Heads whose labels "auto" ranks by retrieval, too; others have guarantees on the output layer.
+RETRIEVED = ("flat", "cascade", "product", "sampling", "custom")
+
 #: Samples held out for "auto": a share, and a largest number. More would cost precision, and change
 #: the calibration error little (docs/measurements.md).
 HELD_SHARE, MOST_HELD = 0.05, 1000
+#: The same for a ranker that is learnt from lists.
+HELD_TO_RANK, MOST_RANKED = 0.1, 3000
 #: Least number of held-out samples to fit a decision and a ranker for "auto".
 LEAST_HELD = 100
 #: Below this number of samples the share is too small for decision and ranker, and costs precision;
@@ -56,8 +61,6 @@ FEW_SAMPLES = 30_000
 #: Size of the part: a share of the samples, but at least a number of samples, up to a larger share.
 #: Networks of much fewer samples make other errors than the network of all samples.
 SHARE_OF_PART, LEAST_OF_PART, MOST_OF_PART = 0.4, 5000, 0.6
-#: Largest number of samples for a ranker: more add little.
-MOST_RANKED = 3000
 #: Largest number of scored samples outside of the part: more add little.
 MOST_SCORED = 2500
 
@@ -87,6 +90,9 @@ class Facts:
     sparse, pointwise, one_softmax : bool
         Whether the encoder reads CSR rows; whether each label has a score of its own; whether
         classes share one softmax of which a batch holds all scores.
+    retrieves : bool
+        Whether labels of similar training samples can be listed: each label has log odds, X is
+        sparse, and one process holds it.
     n_instances, n_nonzeros : int
         Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
     labels_per_sample, most_labels : float and int
@@ -112,6 +118,7 @@ class Facts:
     most_labels: int = 1
     pointwise: bool = True
     one_softmax: bool = False
+    retrieves: bool = False
     soft: bool = False
     bag_size: float = 0.0
     n_train: int = 0
@@ -299,7 +306,9 @@ def hold_out(
     is_quick = is_plain and facts.is_searched and n_samples > SMALL_DATA
     if is_quick and n_samples < FEW_SAMPLES:
         return HeldOut(0, True, "refit")
-    n_held = min(MOST_HELD, int(min(HELD_SHARE, fraction) * n_samples))
+    lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"
+    share, most = (HELD_TO_RANK, MOST_RANKED) if lists else (HELD_SHARE, MOST_HELD)
+    n_held = min(most, int(min(share, fraction) * n_samples))
     if n_held < LEAST_HELD:  # too few for "auto"; a given ranker asks for some
         n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
         return HeldOut(n_held, False, fraction)
@@ -307,6 +316,15 @@ def hold_out(
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))
     return HeldOut(n_held, False, fraction)
+
+
+def choose_ranker(facts: Facts, decision: Any) -> str:
+    """Choose the name of the ranker for "auto", where held-out samples suffice for one.
+
+    Where the decision compares label sets, labels keep the order of the network.
+    """
+    compares = decision != "auto" and (decision.reads != "ranked" or hasattr(decision, "distances"))
+    return "boosted" if facts.retrieves and not compares else "calibration"
 
 
 def choose_decision(
