@@ -13,9 +13,10 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     loss : str or Loss, default="auto"
         Loss to minimise, such as :class:`~sklearn_xlc.heads.FocalLoss`. For label sets: "bce",
         "asymmetric", "focal", "propensity_bce", "pick_all_labels". For class labels: "ce".{loss}
-    ranker : {"auto", "calibration"}, Ranker or None, default="auto"
-        Calibration of the scores of label sets, fitted on held-out samples. "auto": "calibration"
-        if each label has a score of its own and there are enough samples. None: no calibration.
+    ranker : {"auto", "boosted", "calibration"}, Ranker or None, default="auto"
+        Order and probabilities of labels, fitted on held-out samples. "auto": with enough samples,
+        "boosted" for label sets of sparse X with a score for each label, else "calibration". None:
+        those of the network.
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", or an object of :mod:`sklearn_xlc.decisions`. "auto": "divergence" with a

@@ -99,8 +99,8 @@ class BaseXLCClassifier(
     Parameters
     ----------
     encoder, loss, ranker, decision, optimizer : object, default="auto"
-        Network from samples to features, loss, calibration, rule from scores to label sets, and
-        update rule of the weights.
+        Network from samples to features, loss, order and probabilities of labels, rule from scores
+        to label sets, and update rule of the weights.
     learning_rate, weight_decay : float, default="auto" and 0.0
         Peak learning rate, and decoupled weight decay of matrices.
     batch_size, max_epochs : int, default="auto"
@@ -752,7 +752,7 @@ class BaseXLCClassifier(
         scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
             Multi-label: log odds of each label, or log probabilities up to a constant per sample
             with a softmax. Multi-class: log probabilities up to a constant per sample. Two classes:
-            the difference of their scores.
+            the difference of their scores. The order is that of :meth:`predict_topk`.
 
         Raises
         ------

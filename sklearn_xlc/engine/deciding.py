@@ -446,8 +446,9 @@ def _settings_of(parameter: str, part: Any, table: Mapping[str, Any]) -> dict[st
     name = name_of_part(part, table)
     found = {} if name is None else {parameter: name}
     for key, value in part.get_params(deep=False).items():
-        with contextlib.suppress(TypeError):
-            found[f"{parameter}__{key}"] = plain(value)
+        if not is_auto(value):  # left to the part
+            with contextlib.suppress(TypeError):
+                found[f"{parameter}__{key}"] = plain(value)
     return found
 
 

@@ -471,7 +471,7 @@ def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
     fit = Threshold.fit
     monkeypatch.setattr(Threshold, "fit", lambda *a, **k: seen.append(a[1:]) or fit(*a, **k))
     clf.fit(X, sp.csr_matrix(Y))
-    limit = 16 * 2 * clf._typical_size * 30  # thirty samples
+    limit = 16 * 2 * (len(clf._set_sizes) - 1) * 30  # thirty samples
     with config_context(working_memory=limit / 2**20):
         decide_again(clf, Threshold(), "auto", Rows(X, Y), Rows(X, Y))
     (_, whole), (scores, part) = seen
