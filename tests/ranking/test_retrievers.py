@@ -72,7 +72,7 @@ def test_votes_of_neighbours(is_sparse, weights, rng):
             of_n = cosines[i, order[:n]] * (1 if weight is None else weight[order[:n]])
             votes = of_n @ Y[order[:n]] / max(of_n.sum(), 1e-9)
             np.testing.assert_allclose(found[i, :, column], votes, atol=2e-5)
-        best = [max([cosines[i, j] for j in order[:5] if Y[j, l]], default=0) for l in range(7)]
+        best = [max([cosines[i, j] for j in order[:5] if Y[j, k]], default=0) for k in range(7)]
         np.testing.assert_allclose(found[i, :, 2], best, atol=1e-5)
         top = cosines[i, order[0]] if order else 0
         np.testing.assert_allclose(found[i, :, 3], top, atol=1e-5)
@@ -84,7 +84,7 @@ def test_candidates_are_the_labels_with_most_votes(rng):
     found = near.search({"input": X}, None, None)
     votes = numbers_of(near, X)[:, :, 1]
     for row, listed in zip(votes, near.candidates(found)):
-        expected = [l for l in np.lexsort((np.arange(N_LABELS), -row.round(6))) if row[l] > 0]
+        expected = [k for k in np.lexsort((np.arange(N_LABELS), -row.round(6))) if row[k] > 0]
         np.testing.assert_allclose(row[listed[listed >= 0]], row[expected], atol=1e-6)
     assert near.candidates(found).shape == (len(X), 8)
 
