@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
+from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray
 from sklearn_xlc._part import Part
 
@@ -233,6 +235,30 @@ class Retriever(Part):
             Finite numbers.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no numbers")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return {name: _plain(value) for name, value in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: _value_of(value) for name, value in state.items()})
+
+
+def _plain(value: Any) -> Any:
+    """Return a CSR matrix as a dict of arrays, which any file can hold."""
+    if not sp.issparse(value) or value.format != "csr":
+        return value
+    arrays = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
+    return {"csr": list(value.shape), **arrays}
+
+
+def _value_of(plain: Any) -> Any:
+    """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts."""
+    if not isinstance(plain, dict) or plain.keys() != {"csr", "data", "indices", "indptr"}:
+        return plain
+    matrix = sp.csr_array(tuple(plain["csr"]), dtype=plain["data"].dtype)
+    matrix.data, matrix.indices, matrix.indptr = plain["data"], plain["indices"], plain["indptr"]
+    return check_sparse(matrix, "the saved matrix of a retriever")
 
 
 def listed_labels(scores: Array, labels: Array) -> Array:

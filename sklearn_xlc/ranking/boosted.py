@@ -69,7 +69,7 @@ class BoostedRanker(Ranker):
         `sample_weight` if it accepts one. None: a
         :class:`~sklearn.ensemble.HistGradientBoostingClassifier` of 100 trees with 15 leaves, which
         may not prefer a label with smaller numbers, all else equal, other than its count.
-    tail : float, default=0.5
+    tail : float, default=0.25
         Weight of rare labels in learning, from 0 to 1: a true label with propensity p counts as
         ``p ** -tail`` labels, see :func:`~sklearn_xlc.metrics.propensities`. Larger values rank
         rare labels higher. The log odds are calibrated afterwards.
@@ -126,7 +126,7 @@ class BoostedRanker(Ranker):
         retrievers: Any = "auto",
         n_candidates: int = 20,
         estimator: Any = None,
-        tail: float = 0.5,
+        tail: float = 0.25,
     ) -> None:
         self.retrievers = retrievers
         self.n_candidates = n_candidates
