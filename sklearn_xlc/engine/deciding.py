@@ -255,6 +255,10 @@ def fit_decision(
             classifier.ranker_ = _remembering(classifier, part.ranker_, train)
         else:
             fit_ranker(classifier, ranker, decision, facts, train, held)
+    elif classifier.ranker_ is not None and classifier.ranker_.reads:
+        later = copy.copy(classifier.ranker_)
+        read = _read_all(classifier, later, train)
+        classifier.ranker_ = later.remember_more(read, Y, sample_weight=train.sample_weight)
     if not code.multilabel:
         classifier.decision_ = TopK(1).fit(None, Y)
         return
@@ -357,18 +361,23 @@ def _remembering(classifier: Any, ranker: Any, *samples: Rows) -> Any:
     """Let a ranker remember training samples, if it reads any."""
     if ranker is None or not ranker.reads:
         return ranker
-    predictor = replace(classifier._predictor, ranker=ranker)
-    read: dict[str, Any] = {}
+    read = _read_all(classifier, ranker, *samples)
+    Y = sp.vstack([labels_of(classifier._code, each) for each in samples], "csr")
+    weights = [each.sample_weight for each in samples if each.sample_weight is not None]
+    weight = np.concatenate(weights) if weights else None
+    return ranker.remember(read, Y, sample_weight=weight)
+
+
+def _read_all(classifier: Any, ranker: Any, *samples: Rows) -> dict[str, Any]:
+    """Return samples in the spaces that a ranker reads."""
+    predictor, read = replace(classifier._predictor, ranker=ranker), {}
     if "input" in ranker.reads:
         read["input"] = _stacked([predictor.inputs(each.take(slice(None))) for each in samples])
     if "features" in ranker.reads:
         width = classifier._n_features_out
         parts = [predictor.dense_features(each, width) for each in samples]
         read["features"] = np.concatenate(parts)
-    Y = sp.vstack([labels_of(classifier._code, each) for each in samples], "csr")
-    weights = [each.sample_weight for each in samples if each.sample_weight is not None]
-    weight = np.concatenate(weights) if weights else None
-    return ranker.remember(read, Y, sample_weight=weight)
+    return read
 
 
 def _kept(before: Any, ranker: Any) -> Any:

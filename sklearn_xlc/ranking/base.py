@@ -21,6 +21,17 @@ Array = npt.NDArray[Any]
 Samples = Mapping[str, Any]
 
 
+class PlainArrays(Part):
+    """Base class of parts whose matrices are saved as plain arrays."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return {name: _plain(value) for name, value in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: _value_of(value) for name, value in state.items()})
+
+
 class Ranker(Part):
     """Base class of rankers: lists of labels with calibrated log odds.
 
@@ -64,6 +75,36 @@ class Ranker(Part):
         -------
         self : object
             Ranker.
+        """
+        return self
+
+    def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
+        """Remember later training samples, too.
+
+        Parameters
+        ----------
+        samples, Y, sample_weight : object
+            As in :meth:`remember`.
+
+        Returns
+        -------
+        self : object
+            Ranker.
+        """
+        return self
+
+    def for_labels(self, origin: IntArray) -> Ranker:
+        """Return a fitted ranker for a changed set of labels.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_labels,)
+            Former index of each label; -1 for a new label.
+
+        Returns
+        -------
+        Ranker
+            A copy, or the ranker, if it knows nothing of single labels.
         """
         return self
 
@@ -133,7 +174,7 @@ class Ranker(Part):
         raise NotImplementedError(f"{type(self).__name__} defines no __call__")
 
 
-class Retriever(Part):
+class Retriever(PlainArrays):
     """Base class of retrievers: what training samples say about the labels of a sample.
 
     A :class:`~sklearn_xlc.ranking.BoostedRanker` fits its retrievers to training samples. For
@@ -236,16 +277,11 @@ class Retriever(Part):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no numbers")
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        return {name: _plain(value) for name, value in state.items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({name: _value_of(value) for name, value in state.items()})
-
 
 def _plain(value: Any) -> Any:
     """Return a CSR matrix as a dict of arrays, which any file can hold."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
     if not sp.issparse(value) or value.format != "csr":
         return value
     arrays = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
@@ -254,11 +290,13 @@ def _plain(value: Any) -> Any:
 
 def _value_of(plain: Any) -> Any:
     """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts."""
-    if not isinstance(plain, dict) or plain.keys() != {"csr", "data", "indices", "indptr"}:
+    if not isinstance(plain, dict):
         return plain
+    if plain.keys() != {"csr", "data", "indices", "indptr"}:
+        return {name: _value_of(inner) for name, inner in plain.items()}
     matrix = sp.csr_array(tuple(plain["csr"]), dtype=plain["data"].dtype)
     matrix.data, matrix.indices, matrix.indptr = plain["data"], plain["indices"], plain["indptr"]
-    return check_sparse(matrix, "the saved matrix of a retriever")
+    return check_sparse(matrix, "the saved matrix of a ranker")
 
 
 def listed_labels(scores: Array, labels: Array) -> Array:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from scipy.special import logit
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -13,12 +15,13 @@ from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
-from sklearn_xlc._csr import IntArray, find_entries, row_blocks
+from sklearn_xlc._csr import IntArray, find_entries, is_mostly_zeros, row_blocks
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
 from sklearn_xlc.ranking.base import (
     Array,
+    PlainArrays,
     Ranker,
     Retriever,
     Samples,
@@ -32,7 +35,7 @@ from sklearn_xlc.ranking.retrievers import (
     LabelCentroids,
     NearestSamples,
 )
-from sklearn_xlc.ranking.search import Spaces
+from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
 #: Samples that are ranked at a time.
@@ -43,7 +46,7 @@ LEAST_PAIRS = 20
 _SURE = 36.0
 
 
-class BoostedRanker(Ranker):
+class BoostedRanker(PlainArrays, Ranker):
     """Rank labels that the network or training samples suggest, by boosted trees.
 
     The best labels of the network make a list for each sample. Retrievers add labels of similar
@@ -73,9 +76,15 @@ class BoostedRanker(Ranker):
         Weight of rare labels in learning, from 0 to 1: a true label with propensity p counts as
         ``p ** -tail`` labels, see :func:`~sklearn_xlc.metrics.propensities`. Larger values rank
         rare labels higher. The log odds are calibrated afterwards.
+    max_samples : int, default=1000000
+        Number of training samples to remember. Of more in a fit evenly spaced ones are kept, of
+        those that come later the last ones.
 
     Attributes
     ----------
+    memory_ : dict
+        Samples that are remembered, with the features that the retrievers read, their labels and
+        weights.
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
     estimator_ : classifier or None
@@ -114,10 +123,12 @@ class BoostedRanker(Ranker):
         "n_candidates": [Interval(Integral, 1, None, closed="left")],
         "estimator": [HasMethods("fit"), None],
         "tail": [Interval(Real, 0, 1, closed="both")],
+        "max_samples": [Interval(Integral, 1, None, closed="left")],
     }
 
     keeps_order = False
-    retrievers_: list[tuple[str, Retriever]]
+    memory_: Any
+    retrievers_: Any
     estimator_: Any
     trees_: dict[str, Any] | None
 
@@ -127,11 +138,13 @@ class BoostedRanker(Ranker):
         n_candidates: int = 20,
         estimator: Any = None,
         tail: float = 0.25,
+        max_samples: int = 1_000_000,
     ) -> None:
         self.retrievers = retrievers
         self.n_candidates = n_candidates
         self.estimator = estimator
         self.tail = tail
+        self.max_samples = max_samples
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -226,21 +239,76 @@ class BoostedRanker(Ranker):
 
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self.check()
-        Y = check_indicator(Y, "Y")
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight, dtype=np.float64)
-            used = np.flatnonzero(sample_weight > 0)
-            if len(used) < len(sample_weight):
-                samples = {space: samples[space][used] for space in samples}
-                Y, sample_weight = Y[used], sample_weight[used]
+        self.memory_ = None
+        self._add(samples, Y, sample_weight, spread=True)
+        return self._index()
+
+    def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
+        self._add(samples, Y, sample_weight)
+        self.retrievers_ = None
+        return self
+
+    def for_labels(self, origin: Array) -> BoostedRanker:
+        changed, Y = copy.copy(self), self.memory_["labels"]
+        place = np.full(Y.shape[1], -1)
+        place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
+        labels = place[Y.indices]
+        ends = np.concatenate([[0], np.cumsum(labels >= 0)])[Y.indptr]
+        kept = Y.data[labels >= 0], labels[labels >= 0], ends
+        Y = sp.csr_array(kept, shape=(Y.shape[0], len(origin)))
+        Y.sort_indices()
+        changed.memory_ = {**self.memory_, "labels": Y}
+        changed.retrievers_ = None
+        return changed
+
+    def _add(self, samples: Samples, Y: Any, weight: Any, spread: bool = False) -> None:
+        """Add samples to those that are remembered, without those of weight zero.
+
+        Of more than `max_samples` the last ones are kept, or evenly spaced ones if `spread`.
+        """
+        Y = sp.csr_array(check_indicator(Y, "Y"))
+        weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
+        used = np.flatnonzero(weight > 0)
+        if spread and len(used) > self.max_samples:
+            used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
+        is_all = len(used) == len(weight)
+        more = {space: X if is_all else X[used] for space, X in samples.items()}
+        more = {space: self._shortened(space, X) for space, X in more.items()}
+        Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
+        before = self.memory_
+        if before is not None:
+            more = {space: _joined(X, more[space]) for space, X in before["samples"].items()}
+            Y, weight = _joined(before["labels"], Y), np.concatenate([before["weights"], weight])
+        last = slice(max(0, len(weight) - self.max_samples), None)
+        if last.start:
+            more = {space: X[last] for space, X in more.items()}
+            Y, weight = Y[last], weight[last]
+        self.memory_ = {"samples": more, "labels": Y, "weights": weight}
+
+    def _shortened(self, space: str, X: Any) -> Any:
+        """Return samples with no more features than the retrievers read."""
+        if not (space == "input" and is_mostly_zeros(X)):
+            return X
+        read = [each for _, each in self._named() if space in each.reads]
+        if not read:
+            return sp.csr_array(X.shape, dtype=np.float32)
+        if not all(hasattr(each, "max_features_per_sample") for each in read):
+            return X
+        return heaviest(as_csr(X), max(each.max_features_per_sample for each in read))
+
+    def _index(self) -> BoostedRanker:
+        """Fit the retrievers to the samples that are remembered."""
+        Y, weight = self.memory_["labels"], self.memory_["weights"]
         self.n_labels_ = Y.shape[1]
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
+        samples = self.memory_["samples"]
         spaces, space = Spaces(samples), "input" if "input" in samples else "features"
+        weight = None if (weight == 1).all() else weight
         self.retrievers_ = [
-            (name, cloned(each).fit(spaces, Y, sample_weight))
+            (name, cloned(each).fit(spaces, Y, weight))
             for name, each in (self._named(space) if Y.shape[0] else [])
         ]
         return self
@@ -267,6 +335,8 @@ class BoostedRanker(Ranker):
         self, scores: Array, labels: Array, samples: Samples | None
     ) -> tuple[IntArray, IntArray, Array, Array]:
         """Return pairs of sample and listed label, sorted, their network scores and numbers."""
+        if self.retrievers_ is None:  # the samples or labels have changed
+            self._index()
         scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
         labels = listed_labels(scores, labels).astype(np.int64)
         present, spaces = labels >= 0, Spaces(samples or {})
@@ -306,7 +376,7 @@ class BoostedRanker(Ranker):
         sample_weight: Any = None,
         link: str = "sigmoid",
     ) -> BoostedRanker:
-        if not hasattr(self, "retrievers_"):
+        if not hasattr(self, "memory_"):
             raise ValueError("BoostedRanker.fit needs training samples: call remember first")
         Y = check_indicator(Y, "Y")
         self.calibration_ = Calibration().fit(
@@ -408,6 +478,12 @@ class BoostedRanker(Ranker):
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
+
+
+def _joined(above: Any, below: Any) -> Any:
+    return (
+        sp.vstack([above, below], "csr") if sp.issparse(above) else np.concatenate([above, below])
+    )
 
 
 def _rows_of(samples: Samples | None, rows: Any) -> Samples:

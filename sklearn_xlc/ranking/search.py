@@ -66,7 +66,7 @@ class Spaces(Mapping[str, Any]):
         if key not in self._units:
             X = self[space]
             if is_sparse:
-                self._units[key] = unit_rows(heaviest(_as_csr(X), n_heaviest)).astype(np.float32)
+                self._units[key] = unit_rows(heaviest(as_csr(X), n_heaviest)).astype(np.float32)
             else:
                 dense = X.toarray() if sp.issparse(X) else np.asarray(X)
                 self._units[key] = unit_rows(dense).astype(np.float32)
@@ -78,7 +78,8 @@ def as_spaces(samples: Samples) -> Spaces:
     return samples if isinstance(samples, Spaces) else Spaces(samples)
 
 
-def _as_csr(X: Any) -> Any:
+def as_csr(X: Any) -> Any:
+    """Return canonical CSR of floats."""
     X = sp.csr_array(X)
     return canonical(X if X.dtype.kind == "f" else X.astype(np.float64))
 

@@ -201,7 +201,7 @@ def test_a_state_holds_plain_arrays_and_is_checked(rng):
     state = near.__getstate__()
     assert not any(sp.issparse(value) for value in state.values())
     state["index_"] = {**state["index_"], "indices": state["index_"]["indices"] + 1000}
-    with pytest.raises(ValueError, match="saved matrix of a retriever"):
+    with pytest.raises(ValueError, match="saved matrix of a ranker"):
         NearestSamples().__setstate__(state)
 
 
