@@ -40,7 +40,18 @@ class Ranker(Part):
     reads: Any = ()
 
     def n_listed(self, n_labels: int) -> int:
-        """Return the number of the network's best labels that the ranker takes for a sample."""
+        """Return the number of the network's best labels that the ranker takes for a sample.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels.
+
+        Returns
+        -------
+        int
+            Number of labels; at most `n_labels`.
+        """
         return min(N_RANKS, n_labels)
 
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:

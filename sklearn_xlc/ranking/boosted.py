@@ -354,6 +354,7 @@ class BoostedRanker(Ranker):
             max_iter=100,
             learning_rate=0.08,
             max_leaf_nodes=15,
+            l2_regularization=10.0,
             early_stopping=False,
             monotonic_cst=monotonic,
             random_state=0,

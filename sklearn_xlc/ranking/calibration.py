@@ -74,11 +74,12 @@ class Calibration(Ranker):
         width = min(N_RANKS, np.shape(scores)[1])
         scores, labels = ranked_candidates(np.asarray(scores), labels, width)
         s = scores.astype(np.float64).ravel()
-        used = np.isfinite(s)  # a beam may give fewer labels than asked for
+        of_samples = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight)
+        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()
+        # A beam may give fewer labels than asked for.
+        used = np.isfinite(s) & (weights > 0)
         hits = find_hits(labels, check_indicator(Y, "Y")).ravel()[used].astype(np.float64)
-        of_samples = np.ones(len(scores)) if sample_weight is None else sample_weight
-        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()[used]
-        s = s[used]
+        s, weights = s[used], weights[used]
 
         def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
             odds, away = line[0] * s + line[1], line - (1.0, 0.0)

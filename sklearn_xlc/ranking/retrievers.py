@@ -34,7 +34,7 @@ N_ADDED = 8
 #: Samples with a feature, at least, before `max_df` applies.
 _FREQUENT = 50
 #: Entries of a sparse centroid.
-_OF_CENTROID = 200
+_OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
 _LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
 
@@ -198,7 +198,7 @@ class LabelCentroids(_OfSpace):
     """List the labels with the nearest centroids.
 
     The centroid of a label is the mean of the unit vectors of its training samples, scaled to norm
-    one. Sparse centroids keep their 200 largest entries.
+    one. Sparse centroids keep their 50 largest entries.
 
     Parameters
     ----------
