@@ -166,10 +166,15 @@ class Retriever(Part):
     monotonic : tuple of int
         For each number 1 if a label with a larger number is never less likely, all else equal, or
         0. As many as names.
+    entries_per_sample : int, default=0
+        Roughly the temporary numbers of :meth:`search` and :meth:`numbers` for a sample: fewer
+        samples at a time are ranked if there are many, to keep to scikit-learn's `working_memory`.
+        Known after :meth:`fit`.
     """
 
     reads: Any = ("input",)
     monotonic: Any = ()
+    entries_per_sample: Any = 0
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the numbers.

@@ -156,6 +156,10 @@ class NearestSamples(_OfSpace):
         queries = self._unit(samples, sp.issparse(self.index_))
         return _Neighbors(*best_items(queries, self.index_, max(self.n_neighbors)))
 
+    @property
+    def entries_per_sample(self) -> int:
+        return max(self.n_neighbors) * (1 + self.labels_.nnz // max(1, self.labels_.shape[0]))
+
     def _votes(self, found: _Neighbors, n: int) -> Array:
         """Return the weights of the first n neighbours: of sum one."""
         weights = found.cosines[:, :n].astype(np.float64)
@@ -323,6 +327,12 @@ class FeatureVotes(Retriever):
             has = _weighted(transposed(_pattern(unit)), sample_weight)
             self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
         return self
+
+    @property
+    def entries_per_sample(self) -> int:
+        if self.shares_ is None:
+            return 0
+        return self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:
