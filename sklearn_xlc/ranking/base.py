@@ -54,7 +54,20 @@ class Ranker(Part):
     keeps_order: bool = True
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
-        """Return the number of the network's best labels that the ranker takes for a sample."""
+        """Return the number of the network's best labels that the ranker takes for a sample.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels.
+        link : {"sigmoid", "softmax"}, default="sigmoid"
+            Function from scores to probabilities: of labels, or of classes.
+
+        Returns
+        -------
+        int
+            Number of labels; at most `n_labels`.
+        """
         return min(N_RANKS, n_labels)
 
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
@@ -188,10 +201,15 @@ class Retriever(PlainArrays):
     monotonic : tuple of int
         For each number 1 if a label with a larger number is never less likely, all else equal, or
         0. As many as names.
+    entries_per_sample : int, default=0
+        Roughly the temporary numbers of :meth:`search` and :meth:`numbers` for a sample: fewer
+        samples at a time are ranked if there are many, to keep to scikit-learn's `working_memory`.
+        Known after :meth:`fit`.
     """
 
     reads: Any = ("input",)
     monotonic: Any = ()
+    entries_per_sample: Any = 0
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the numbers.

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
+from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, find_entries, is_mostly_zeros, row_blocks
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
@@ -38,8 +39,8 @@ from sklearn_xlc.ranking.retrievers import (
 from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 
-#: Samples that are ranked at a time.
-_ROWS = 1024
+#: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
+_ROWS, _BYTES = 1024, 64
 #: True and false listed labels of held-out samples, at least, to learn trees.
 LEAST_PAIRS = 20
 #: Largest log odds of a classifier without `decision_function`.
@@ -360,6 +361,12 @@ class BoostedRanker(PlainArrays, Ranker):
         described = np.concatenate([np.stack(columns, axis=1), *numbers], axis=1)
         return rows, listed, by_network, described.astype(np.float32)
 
+    def _blocks(self, n_rows: int) -> list[slice]:
+        """Cut rows into slices that keep to the working memory."""
+        sizes = [each.entries_per_sample for _, each in self.retrievers_]
+        at_once = memory_limit() // (_BYTES * max(1, *sizes, self.n_candidates))
+        return row_blocks(n_rows, 1, max(1, min(_ROWS, at_once)))
+
     def _keys(self, labels: Array) -> IntArray:
         """Return one integer for each pair of a sample and a label."""
         rows, columns = np.nonzero(labels >= 0)
@@ -387,7 +394,7 @@ class BoostedRanker(PlainArrays, Ranker):
         scores, labels = ranked_candidates(np.asarray(scores), labels, self.n_candidates)
         parts = [
             (*self._described(scores[part], labels[part], _rows_of(samples, part)), part.start)
-            for part in row_blocks(len(scores), 1, _ROWS)
+            for part in self._blocks(len(scores))
         ]
         if not parts:
             return self
@@ -428,6 +435,7 @@ class BoostedRanker(PlainArrays, Ranker):
             max_iter=100,
             learning_rate=0.08,
             max_leaf_nodes=15,
+            l2_regularization=10.0,
             early_stopping=False,
             monotonic_cst=monotonic,
             random_state=0,
@@ -453,7 +461,7 @@ class BoostedRanker(PlainArrays, Ranker):
             return super().rank(scores, labels, samples)
         parts = [
             self._ranked(scores[part], labels[part], _rows_of(samples, part))
-            for part in row_blocks(len(scores), 1, _ROWS)
+            for part in self._blocks(len(scores))
         ]
         width = max((part[0].shape[1] for part in parts), default=0)
         ranked = np.full((len(scores), width), -np.inf, dtype=scores.dtype)

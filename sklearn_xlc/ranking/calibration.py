@@ -92,10 +92,11 @@ class Calibration(Ranker):
         width = min(N_RANKS, scores.shape[1])
         scores, labels = ranked_candidates(scores, labels, width)
         s = scores.astype(np.float64).ravel()
-        used = np.isfinite(s)  # a beam may give fewer labels than asked for
+        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()
+        # A beam may give fewer labels than asked for.
+        used = np.isfinite(s) & (weights > 0)
         hits = find_hits(labels, Y).ravel()[used].astype(np.float64)
-        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()[used]
-        s = s[used]
+        s, weights = s[used], weights[used]
 
         def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
             odds, away = line[0] * s + line[1], line - (1.0, 0.0)

@@ -34,7 +34,7 @@ N_ADDED = 8
 #: Samples with a feature, at least, before `max_df` applies.
 _FREQUENT = 50
 #: Entries of a sparse centroid.
-_OF_CENTROID = 200
+_OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
 _LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
 
@@ -156,6 +156,10 @@ class NearestSamples(_OfSpace):
         queries = self._unit(samples, sp.issparse(self.index_))
         return _Neighbors(*best_items(queries, self.index_, max(self.n_neighbors)))
 
+    @property
+    def entries_per_sample(self) -> int:
+        return max(self.n_neighbors) * (1 + self.labels_.nnz // max(1, self.labels_.shape[0]))
+
     def _votes(self, found: _Neighbors, n: int) -> Array:
         """Return the weights of the first n neighbours: of sum one."""
         weights = found.cosines[:, :n].astype(np.float64)
@@ -198,7 +202,7 @@ class LabelCentroids(_OfSpace):
     """List the labels with the nearest centroids.
 
     The centroid of a label is the mean of the unit vectors of its training samples, scaled to norm
-    one. Sparse centroids keep their 200 largest entries.
+    one. Sparse centroids keep their 50 largest entries.
 
     Parameters
     ----------
@@ -323,6 +327,12 @@ class FeatureVotes(Retriever):
             has = _weighted(transposed(_pattern(unit)), sample_weight)
             self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
         return self
+
+    @property
+    def entries_per_sample(self) -> int:
+        if self.shares_ is None:
+            return 0
+        return self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         if self.shares_ is None:

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 import skops.io
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -162,6 +163,17 @@ def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch)
     np.testing.assert_array_equal(in_parts.rank(scores, labels, {"input": X})[0], odds)
     none = ranker.rank(scores[:0], labels[:0], {"input": X[:0]})
     assert none[0].shape[0] == none[1].shape[0] == 0
+
+
+def test_lists_keep_to_the_working_memory(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    whole = ranker.rank(scores, labels, {"input": X})
+    with sklearn.config_context(working_memory=0.05):
+        sizes = [part.stop - part.start for part in ranker._blocks(900)]
+        some = ranker.rank(scores, labels, {"input": X})
+    assert max(sizes) < 50
+    np.testing.assert_array_equal(some[0], whole[0])
 
 
 def test_more_of_a_number_never_lowers_a_label(rng):
