@@ -238,8 +238,13 @@ def _least(values: Array, indptr: Array, n: int) -> Array:
     long = np.flatnonzero(lengths > 2 * n_groups)
     if len(long):
         cuts = indptr[long, None] + lengths[long, None] * np.arange(n_groups + 1) // n_groups
-        cuts = cuts.ravel()[:-1]  # the end of the last row
-        largest = np.append(np.maximum.reduceat(values, cuts), 0).reshape(len(long), -1)[:, :-1]
+        cuts = cuts.ravel()
+        inside = cuts[
+            cuts < len(values)
+        ]  # but for the end of the last row, if it is the end of all
+        largest = np.zeros(len(cuts), dtype=values.dtype)
+        largest[: len(inside)] = np.maximum.reduceat(values, inside)
+        largest = largest.reshape(len(long), -1)[:, :-1]
         nth = np.partition(largest, n_groups - n, axis=1)[:, n_groups - n]
         least[long] = np.maximum(nth, 0)
     return least

@@ -79,6 +79,14 @@ def test_items_with_the_largest_positive_cosine(is_sparse, queries, items, n):
         np.testing.assert_allclose(cosines[i], [v for v, _ in best] + [0] * padding, rtol=1e-6)
 
 
+def test_a_long_row_before_a_short_one_with_larger_values():
+    """The bound of the last long row is made of its own entries."""
+    values = np.concatenate([np.full(9, 0.5), [1.0]]).astype(np.float32)
+    best, ids = best_entries(values, np.arange(10), np.array([0, 9, 10]), 1)
+    np.testing.assert_array_equal(ids, [[0], [9]])
+    np.testing.assert_array_equal(best, [[0.5], [1.0]])
+
+
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_many_items_in_blocks_equal_brute_force_and_single_queries(is_sparse, rng, monkeypatch):
     items = np.round(rng.random((700, 30)) * (rng.random((700, 30)) < 0.2), 1)
