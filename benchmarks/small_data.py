@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from _measure import Clock, load_part
+from _measure import Clock, add_device, device, load_part
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.metrics import precision_at_k
@@ -30,6 +30,7 @@ def parse_arguments():
     parser.add_argument("--samples", type=int, nargs="+", default=[60, 120, 300, 600, 900, 1100])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--head", default="auto")
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -45,7 +46,7 @@ def draw(X, Y, n_samples, seed):
 def measure(X, Y, n_samples, seed, head):
     """Scores in percent and CPU seconds of one fit."""
     known, (X_other, truth) = draw(X, Y, n_samples, seed)
-    model = MultiHeadClassifier(head, random_state=seed)
+    model = MultiHeadClassifier(head, random_state=seed, device=device())
     with Clock() as spent:
         model.fit(*known)
     best = model.predict_topk(X_other, k=5)[0]

@@ -322,7 +322,7 @@ def choose_decision(
         return {"decision": "joint_mode"}
     if link in ("softmax", "exp"):  # labels share one probability
         return {"decision": "divergence"}
-    # No empty set where every sample has a label: an empty answer is wrong there for sure.
+    # Where every sample has a label, no label is a wrong answer for sure.
     found = {"decision": "threshold", "decision__min_labels": "auto"}
     return found if is_enough else found | {"decision__threshold": 0.0, "decision__scale": "score"}
 
