@@ -183,8 +183,7 @@ class Threshold(Decision):
         super().fit(scores, Y)
         self.link_ = link
         sizes = set_sizes(Y) if sizes is None else sizes
-        has_labels = bool(len(sizes) and sizes.min() > 0)
-        self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._min_labels
+        self.min_labels_ = self._least(sizes)
         if not self._is_tuned:
             self.cut_ = self._given_cut()
         elif scores is None:
@@ -197,12 +196,20 @@ class Threshold(Decision):
             self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, Y), Y)
         return self
 
-    def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:
+    def partial_fit(
+        self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
+    ) -> Threshold:
         if not self._is_tuned:
             self.cut_ = self._given_cut()
-        if not isinstance(self.min_labels, str):
-            self.min_labels_ = self.min_labels
+        least = self._least(set_sizes(Y) if sizes is None else sizes)
+        # One sample without labels, in any call, is enough for "auto".
+        self.min_labels_ = min(self.min_labels_, least) if self.min_labels == "auto" else least
         return self
+
+    def _least(self, sizes: np.ndarray) -> int:
+        """Return the smallest number of labels to predict, from those of training samples."""
+        has_labels = bool(len(sizes) and sizes.min() > 0)
+        return int(has_labels) if self.min_labels == "auto" else self._min_labels
 
     def for_labels(self, origin: np.ndarray) -> Threshold:
         # New labels have the median threshold.

@@ -28,9 +28,9 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices.
     batch_size : int or "auto", default="auto"
-        {samples} per step. "auto": all up to 1000 samples, otherwise 256 or 512.
+        {samples} per step. "auto": at most 256, or 512, in equal batches.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, then 3 or more by their number.
+        Passes over the data. "auto": 200 up to 64 samples, then 3 or more by their number.
     early_stopping : bool, default=False
         Whether to stop after three epochs without a lower loss of held-out samples, and restore the
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
@@ -43,7 +43,8 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Type of the weights; "bfloat16" is float32 with half-precision products in training. "auto":
-        the type of X up to 1000 samples, then "float32", or "bfloat16" if much faster on sparse X.
+        "float64" if X has it, up to 1000 samples; else "float32", or "bfloat16" if much faster on
+        sparse X.
     callbacks : list of skorch callbacks, default=None
         Callbacks, such as :class:`~sklearn_xlc.training.WeightAveraging`; `fit` copies them.
     checkpoint : str or path-like, default=None

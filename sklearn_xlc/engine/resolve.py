@@ -17,8 +17,11 @@ from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.codes import head_lengths
 
-#: Up to this number of samples, all samples are one batch, and training needs no dropout.
-SMALL_DATA = 1000
+#: Up to this number of samples nothing is drawn at random or depends on how many there are:
+#: scikit-learn checks on up to 60 samples that integer weights equal repeated samples.
+SMALL_DATA = 64
+#: Up to this number of samples the network is as precise as X: double precision costs little time.
+KEEPS_TYPE = 1000
 #: From this number of samples on, batches are twice as large.
 LARGE_DATA = 50_000
 #: Width of the default network, and of the widest.
@@ -29,7 +32,7 @@ MANY_ENTRIES = 2_500_000
 LONG = 70
 #: Negative labels drawn in a step, if there are more than eight times as many labels.
 N_NEGATIVES = 1000
-#: Approximate number of samples in a step of bags, and least number of bags.
+#: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
 #: Peak learning rates of heads, for class labels and for label sets, with batches of 256. Rates,
@@ -133,7 +136,7 @@ class Facts:
         return self.sparse and self.head in HEAD_RATES
 
     def is_large(self, n_samples: int) -> bool:
-        """Return whether `n_samples` samples, or bags, are more than one batch."""
+        """Return whether `n_samples` samples, or bags, are more than weights can stand for."""
         return n_samples * (self.bag_size or 1) > SMALL_DATA
 
 
@@ -174,11 +177,11 @@ def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
 
 
 def _dropout(facts: Facts) -> float:
-    if facts.is_searched and facts.is_large(facts.n_samples):
+    if not facts.is_large(facts.n_samples):
+        return 0.0
+    if facts.is_searched:
         # The more samples, the less a network overfits single ones.
         return float(np.clip(0.5 - 0.3 * np.log10(facts.n_instances / 1e4), 0.2, 0.5))
-    if facts.n_instances <= SMALL_DATA:
-        return 0.0
     # Networks overfit rare words; columns of dense X occur in every sample.
     return 0.7 if facts.sparse else 0.2
 
@@ -232,12 +235,12 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def _batch_size(facts: Facts) -> int:
-    n_train = facts.n_train
-    if not facts.is_large(n_train):
-        return max(1, n_train)
+    n_train = max(1, facts.n_train)
+    most = 2 * STEP_SAMPLES if n_train >= LARGE_DATA and facts.is_searched else STEP_SAMPLES
     if facts.bag_size:
-        return max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
-    return 512 if n_train >= LARGE_DATA and facts.is_searched else 256
+        most = max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
+    # Equal batches: a step of the few samples left over is as long as others, and tells less.
+    return -(-n_train // n_batches(n_train, most))
 
 
 def _max_epochs(facts: Facts, batch_size: int) -> int:
@@ -259,7 +262,7 @@ def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float
     # The encoder moves about as far in few steps as in many. A sum of n words moves n times as far
     # as one word, and is sqrt(n) times as large.
     rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / facts.train_length) ** 0.5
-    return float(rate), head_rate * (batch_size / 256) ** 0.5
+    return float(rate), head_rate * (min(batch_size, facts.n_train) / STEP_SAMPLES) ** 0.5
 
 
 # --- held-out samples, ranker and decision ----------------------------------------------------
@@ -303,8 +306,9 @@ def hold_out(
     if facts.soft:  # soft labels, or counts, are poor targets for a decision
         return HeldOut(0, False, fraction)
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
-    is_quick = is_plain and facts.is_searched and n_samples > SMALL_DATA
-    if is_quick and n_samples < FEW_SAMPLES:
+    n_scored = n_samples - int(MOST_OF_PART * n_samples)
+    is_quick = is_plain and facts.is_searched and n_samples < FEW_SAMPLES
+    if is_quick and n_scored >= LEAST_HELD:
         return HeldOut(0, True, "refit")
     lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"
     share, most = (HELD_TO_RANK, MOST_RANKED) if lists else (HELD_SHARE, MOST_HELD)
@@ -341,9 +345,9 @@ def choose_decision(
         return {"decision": "joint_mode"}
     if link in ("softmax", "exp"):  # labels share one probability
         return {"decision": "divergence"}
-    if is_enough:
-        return {"decision": "threshold", "decision__min_labels": "auto"}
-    return {"decision": "threshold", "decision__threshold": 0.0, "decision__scale": "score"}
+    # Where every sample has a label, no label is a wrong answer for sure.
+    found = {"decision": "threshold", "decision__min_labels": "auto"}
+    return found if is_enough else found | {"decision__threshold": 0.0, "decision__scale": "score"}
 
 
 # --- counted costs ----------------------------------------------------------------------------

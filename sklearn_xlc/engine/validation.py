@@ -22,7 +22,7 @@ from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.resolve import SMALL_DATA
+from sklearn_xlc.engine.resolve import KEEPS_TYPE
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
@@ -47,7 +47,7 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     """Validate X, and return samples in the form read by the encoder.
 
     With `reset` the estimator gets form, columns and names of X, and numbers get the type of the
-    new model: float32, or the type of X with ``precision="auto"`` and at most `SMALL_DATA` samples.
+    new model: float32, or the type of X with ``precision="auto"`` and at most `KEEPS_TYPE` samples.
     Otherwise X is checked against them.
     """
     if reset:
@@ -109,9 +109,9 @@ def model_dtype(X: Any) -> np.dtype:
 
 
 def _is_small(X: Any) -> bool:
-    """Return whether X has at most `SMALL_DATA` samples, or has no length."""
+    """Return whether X has at most `KEEPS_TYPE` samples, or has no length."""
     try:
-        return _num_samples(X) <= SMALL_DATA
+        return _num_samples(X) <= KEEPS_TYPE
     except TypeError:
         return True
 

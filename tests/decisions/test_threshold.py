@@ -190,6 +190,18 @@ def test_a_label_for_every_sample_if_every_training_sample_has_one():
     assert Threshold(0.5).fit(scores, Y, sizes=np.array([1, 3, 2])).min_labels_ == 0
 
 
+def test_one_sample_without_labels_in_any_call_allows_empty_sets():
+    full, empty = np.array([1, 2]), np.array([1, 0])
+    for params in ({}, {"threshold": 0.0, "scale": "score"}):
+        decision = Threshold(min_labels="auto", **params).fit(None, np.eye(2), sizes=full)
+        found = []
+        for sizes in (full, empty, full):
+            decision.partial_fit(None, np.eye(2), sizes=sizes)
+            found.append(decision.min_labels_)
+        assert found == [1, 0, 0]
+        assert decision.set_params(min_labels=2).partial_fit(None, np.eye(2)).min_labels_ == 2
+
+
 def test_min_labels_must_suit_the_labels():
     Y = sp.csr_matrix(np.eye(3, dtype=int))
     with pytest.raises(ValueError, match="min_labels=4 is more than the 3 labels of y"):
