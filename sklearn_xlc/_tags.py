@@ -132,10 +132,23 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
     return canonical(sp.csr_matrix(parts, shape=(sets.indicator.shape[0], len(at)))), list(at)
 
 
+def index_of(X: Any) -> Any:
+    """Return the index of a pandas frame or series; None for other samples."""
+    if not hasattr(X, "iloc"):  # lists have a method named index
+        return None
+    import pandas as pd
+
+    return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+
+
 def in_form(
-    sets: Any, classes: npt.NDArray[Any], form: str, dtype: Any = np.int8, X: Any = None
+    sets: Any, classes: npt.NDArray[Any], form: str, dtype: Any = np.int8, index: Any = None
 ) -> Any:
-    """Convert an indicator to the form of other label sets.
+    """Convert an indicator to label sets with names.
+
+    Tags become an array of sets, a frame becomes an indicator: rows stand in the order of the
+    samples. With an index they become a pandas series or frame. What was read from polars, which
+    has no index, becomes polars again.
 
     Parameters
     ----------
@@ -147,8 +160,8 @@ def in_form(
         Form of :class:`NamedSets`.
     dtype : dtype, default=np.int8
         Type of the numbers of a frame.
-    X : object, default=None
-        Samples: a pandas result has the index of a pandas X.
+    index : pandas.Index, default=None
+        Index of the samples, if they have one.
 
     Examples
     --------
@@ -156,31 +169,34 @@ def in_form(
     >>> from scipy.sparse import csr_matrix
     >>> from sklearn_xlc._tags import in_form
     >>> in_form(csr_matrix([[1, 0], [1, 1]]), np.array(["a", "b"]), "list of tuple")
-    [('a',), ('a', 'b')]
+    array([('a',), ('a', 'b')], dtype=object)
     """
     container, _, kind = form.partition(" ")
-    library = importlib.import_module(container) if container in _COLUMNS else None
-    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
-    if library is not None and kind == "sparse frame":
-        frame = library.DataFrame.sparse.from_spmatrix(sp.csr_matrix(sets, dtype=dtype), index)
-        return frame.set_axis(list(classes), axis=1)
-    if library is not None and kind == "frame":
-        dense = np.asarray(sets.toarray() if sp.issparse(sets) else sets, dtype=dtype)
+    container = "pandas" if index is not None else container
+    library: Any = None
+    if index is not None or container == "polars":
+        library = importlib.import_module(container)
+    if kind.endswith("frame"):
+        if kind == "sparse frame":
+            table = sp.csr_matrix(sets, dtype=dtype)
+        else:
+            table = np.asarray(sets.toarray() if sp.issparse(sets) else sets, dtype=dtype)
         if container == "polars":
-            return library.DataFrame(dense, schema=list(classes), orient="row")
-        return library.DataFrame(dense, index, list(classes))
+            return library.DataFrame(table, schema=list(classes), orient="row")
+        if index is None:
+            return table
+        make = library.DataFrame.sparse.from_spmatrix if sp.issparse(table) else library.DataFrame
+        return make(table, index).set_axis(list(classes), axis=1)
     sets = sp.csr_matrix(sets)
     names, bounds = classes[sets.indices].tolist(), sets.indptr.tolist()
     entry = np.array if kind == "of array" else _SETS[kind.removeprefix("of ")]
     rows = [entry(names[start:stop]) for start, stop in zip(bounds, bounds[1:])]
-    if container in ("list", "tuple"):
-        return rows if container == "list" else tuple(rows)
     if container == "polars":
-        tag = library.Int64 if classes.dtype.kind == "i" else library.String  # type: ignore[union-attr]
-        return library.Series(rows, dtype=library.List(tag))  # type: ignore[union-attr]
+        tag = library.Int64 if classes.dtype.kind == "i" else library.String
+        return library.Series(rows, dtype=library.List(tag))
     column = np.empty(len(rows), dtype=object)
     column[:] = rows
-    return column if library is None else library.Series(column, index)
+    return column if index is None else library.Series(column, index)
 
 
 def _refuse_array_of_strings(y: Any, name: str) -> None:

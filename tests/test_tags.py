@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc._tags import aligned, in_form, named_sets, plain_sets
+from sklearn_xlc._tags import aligned, in_form, index_of, named_sets, plain_sets
 
 ROWS = [["b", "a"], [], ["c"], ["a", "a"]]
 DENSE = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
@@ -42,7 +42,7 @@ def test_tags_are_read_and_given_back(form):
     np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
     assert sets.indicator.dtype == np.int8
     back = in_form(sets.indicator, sets.classes, form)
-    assert type(back) is type(GIVEN[form])
+    assert type(back) is (pl.Series if form.startswith("polars") else np.ndarray)
     for given, got in zip(GIVEN[form], back):
         assert type(got) is type(given)
         assert sorted(got) == sorted(set(given))
@@ -116,22 +116,44 @@ def test_frames_of_indicators(dtype):
     assert (sets.form, sets.is_frame) == ("pandas frame", True)
     assert sets.classes.tolist() == ["b", "a", "c"]  # in the order of the frame
     np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
-    back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype, frame)
+    back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype, frame.index)
     assert back.index.tolist() == list("wxyz")
     if not isinstance(dtype, str):
         pd.testing.assert_frame_equal(back, frame)
+    bare = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
+    np.testing.assert_array_equal(bare, DENSE)
+    assert bare.dtype == sets.dtype
 
 
 def test_sparse_and_polars_frames():
     sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(DENSE), columns=["b", "a", "c"])
     sets = named_sets(sparse)
     assert sets.form == "pandas sparse frame"
-    back = in_form(sets.indicator, sets.classes, sets.form, sets.dtype)
+    back = in_form(sets.indicator, sets.classes, sets.form, sets.dtype, sparse.index)
     pd.testing.assert_frame_equal(back, sparse)
+    bare = in_form(sets.indicator, sets.classes, sets.form, sets.dtype)
+    assert sp.issparse(bare)
+    np.testing.assert_array_equal(bare.toarray(), DENSE)
     frame = pl.DataFrame(DENSE, schema=["b", "a", "c"], orient="row")
     sets = named_sets(frame)
     back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
     assert back.equals(frame)
+
+
+@pytest.mark.parametrize("form", GIVEN)
+def test_what_is_given_has_the_index_of_the_samples(form):
+    sets = named_sets(GIVEN[form])
+    back = in_form(sets.indicator, sets.classes, form, index=pd.Index([7, 3, 3, 0]))
+    assert type(back) is pd.Series
+    assert back.index.tolist() == [7, 3, 3, 0]
+    assert [sorted(row) for row in back] == [sorted(set(row)) for row in ROWS]
+
+
+def test_only_frames_and_series_of_pandas_have_an_index():
+    assert index_of(pd.Series([1], index=["a"])).tolist() == ["a"]
+    assert index_of(pd.DataFrame({"x": [1]}, index=["a"])).tolist() == ["a"]
+    for other in ([1], "text", np.ones(2), sp.csr_matrix([[1]]), pl.Series([1]), {"x": [1]}, None):
+        assert index_of(other) is None
 
 
 def test_columns_are_found_by_name_or_else_by_place():

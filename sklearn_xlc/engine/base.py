@@ -34,7 +34,7 @@ from sklearn_xlc._compat import (
     _fit_context,
 )
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
-from sklearn_xlc._tags import plain_sets
+from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
@@ -481,6 +481,10 @@ class BaseXLCClassifier(
         check_is_fitted(self, "net_")
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
+    def _index_of(self, X: Any) -> Any:
+        """Return the pandas index of what is predicted for X, or None."""
+        return index_of(X)
+
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)
         if k > len(self.classes_):
@@ -500,8 +504,9 @@ class BaseXLCClassifier(
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            Best class of each sample; or the label sets that `decision` chooses, in the form that
-            `fit` saw: an indicator, dense or sparse, a frame of indicators, or tags.
+            Best class of each sample; or the label sets that `decision` chooses: an indicator,
+            dense or sparse as in `fit`, or an array of tags. If `fit` saw tags or a frame and X
+            is a frame or series of pandas, a series or frame with the index of X.
 
         Raises
         ------
@@ -511,7 +516,7 @@ class BaseXLCClassifier(
         samples, code = self._validate_predict(X), self._code
         if not code.multilabel:
             return self.classes_[self._predictor.topk(samples, 1)[0][:, 0]]
-        return code.give(self._decider().predict(samples), X)
+        return code.give(self._decider().predict(samples), self._index_of(X))
 
     @_explained
     def predict_topk(

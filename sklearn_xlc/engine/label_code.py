@@ -241,9 +241,9 @@ class LabelCode:
         Y = self.label_sets(indptr, ids)
         return Y if self.sparse_output else Y.toarray()
 
-    def give(self, sets: Any, X: Any) -> Any:
-        """Return predicted label sets in the form of y in `fit`, with the index of X if any."""
-        return in_form(sets, self.classes, self.form, self.dtype, X) if self.form else sets
+    def give(self, sets: Any, index: Any = None) -> Any:
+        """Return predicted label sets by name, if labels have names, with the index of X if any."""
+        return in_form(sets, self.classes, self.form, self.dtype, index) if self.form else sets
 
 
 def _kind(name: Any) -> str:

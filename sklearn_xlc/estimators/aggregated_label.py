@@ -26,7 +26,7 @@ from sklearn_xlc._compat import (
     _routing_enabled,
 )
 from sklearn_xlc._part import refuse_unusable
-from sklearn_xlc._tags import in_form, named_sets
+from sklearn_xlc._tags import in_form, index_of, named_sets
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -308,12 +308,14 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            Class of each sample, or its labels, in the form of y in `fit`.
+            Class of each sample, or its labels, as an indicator or an array of tags. If `fit` saw
+            tags or a frame and X is a frame or series of pandas, a series or frame with the index
+            of X.
         """
         found = self._delegate("predict", X)
         if not self._form:
             return found
-        return in_form(found, self.classes_, self._form, self._type, X)
+        return in_form(found, self.classes_, self._form, self._type, index_of(X))
 
     @_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> Any:

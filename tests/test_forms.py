@@ -1,0 +1,232 @@
+"""X and y in every form that the guide names: each sample gets its own prediction."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+    predict_topk,
+)
+from sklearn_xlc.encoders import MLP, Encoder, Text
+
+QUICK = {"max_epochs": 2, "learning_rate": 0.05, "random_state": 0}
+CLASSIFIERS = {
+    "flat": MultiHeadClassifier("flat", encoder=MLP((8,)), **QUICK),
+    "dft": DFTSigmoidClassifier(n_slack=4, encoder=MLP((8,)), **QUICK),
+    "etf": ETFNeuralCollapseClassifier(encoder=MLP((8,)), **QUICK),
+    "bags": MIMLClassifier(encoder=MLP((8,)), **QUICK),
+    "groups": AggregatedLabelClassifier(MultiHeadClassifier(encoder=MLP((8,)), **QUICK)),
+}
+TAGS = ["bird", "cat", "dog", "fish"]
+N_SAMPLES = 24
+pytestmark = pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
+
+
+class ReadsColumns(Encoder):
+    """Reads two numbers by name."""
+
+    accepts = ("mapping",)
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 8)
+
+    def forward(self, inputs):
+        return self.linear(torch.stack([inputs["a"], inputs["b"]], dim=1).float())
+
+
+def table():
+    """Texts, numbers and tags, with an index that is no row number."""
+    rng = np.random.default_rng(0)
+    Y = rng.integers(0, 2, size=(N_SAMPLES, 4))
+    Y[:4] = np.eye(4)
+    tags = [[tag for tag, has in zip(TAGS, row) if has] for row in Y]
+    frame = pd.DataFrame(Y @ rng.normal(size=(4, 2)), columns=["a", "b"])
+    frame["text"] = ["a photo of " + " ".join([*row, *row]) for row in tags]
+    frame.index = rng.permutation(N_SAMPLES)
+    return frame, Y, tags
+
+
+def own(frame):
+    return frame[["a", "b"]]
+
+
+def polars(frame):
+    return pl.DataFrame({"a": frame["a"].to_numpy(), "b": frame["b"].to_numpy()})
+
+
+def texts(frame):
+    return frame["text"]
+
+
+def with_tfidf(clf):
+    return make_pipeline(TfidfVectorizer(), clf)
+
+
+def with_columns(clf):
+    return make_pipeline(make_column_transformer((TfidfVectorizer(), "text")), clf)
+
+
+def with_frames_between(clf):
+    return make_pipeline(StandardScaler(), clf).set_output(transform="pandas")
+
+
+def plain(clf):
+    return clf
+
+
+#: X of a table, the model around a classifier, and whether X reaches the classifier with an index.
+FORMS_OF_X = {
+    "array": (lambda frame: own(frame).to_numpy(), plain, False),
+    "csr": (lambda frame: sp.csr_array(own(frame).to_numpy()), plain, False),
+    "lists": (lambda frame: own(frame).to_numpy().tolist(), plain, False),
+    "frame": (own, plain, True),
+    "polars frame": (polars, plain, False),
+    "tfidf of a column": (texts, with_tfidf, False),
+    "tfidf of a frame": (lambda frame: frame[["text"]], with_columns, False),
+    "pandas output": (own, with_frames_between, True),
+    "scaled array": (own, lambda clf: make_pipeline(StandardScaler(), clf), False),
+    "texts": (texts, lambda clf: clf.set_params(encoder=Text(64, hidden_layer_sizes=(8,))), True),
+    "list of texts": (
+        lambda frame: frame["text"].tolist(),
+        lambda clf: clf.set_params(encoder=Text(64, hidden_layer_sizes=(8,))),
+        False,
+    ),
+    "columns": (own, lambda clf: clf.set_params(encoder=ReadsColumns), True),
+}
+
+
+def objects(rows):
+    column = np.empty(len(rows), dtype=object)
+    column[:] = rows
+    return column
+
+
+#: y of the indicator Y, its tags and the index; and what `predict` returns with an index, without.
+FORMS_OF_Y = {
+    "lists": (lambda Y, tags, index: tags, pd.Series, np.ndarray),
+    "sets": (lambda Y, tags, index: [set(row) for row in tags], pd.Series, np.ndarray),
+    "tuple of tuples": (lambda Y, tags, index: tuple(map(tuple, tags)), pd.Series, np.ndarray),
+    "array of lists": (lambda Y, tags, index: objects(tags), pd.Series, np.ndarray),
+    "series": (lambda Y, tags, index: pd.Series(tags, index), pd.Series, np.ndarray),
+    "column": (lambda Y, tags, index: pd.DataFrame({"y": tags}, index), pd.Series, np.ndarray),
+    "polars series": (lambda Y, tags, index: pl.Series(tags), pd.Series, pl.Series),
+    "frame": (lambda Y, tags, index: pd.DataFrame(Y, index, TAGS), pd.DataFrame, np.ndarray),
+    "sparse frame": (
+        lambda Y, tags, index: pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(Y), index, TAGS),
+        pd.DataFrame,
+        sp.csr_matrix,
+    ),
+    "polars frame": (lambda Y, tags, index: pl.DataFrame(Y, TAGS), pd.DataFrame, pl.DataFrame),
+    "indicator": (lambda Y, tags, index: Y, np.ndarray, np.ndarray),
+    "sparse": (lambda Y, tags, index: sp.csr_matrix(Y), sp.csr_matrix, sp.csr_matrix),
+    "classes": (
+        lambda Y, tags, index: pd.Series([f"{len(row)}" for row in tags], index),
+        np.ndarray,
+        np.ndarray,
+    ),
+}
+
+
+def entries(predicted):
+    """Predictions as one hashable entry a sample, by row."""
+    if sp.issparse(predicted):
+        predicted = predicted.toarray()
+    if hasattr(predicted, "to_numpy"):
+        predicted = predicted.to_numpy()
+    return [tuple(sorted(row)) if isinstance(row, set) else str(row) for row in predicted]
+
+
+def made(name, form_of_x):
+    clf = CLASSIFIERS[name]
+    if name == "groups":
+        inner = FORMS_OF_X[form_of_x][1](MultiHeadClassifier(encoder=MLP((8,)), **QUICK))
+        return AggregatedLabelClassifier(inner)
+    return FORMS_OF_X[form_of_x][1](clone(clf))
+
+
+@functools.cache
+def fitted(name, form_of_x, form_of_y):
+    frame, Y, tags = table()
+    y = FORMS_OF_Y[form_of_y][0](Y, tags, frame.index)
+    X = FORMS_OF_X[form_of_x][0](frame)
+    model = made(name, form_of_x).fit(X, y)
+    return model, entries(model.predict(X)), model.predict_proba(X), predict_topk(model, X, 2)[0]
+
+
+CASES = [
+    *[("flat", x, y) for x in FORMS_OF_X for y in ("series", "frame")],
+    *[("flat", x, y) for x in ("frame", "tfidf of a column") for y in FORMS_OF_Y],
+    *[(name, x, y) for name in CLASSIFIERS for x in ("frame", "csr") for y in ("series", "frame")],
+]
+
+
+ORDERS = st.permutations(range(N_SAMPLES)).flatmap(
+    lambda order: st.integers(1, N_SAMPLES).map(lambda n: np.array(order[:n]))
+)
+
+
+@pytest.mark.parametrize("name, form_of_x, form_of_y", sorted(set(CASES)))
+@given(order=ORDERS)
+@settings(derandomize=True, max_examples=5, deadline=None)
+def test_samples_keep_their_predictions_wherever_they_stand(name, form_of_x, form_of_y, order):
+    model, expected, probabilities, labels = fitted(name, form_of_x, form_of_y)
+    frame, (select, _, has_index) = table()[0], FORMS_OF_X[form_of_x]
+    part = frame.iloc[order]
+    predicted = model.predict(select(part))
+    assert type(predicted) is FORMS_OF_Y[form_of_y][1 if has_index else 2]
+    assert entries(predicted) == [expected[row] for row in order]
+    if hasattr(predicted, "iloc"):
+        pd.testing.assert_index_equal(predicted.index, part.index)
+    if len(predicted.shape) == 1:
+        assert entries(part.assign(predicted=predicted)["predicted"]) == entries(predicted)
+    np.testing.assert_allclose(model.predict_proba(select(part)), probabilities[order], rtol=1e-5)
+    best = predict_topk(model, select(part), k=2)
+    np.testing.assert_array_equal(best.labels, labels[order])
+    samples = best.to_frame()["sample"].to_numpy()[::2]
+    given_index = hasattr(select(part), "iloc")
+    np.testing.assert_array_equal(samples, part.index if given_index else range(len(part)))
+
+
+@pytest.mark.parametrize("form_of_x", FORMS_OF_X)
+@pytest.mark.parametrize("form_of_y", ["series", "frame", "column", "sparse frame", "classes"])
+def test_fit_reads_rows_not_their_index(form_of_x, form_of_y):
+    frame, Y, tags = table()
+    select, _, _ = FORMS_OF_X[form_of_x]
+    y = FORMS_OF_Y[form_of_y][0](Y, tags, frame.index)
+    model = made("flat", form_of_x).fit(select(frame), y)
+    bare = made("flat", form_of_x).fit(
+        select(frame.reset_index(drop=True)), y.reset_index(drop=True)
+    )
+    np.testing.assert_array_equal(
+        model.predict_proba(select(frame)), bare.predict_proba(select(frame))
+    )
+
+
+@pytest.mark.parametrize("form_of_y", ["series", "frame"])
+def test_predictions_for_bags_have_no_index_of_their_samples(form_of_y):
+    frame, Y, tags = table()
+    groups = np.arange(N_SAMPLES) // 2
+    y = FORMS_OF_Y[form_of_y][0](Y[::2], tags[::2], frame.index[::2])
+    clf = clone(CLASSIFIERS["bags"]).fit(own(frame), y, groups)
+    assert type(clf.predict(own(frame), groups)) is np.ndarray
+    assert len(clf.predict(own(frame), groups)) == N_SAMPLES // 2
+    pd.testing.assert_index_equal(clf.predict(own(frame)).index, frame.index)
