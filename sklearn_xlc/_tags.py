@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ _SETS: dict[str, Any] = {
     "array": np.ndarray,
 }
 _COLUMNS = ("pandas", "polars")
+#: Largest number of labels searched for unsplit tags, and what may stand around a tag.
+_LOOKED_AT = 10_000
+_AROUND_TAGS = " \t\"'[](){}"
 _NUMBERS = (int, float, np.number, np.bool_)
 
 
@@ -315,6 +319,61 @@ def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None
             said = ", which has no letters; no tags are an empty list, but ''.split(';') is ['']"
         warnings.warn(f"{name}[{position}] holds the tag {tag!r}{said}", stacklevel=2)
         return
+
+
+def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None:
+    """Warn of labels that seem to be several tags joined to one string.
+
+    Tags occur in many of the strings, and in any place of them. The parts of a name with commas do
+    not: a head such as "Fracture of femur" is first, a modifier such as "left side" is not, and a
+    synonym occurs in few names.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n_labels,)
+        Distinct labels.
+    in_lists : bool, default=False
+        Whether y held lists of labels, rather than one label per sample.
+    """
+    if not len(names) or not isinstance(names[0], str):
+        return
+    looked_at = names[:: 1 + (len(names) - 1) // _LOOKED_AT].tolist()
+    for separator in ";|,":
+        joined = [name for name in looked_at if separator in name]
+        if not joined or not _are_joined(looked_at, separator):
+            continue
+        if all(name.count(separator) == name.count(f"{separator} ") for name in joined):
+            separator += " "
+        is_literal = all(name[:1] + name[-1:] in ("[]", "()", "{}") for name in joined)
+        apart = f"joined.split({separator!r})"
+        apart = "ast.literal_eval(joined)" if is_literal else apart
+        if in_lists:
+            said = f"y holds {joined[0]!r} as one tag of {len(names)}; if it is several tags"
+            remedy = f"[[tag for joined in tags for tag in {apart}] for tags in y]"
+        else:
+            said = (
+                f"y holds one string a sample, such as {joined[0]!r}, and each of the "
+                f"{len(names)} distinct strings is a class; if they are tags"
+            )
+            remedy = f"[{apart} for joined in y]"
+        warnings.warn(f"{said}, split them: {remedy}", stacklevel=3)
+        return
+
+
+def _are_joined(names: Sequence[str], separator: str) -> bool:
+    """Return whether the parts of names behave as tags: common, and in any place."""
+    split = [[part.strip(_AROUND_TAGS) for part in name.split(separator)] for name in names]
+    n_names: Counter[str] = Counter()
+    places: dict[str, set[int]] = {}
+    for parts in split:
+        n_names.update(set(parts))
+        for place, part in enumerate(parts):
+            places.setdefault(part, set()).add(place)
+    found = set(chain.from_iterable(parts for parts in split if len(parts) > 1))
+    repeated = [part for part in found if n_names[part] > 1]
+    n_moving = sum(len(places[part]) > 1 for part in repeated)
+    mean = sum(n_names[part] for part in found) / len(found)
+    return mean >= 2 and 2 * n_moving >= len(repeated)
 
 
 def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:

@@ -230,3 +230,33 @@ def test_predictions_for_bags_have_no_index_of_their_samples(form_of_y):
     assert type(clf.predict(own(frame), groups)) is np.ndarray
     assert len(clf.predict(own(frame), groups)) == N_SAMPLES // 2
     pd.testing.assert_index_equal(clf.predict(own(frame)).index, frame.index)
+
+
+@pytest.mark.parametrize("form", ["classes", "column of classes", "lists", "series of lists"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_classifier_warns_of_joined_tags(name, form):
+    frame, _, _ = table()
+    joined = ["red;round", "red", "round;small", "small", "small;red", "round"] * (N_SAMPLES // 6)
+    y = pd.Series(joined if "classes" in form else [[tags] for tags in joined], frame.index)
+    if form == "lists":
+        y = y.tolist()
+    elif form == "column of classes":
+        y = y.astype("category")
+    with pytest.warns(UserWarning, match=r"if .* tags, split them: \[.*joined.split\(';'\)"):
+        clone(CLASSIFIERS[name]).fit(own(frame), y)
+    split = [tags.split(";") for tags in joined]
+    clone(CLASSIFIERS[name]).fit(own(frame), split)
+
+
+@pytest.mark.parametrize("form", ["classes", "lists"])
+def test_joined_tags_are_warned_of_in_a_pipeline_and_in_the_first_part(form):
+    frame, _, _ = table()
+    joined = ["red;round", "red", "round;small", "small", "small;red", "round"] * (N_SAMPLES // 6)
+    y = joined if form == "classes" else [[tags] for tags in joined]
+    with pytest.warns(UserWarning, match="split them") as record:
+        with_tfidf(clone(CLASSIFIERS["flat"])).fit(texts(frame), y)
+    assert len(record) == 1
+    clf = clone(CLASSIFIERS["flat"])
+    with pytest.warns(UserWarning, match="split them"):
+        clf.partial_fit(own(frame), y, classes=sorted(set(joined)))
+    clf.partial_fit(own(frame), y).score(own(frame), y)

@@ -1,12 +1,24 @@
 """Label sets as people have them: what is read as tags, and what comes back."""
 
+import ast
+import gzip
+import itertools
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc._tags import aligned, in_form, index_of, named_sets, plain_sets
+from sklearn_xlc._tags import (
+    aligned,
+    in_form,
+    index_of,
+    named_sets,
+    plain_sets,
+    warn_of_joined_tags,
+)
 
 ROWS = [["b", "a"], [], ["c"], ["a", "a"]]
 DENSE = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
@@ -263,3 +275,119 @@ def test_no_tag_at_all_is_a_matter_of_the_caller():
     with pytest.raises(ValueError, match="y holds no tag: at least one sample must have one"):
         named_sets([[], []])
     assert named_sets([[], []], needs_tags=False).indicator.shape == (2, 0)
+
+
+# --- tags that were not split -----------------------------------------------------------------
+
+WORDS = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("ame", "iko", "ulo", "est")]
+
+
+def some_tags(n_samples, n_tags, sizes, seed=0, weights=None):
+    """Rows of distinct tags."""
+    rng = np.random.default_rng(seed)
+    names = np.array(WORDS[:n_tags] if n_tags <= len(WORDS) else [f"t{i}" for i in range(n_tags)])
+    weights = None if weights is None else weights / weights.sum()
+    for _ in range(n_samples):
+        yield rng.choice(names, rng.choice(sizes), replace=False, p=weights).tolist()
+
+
+def zipf(n):
+    return 1 / np.arange(1.0, n + 1)
+
+
+JOINED = {
+    "pairs": [";".join(pair) for pair in itertools.combinations("abcdef", 2)],
+    "three tags": ["red", "round", "red;round", "small;red", "small"],
+    "sorted": [";".join(sorted(row)) for row in some_tags(300, 40, [1, 2, 3, 4])],
+    "by importance": ["|".join(row) for row in some_tags(300, 40, [1, 2, 3, 4])],
+    "with blanks": [", ".join(row) for row in some_tags(300, 40, [1, 2, 3])],
+    "mostly single": [";".join(row) for row in some_tags(500, 30, [1] * 6 + [2])],
+    "a few combinations": [";".join(sorted(row)) for row in some_tags(2000, 4, [1, 2, 3])],
+    "long tail": ["|".join(row) for row in some_tags(300, 150, [3, 4, 5], 0, zipf(150))],
+    "more tags than strings": [";".join(row) for row in some_tags(40, 48, [3, 4, 5], 1)],
+    "ids": [",".join(row).replace("t", "") for row in some_tags(500, 100, [1, 2, 3])],
+    "lists as text": [str(row) for row in some_tags(300, 40, [1, 2, 3])],
+    "json": [json.dumps(row) for row in some_tags(300, 40, [2, 3])],
+    "many": [";".join(sorted(row)) for row in some_tags(30_000, 200, [2, 3])],
+}
+SEPARATORS = {"by importance": "|", "long tail": "|", "with blanks": ", ", "ids": ","}
+
+
+@pytest.mark.parametrize("in_lists", [False, True])
+@pytest.mark.parametrize("form", JOINED)
+def test_joined_tags_are_warned_of(form, in_lists):
+    names = np.unique(np.array(JOINED[form], dtype=object))
+    with pytest.warns(UserWarning, match="split them") as record:
+        warn_of_joined_tags(names, in_lists)
+    assert len(record) == 1
+    message = str(record[0].message)
+    apart = f"joined.split({SEPARATORS.get(form, ';')!r})"
+    apart = "ast.literal_eval(joined)" if form in ("lists as text", "json") else apart
+    # The remedy is code that runs, and makes the tags.
+    remedy = message.partition("split them: ")[2]
+    assert apart in remedy
+    y = [[joined] for joined in JOINED[form]] if in_lists else JOINED[form]
+    rows = eval(remedy, {"ast": ast, "y": y})
+    sets = named_sets(rows)
+    assert sets.indicator.nnz == sum(map(len, rows))
+    warn_of_joined_tags(sets.classes, in_lists=True)
+    assert len(sets.classes) <= 200
+
+
+SITES = ["Fracture of femur", "Fracture of tibia", "Burn of hand", "Sprain of ankle", "Contusion"]
+SIDES = ["left side", "right side", "unspecified side"]
+TIMES = ["initial encounter", "subsequent encounter", "sequela"]
+STATES = ["Ohio", "Texas", "Utah", "Iowa", "Maine"]
+NAMES = {
+    "words": ["bird", "cat", "dog"],
+    "none": [],
+    "numbers": np.arange(5),
+    "one joined": ["a;b", "c", "d"],
+    "cities": [f"{a} {b}, {s}" for a in WORDS for b in ("City", "Falls") for s in STATES[:2]],
+    "cities of one name": [f"{city}, {state}" for city in WORDS[:9] for state in STATES],
+    "clinical": [", ".join(p) for p in itertools.product(SITES, SIDES, TIMES)],
+    "clinical, uneven": [
+        *SITES,
+        *(f"{site}, {side}" for site in SITES for side in SIDES),
+        *(f"{site}, {time}" for site in SITES for time in TIMES),
+        *(", ".join(p) for p in itertools.product(SITES, SIDES, TIMES)),
+    ],
+    "inverted": [
+        *("Anemia", "Anemia, Hemolytic", "Anemia, Hemolytic, Autoimmune", "Anemia, Sickle Cell"),
+        *("Hepatitis", "Hepatitis, Autoimmune", "Hepatitis, Viral", "Hepatitis, Viral, Human"),
+        *("Pneumonia", "Pneumonia, Viral", "Pneumonia, Bacterial", "Meningitis, Viral"),
+    ],
+    "synonyms": [
+        *("dog, domestic dog, Canis familiaris", "cad, bounder, blackguard, dog, hound, heel"),
+        *("frump, dog", "dog", "cat, true cat", "guy, cat, hombre, bozo", "heel", "hound"),
+    ],
+    "people": [f"{w.title()}, {f}" for w in WORDS for f in ("Ada", "Max", "Eva")],
+    "paths": [f"src|{room}|{name}" for room in WORDS[:12] for name in ("io", "init", "core")],
+    "deep paths": [f"{a}|{b}|{c}" for a in "abc" for b in ("lib", "doc", "a") for c in WORDS[:9]],
+    "shop": [f"Electronics;{a};{b}" for a in ("Phones", "Audio") for b in ("New", "Used", "Cases")],
+    "decimals": [f"{i // 2},{5 * (i % 2)}" for i in range(11)],
+    "countries": ["Korea, Republic of", "Congo, Republic of", "Iran, Islamic Republic of", "Chad"],
+    "facets": ["role::program", "interface::x11", "role::plugin", "works-with::text"],
+}
+
+
+@pytest.mark.parametrize("in_lists", [False, True])
+@pytest.mark.parametrize("form", NAMES)
+def test_names_that_are_no_joined_tags(form, in_lists):
+    warn_of_joined_tags(np.unique(np.array(NAMES[form])), in_lists)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_names", [30, 300, 3000, None])
+@pytest.mark.parametrize("of", ["icd10cm", "wordnet_noun_closure", "eurlex57k", "icd10cm texts"])
+def test_real_names_are_no_joined_tags(of, n_names, data_dir):
+    folder = data_dir / of.partition(" ")[0]
+    if of.endswith("texts"):
+        with gzip.open(folder / "trn.jsonl.gz", "rt") as lines:
+            names = [json.loads(line)["text"] for line in lines]
+    else:
+        path = folder / ("labels.txt" if of == "eurlex57k" else "labels.txt.gz")
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
+            names = [line.rstrip("\n").rpartition("\t")[2] for line in lines]
+    np.random.default_rng(0).shuffle(names)
+    warn_of_joined_tags(np.unique(np.array(names[:n_names], dtype=object)))

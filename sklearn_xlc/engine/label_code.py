@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,11 +13,8 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
-from sklearn_xlc._tags import NamedSets, in_form, named_sets
+from sklearn_xlc._tags import NamedSets, in_form, named_sets, warn_of_joined_tags
 from sklearn_xlc.engine.soft_labels import SoftLabels
-
-#: Largest number of class labels searched for unsplit tags.
-_LOOKED_AT = 10_000
 
 
 @dataclass
@@ -274,30 +270,13 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         mean = float(counts.mean()) if len(counts) else 0.0
         classes, form = (y.classes, y.form) if named else (np.arange(checked.shape[1]), "")
         sparse = not y.is_dense if named else sp.issparse(y)
+        if named and not y.is_frame:
+            warn_of_joined_tags(classes, in_lists=True)
         return LabelCode(classes, True, sparse, dtype, None, mean, form)
     classes = np.unique(checked)
     if len(classes) < 2:
         raise ValueError(
             f"y has one class only ({plain(classes[0])!r}); a classifier needs at least two classes"
         )
-    _warn_of_joined_tags(classes)
+    warn_of_joined_tags(classes)
     return LabelCode(classes, False, False, classes.dtype)
-
-
-def _warn_of_joined_tags(classes: np.ndarray) -> None:
-    """Warn of class labels in the form of joined tags."""
-    if not isinstance(classes[0], str):
-        return
-    names = classes[:_LOOKED_AT].tolist()
-    for separator in ";|,":
-        joined = [name for name in names if separator in name]
-        parts = {part.strip() for name in names for part in name.split(separator)}
-        # Parts of paths and addresses are more than the names that hold them.
-        if 2 * len(joined) > len(names) > len(parts):
-            warnings.warn(
-                f"y holds one string a sample, such as {joined[0]!r}, and each of the "
-                f"{len(classes)} distinct strings is a class; if they are tags, split them: "
-                f"[tags.split({separator!r}) for tags in y]",
-                stacklevel=2,
-            )
-            return

@@ -26,7 +26,7 @@ from sklearn_xlc._compat import (
     _routing_enabled,
 )
 from sklearn_xlc._part import refuse_unusable
-from sklearn_xlc._tags import in_form, index_of, named_sets
+from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
 from sklearn_xlc.aggregation import aggregation, assign_by_scores
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -220,6 +220,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         sets = named_sets(y, counts=True)
         if sets is not None:
+            if not sets.is_frame:
+                warn_of_joined_tags(sets.classes, in_lists=True)
             y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
