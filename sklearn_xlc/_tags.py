@@ -57,15 +57,28 @@ class NamedSets(NamedTuple):
         return self.form.endswith(" frame")
 
     @property
+    def are_integer_tags(self) -> bool:
+        """Whether the input was tags that are integers."""
+        return not self.is_frame and self.classes.dtype.kind == "i"
+
+    @property
     def is_dense(self) -> bool:
         """Whether the input held a number for every label of every sample."""
         return self.is_frame and not self.form.endswith(" sparse frame")
 
 
 def named_sets(
-    y: Any, classes: Any = None, name: str = "y", counts: bool = False, needs_tags: bool = True
+    y: Any,
+    classes: Any = None,
+    name: str = "y",
+    counts: bool = False,
+    needs_tags: bool = True,
+    as_tags: bool | None = None,
 ) -> NamedSets | None:
     """Read label sets with named labels.
+
+    A list of lists of integers holds tags, as a list of lists of strings does. The exception are
+    equally long lists of 0 and 1, an indicator.
 
     Parameters
     ----------
@@ -78,10 +91,12 @@ def named_sets(
     name : str, default="y"
         Name of the argument, for messages.
     counts : bool, default=False
-        Whether equally long lists of numbers are a matrix of counts. Otherwise, they are a matrix
-        if they hold 0 and 1 only, and tags if not. Lists of length one are a column of classes.
+        Whether a matrix of whole numbers may hold counts of labels.
     needs_tags : bool, default=True
         Whether some sample must have a tag, if `classes` is None.
+    as_tags : bool, default=None
+        Whether an estimator was fitted on integer tags (True), or on other labels (False), as
+        which equally long lists of integers are then read. None: there was no fit.
 
     Returns
     -------
@@ -92,7 +107,8 @@ def named_sets(
     ------
     ValueError
         If tags are neither strings nor integers, or not all of one type, or a sample has missing
-        tags; if a frame is not an indicator; or if a label is not one of `classes`.
+        tags; if lists of integers may be tags as well as a matrix; if a frame is not an indicator;
+        or if a label is not one of `classes`.
 
     Examples
     --------
@@ -115,8 +131,12 @@ def named_sets(
     _refuse_array_of_strings(y, name)
     rows, container = _rows(y, container)
     first = next((row for row in rows if _is_set(row)), None) if rows else None
-    if first is None or not (container in _COLUMNS or _are_tags(rows, y, counts)):
+    if first is None:
         return None
+    if not isinstance(y, np.ndarray) and container not in _COLUMNS and _may_be_matrix(rows):
+        n_classes = None if classes is None else len(classes)
+        if not _are_tags(rows, name, counts, as_tags, n_classes):
+            return None
     kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
     indicator, found = _of_tags(rows, classes, name, needs_tags)
     return NamedSets(indicator, found, f"{container} of {kind}")
@@ -125,6 +145,17 @@ def named_sets(
 def plain_sets(y: Any) -> Any:
     """Convert named label sets to an indicator; return any other y as is."""
     return y.indicator if isinstance(y, NamedSets) else y
+
+
+def check_type_of_labels(sets: NamedSets, others: Iterable[Any], name: str = "y") -> None:
+    """Raise ValueError if labels are strings and others numbers, or the other way round."""
+    others = list(others)
+    for label in sets.classes[:1].tolist():
+        if others and all(isinstance(each, str) != isinstance(label, str) for each in others):
+            raise ValueError(
+                f"{name} holds the label {plain(label)!r}, but other labels are of another type, "
+                f"like {plain(others[0])!r}: none would be equal"
+            )
 
 
 def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, list[Any]]:
@@ -230,18 +261,41 @@ def _is_set(row: Any) -> bool:
     return is_array or isinstance(row, list | tuple | set | frozenset)
 
 
-def _are_tags(rows: Sequence[Any], y: Any, counts: bool) -> bool:
-    """Return whether the rows of a list are tags, rather than rows of a matrix."""
-    if isinstance(y, np.ndarray) or not all(map(_is_set, rows)):
-        return True
-    values = list(chain.from_iterable(rows))
-    is_ragged = len({len(row) for row in rows}) > 1
-    has_sets = any(isinstance(row, set | frozenset) for row in rows)
-    if is_ragged or has_sets or not all(isinstance(value, _NUMBERS) for value in values):
-        return True
-    is_whole = all(isinstance(value, int | np.integer) for value in values)
+def _may_be_matrix(rows: Sequence[Any]) -> bool:
+    """Return whether rows are equally long lists of numbers."""
+    if not all(map(_is_set, rows)) or any(isinstance(row, set | frozenset) for row in rows):
+        return False
+    is_even = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
+    return is_even and all(isinstance(value, _NUMBERS) for value in chain.from_iterable(rows))
+
+
+def _are_tags(
+    rows: Sequence[Any], name: str, counts: bool, as_tags: bool | None, n_classes: int | None
+) -> bool:
+    """Return whether equally long lists of numbers are tags, rather than rows of a matrix."""
+    values, width = list(chain.from_iterable(rows)), len(rows[0])
+    if not all(isinstance(value, int | np.integer) for value in values):
+        return False
+    if any(isinstance(value, bool) for value in values):
+        return False
     beyond = any(value not in (0, 1) for value in values)
-    return not values or (is_whole and beyond and len(rows[0]) > 1 and not counts)
+    if as_tags:
+        return beyond or width < 3  # longer lists of 0 and 1 would repeat a tag
+    if beyond and width > 1 and counts:
+        if as_tags is None:
+            raise ValueError(
+                f"{name} holds equally long lists of integers, such as {list(rows[0])!r}: for "
+                "counts of labels give an array, for tags a list of sets"
+            )
+        return False
+    if beyond or width > 1 or as_tags is not None:
+        return beyond
+    if n_classes is not None and n_classes > 2:  # no indicator
+        return True
+    raise ValueError(
+        f"{name} holds lists of one 0 or 1 each: for tags give sets, such as "
+        f"{{{rows[0][0]}}}, for classes a 1-D {name}, for an indicator of one label an array"
+    )
 
 
 def _of_tags(

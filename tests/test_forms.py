@@ -1,5 +1,6 @@
 """X and y in every form that the guide names: each sample gets its own prediction."""
 
+import copy
 import functools
 
 import numpy as np
@@ -26,6 +27,7 @@ from sklearn_xlc import (
     predict_topk,
 )
 from sklearn_xlc.encoders import MLP, Encoder, Text
+from sklearn_xlc.metrics import topk_scorer
 
 QUICK = {"max_epochs": 2, "learning_rate": 0.05, "random_state": 0}
 CLASSIFIERS = {
@@ -260,3 +262,142 @@ def test_joined_tags_are_warned_of_in_a_pipeline_and_in_the_first_part(form):
     with pytest.warns(UserWarning, match="split them"):
         clf.partial_fit(own(frame), y, classes=sorted(set(joined)))
     clf.partial_fit(own(frame), y).score(own(frame), y)
+
+
+# --- tags that are integers -------------------------------------------------------------------
+
+STREAMED = [name for name in CLASSIFIERS if name != "groups"]
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "tuples": lambda rows: list(map(tuple, rows)),
+    "arrays": lambda rows: [np.array(row, dtype=int) for row in rows],
+    "series": pd.Series,
+    "object array": objects,
+    "polars": lambda rows: pl.Series(rows, dtype=pl.List(pl.Int64)),
+}
+INTEGERS = np.array([0, 1, 7, 100, 2**40])
+ROWS_OF_TAGS = st.lists(
+    st.lists(st.integers(0, len(INTEGERS) - 1), max_size=3, unique=True), min_size=1, max_size=4
+)
+
+
+def names_of(rows):
+    return [[f"{'abcde'[tag]}" for tag in row] for row in rows]
+
+
+def integers_of(rows):
+    return [INTEGERS[row].tolist() for row in rows]
+
+
+@functools.cache
+def started(name, as_integers):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    rows = [[0, 1], [2], [3, 4, 0], [1], [2]]
+    y = integers_of(rows) if as_integers else names_of(rows)
+    classes = INTEGERS if as_integers else list("abcde")
+    return clone(CLASSIFIERS[name]).partial_fit(X, y, classes=classes)
+
+
+@pytest.mark.parametrize(
+    "name, container",
+    [("flat", form) for form in CONTAINERS] + [(name, "list") for name in STREAMED[1:]],
+)
+@given(rows=ROWS_OF_TAGS)
+@settings(derandomize=True, max_examples=12, deadline=None)
+def test_integers_are_tags_as_strings_are(name, container, rows):
+    X = np.random.default_rng(1).normal(size=(len(rows), 3))
+    one, other = (copy.deepcopy(started(name, as_integers)) for as_integers in (True, False))
+    integers, names = CONTAINERS[container](integers_of(rows)), names_of(rows)
+    one.partial_fit(X, integers)
+    other.partial_fit(X, names)
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
+    assert one.score(X, integers) == other.score(X, names)
+    for k in (1, 3):
+        scorer = topk_scorer("precision", k)
+        assert scorer(one, X, integers) == scorer(other, X, names)
+    predicted = [["abcde"[list(INTEGERS).index(tag)] for tag in row] for row in one.predict(X)]
+    assert predicted == other.predict(X).tolist()
+
+
+@pytest.mark.parametrize(
+    "name, container",
+    [("flat", form) for form in CONTAINERS] + [(name, "list") for name in [*CLASSIFIERS][1:]],
+)
+def test_one_integer_in_each_list_is_a_tag(name, container):
+    frame, _, _ = table()
+    rows = [[place % 4 + 1] for place in range(N_SAMPLES)]
+    y = CONTAINERS[container](integers_of(rows))
+    clf, plain = (clone(CLASSIFIERS[name]).fit(own(frame), y) for y in (y, names_of(rows)))
+    assert clf.classes_.tolist() == INTEGERS[1:].tolist()
+    np.testing.assert_array_equal(
+        clf.decision_function(own(frame)), plain.decision_function(own(frame))
+    )
+    assert all(len(row) >= 0 for row in clf.predict(own(frame)))
+    for part in (slice(0, 1), slice(0, 9), slice(None)):
+        X = own(frame)[part]
+        assert clf.score(X, y[part]) == plain.score(X, names_of(rows[part]))
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_one_number_of_0_and_1_in_each_list_is_refused_in_a_first_fit(name):
+    frame, _, _ = table()
+    y = [[0], [1], [1]] * (N_SAMPLES // 3)
+    with pytest.raises(ValueError, match=r"y holds lists of one 0 or 1 each.*\{0\}.*1-D y.*array"):
+        clone(CLASSIFIERS[name]).fit(own(frame), y)
+    clf = clone(CLASSIFIERS[name]).fit(own(frame), [set(row) for row in y])
+    assert clf.classes_.tolist() == [0, 1]
+    assert 0.3 < clf.score(own(frame), y) < 0.7
+    assert clf.score(own(frame)[:2], y[:2]) in (0, 0.5, 1)
+
+
+@pytest.mark.parametrize("name", ["bags", "groups"])
+def test_lists_of_counts_or_of_integer_tags_are_refused(name):
+    frame, _, _ = table()
+    y = [[3, 4], [4, 2], [3, 2]] * (N_SAMPLES // 3)
+    with pytest.raises(ValueError, match=r"y holds equally long lists.*counts.*array.*sets"):
+        clone(CLASSIFIERS[name]).fit(own(frame), y)
+    clf = clone(CLASSIFIERS[name]).fit(own(frame), [set(row) for row in y])
+    assert clf.classes_.tolist() == [2, 3, 4]
+    groups = np.arange(N_SAMPLES) // 4
+    counts = (np.arange(N_SAMPLES // 2).reshape(-1, 2) % 3).tolist()
+    clf = clone(CLASSIFIERS[name]).fit(own(frame), np.array(counts), groups)
+    assert clf.classes_.tolist() == [0, 1]
+    if name == "bags":
+        expected = clf.score(own(frame), np.array(counts), groups)
+        assert clf.score(own(frame), counts, groups) == expected
+        clf.partial_fit(own(frame), counts, groups=groups)
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.parametrize("name", STREAMED)
+def test_what_was_fitted_on_classes_or_columns_reads_lists_as_such(name):
+    frame, _, _ = table()
+    X = own(frame)
+    classes = np.arange(N_SAMPLES) % 3
+    clf = clone(CLASSIFIERS[name]).fit(X, classes)
+    expected = clf.score(X, classes)
+    with pytest.warns(UserWarning, match="column-vector y was passed"):
+        assert clf.score(X, classes[:, None].tolist()) == expected
+    with pytest.warns(UserWarning, match="column-vector y was passed"):
+        clf.partial_fit(X, classes[:, None].tolist())
+    Y = np.eye(3, dtype=int)[classes]
+    clf = clone(CLASSIFIERS[name]).fit(X, Y)
+    assert clf.score(X, Y.tolist()) == clf.score(X, Y)
+    clf.partial_fit(X, Y.tolist())
+    for wrong in ([[0], [1]], [[0, 1], [1, 0]]):
+        with pytest.raises(ValueError, match="y must be an indicator with 3 columns"):
+            clf.partial_fit(X[:2], wrong)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_of_another_type_are_refused_by_score(name):
+    frame, _, tags = table()
+    X = own(frame)
+    named = clone(CLASSIFIERS[name]).fit(X, tags)
+    numbered = clone(CLASSIFIERS[name]).fit(X, [{1, 2}, {2}, {3}] * (N_SAMPLES // 3))
+    for clf, y in ((named, [[1], [2, 3], []]), (numbered, [["a"], ["b", "c"], []])):
+        y = y * (N_SAMPLES // 3)
+        for score in (clf.score, lambda X, y, clf=clf: topk_scorer("precision", 1)(clf, X, y)):
+            with pytest.raises(ValueError, match=r"y holds the label .* of another type, like"):
+                score(X, y)

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._tags import (
     aligned,
+    check_type_of_labels,
     in_form,
     index_of,
     named_sets,
@@ -86,8 +87,10 @@ def test_two_tags_a_row_are_no_array():
         [[0, 1], [1, 0]],
         ((0.0, 1.0), (1.0, 0.0)),
         [np.array([0, 1]), np.array([1, 1])],
-        [[3], [4]],
         [[0.5, 2.0]],
+        [[3.0], [4.0]],
+        [[True], [False]],
+        np.array([[3], [4]]),
         ["a", "b"],
         [1, 2],
         np.array(["a", "b"]),
@@ -108,8 +111,55 @@ def test_what_has_no_names(y):
     assert plain_sets(y) is y
 
 
-def test_lists_of_numbers_may_be_counts():
-    assert named_sets([[2, 0], [1, 1]], counts=True) is None
+def test_one_integer_in_each_list_is_a_tag():
+    for rows in ([[3], [4]], [(3,), (4,)], ([3], [4]), [np.array([3]), np.array([4])], [[3], [0]]):
+        sets = named_sets(rows)
+        assert sets.classes.tolist() == sorted({row[0] for row in rows})
+        np.testing.assert_array_equal(sets.indicator.sum(axis=1).ravel(), [[1, 1]])
+    with pytest.raises(ValueError, match=r"lists of one 0 or 1 each: for tags give sets.*\{0\}"):
+        named_sets([[0], [1]])
+    assert named_sets([[0], [1]], np.arange(3)).classes.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="lists of one 0 or 1 each"):
+        named_sets([[0], [1]], np.arange(2))
+
+
+@pytest.mark.parametrize(
+    "rows, as_tags",
+    [
+        ([[0], [1]], True),
+        ([[0, 1], [1, 0]], True),
+        ([[1, 1]], True),
+        ([[0, 1, 0], [1, 0, 0]], False),
+        ([[0, 1, 5], [1, 0, 2]], True),
+        ([[2]], True),
+        ([[], []], True),
+        ([[0.0, 1.0]], False),
+    ],
+)
+def test_lists_of_integers_after_a_fit_on_integer_tags(rows, as_tags):
+    assert (named_sets(rows, as_tags=True, needs_tags=False) is not None) is as_tags
+
+
+def test_lists_of_integers_after_a_fit_on_other_labels():
+    assert named_sets([[0], [1]], as_tags=False) is None
+    assert named_sets([[0, 1], [1, 0]], as_tags=False) is None
+    assert named_sets([[2, 0], [1, 1]], as_tags=False, counts=True) is None
+    assert named_sets([[2, 0], [1, 3]], as_tags=False).classes.tolist() == [0, 1, 2, 3]
+
+
+def test_labels_of_another_type():
+    check_type_of_labels(named_sets([["a"], []]), ["b", 3])
+    check_type_of_labels(named_sets([[5], []]), [])
+    with pytest.raises(ValueError, match="y_true holds the label 'a', but .* type, like 3: none"):
+        check_type_of_labels(named_sets([["a"], []]), [3], "y_true")
+    with pytest.raises(ValueError, match="y holds the label 5, but .* type, like '5'"):
+        check_type_of_labels(named_sets([[5], []]), ["5"])
+
+
+def test_lists_of_integers_may_be_counts():
+    with pytest.raises(ValueError, match=r"equally long lists of integers, such as \[2, 0\]"):
+        named_sets([[2, 0], [1, 1]], counts=True)
+    assert named_sets(np.array([[2, 0], [1, 1]]), counts=True) is None
     assert named_sets([[2, 0], [1, 1]]).classes.tolist() == [0, 1, 2]
     assert named_sets([[2, 0], [1]], counts=True).classes.tolist() == [0, 1, 2]
     assert named_sets([{2, 0}, {1, 3}], counts=True).classes.tolist() == [0, 1, 2, 3]

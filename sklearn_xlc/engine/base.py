@@ -346,7 +346,8 @@ class BaseXLCClassifier(
             Class labels of any type; or a 0/1 indicator of labels, where the columns of a frame
             are the labels; or tags: a list, array or column with a list, tuple, set or array of
             strings or integers per sample. Samples without any label and columns without any
-            sample are allowed. A list of equally long lists of 0 and 1 is an indicator.
+            sample are allowed. A list of equally long lists of 0 and 1 is an indicator; other lists
+            of lists of integers are tags.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios matter. Samples of weight zero
             are dropped first.
@@ -774,6 +775,11 @@ class BaseXLCClassifier(
         """Return the labels of prepared samples: classes, or a CSR indicator."""
         Y = labels_of(self._code, rows)
         return Y if self._code.multilabel else self.classes_[Y.indices]
+
+    @property
+    def _has_integer_tags(self) -> bool:
+        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        return self._code.are_integer_tags
 
     def _truth(self, y: Any) -> Any:
         return true_labels_of(y, self._code)

@@ -13,8 +13,10 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
-from sklearn_xlc._tags import NamedSets, in_form, named_sets, warn_of_joined_tags
+from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
 from sklearn_xlc.engine.soft_labels import SoftLabels
+
+_NO_CLASSES = "y was 1-D class labels in the first fit and is {} now; give the same form"
 
 
 @dataclass
@@ -189,10 +191,29 @@ class LabelCode:
             )
         return np.unique(np.array([ids[name] for name in names.tolist()], dtype=np.int64))
 
+    @property
+    def are_integer_tags(self) -> bool:
+        """Whether labels are integers that were given as tags."""
+        is_tags = self.multilabel and " of " in self.form
+        return is_tags and self.classes.dtype.kind == "i"
+
+    def sets(self, y: Any, known: bool = True, **options: Any) -> NamedSets | None:
+        """Read a later y as label sets with names, as the first fit did; None if it has no names.
+
+        With `known` labels must be known, and columns are in the order of `classes`. Raises
+        ValueError if the first fit was on class labels.
+        """
+        if not self.multilabel:
+            found = named_sets(y, as_tags=False, needs_tags=False)
+            if found is not None and (np.diff(found.indicator.indptr) != 1).any():
+                raise ValueError(_NO_CLASSES.format("label sets"))
+            return None
+        classes = self.classes if known else None
+        return named_sets(y, classes, as_tags=self.are_integer_tags, **options)
+
     def read(self, y: Any) -> Any:
         """Validate a later y, and return it as :meth:`encode` does."""
-        sets = named_sets(y, self.classes) if self.multilabel else None
-        return self.encode(check_y(y if sets is None else sets.indicator))
+        return self.encode(check_y(plain_sets(self.sets(y) or y)))
 
     def encode(self, y: Any) -> sp.csr_matrix:
         """Encode y, checked by :func:`check_y`, as CSR of shape (n_samples, n_labels)."""
@@ -204,10 +225,7 @@ class LabelCode:
                 )
             return y
         if y.ndim != 1:
-            raise ValueError(
-                "y was 1-D class labels in the first fit and is an indicator matrix now; "
-                "give the same form"
-            )
+            raise ValueError(_NO_CLASSES.format("an indicator matrix"))
         ids = np.empty(len(y), index_dtype(len(y), self.n_labels))
         for rows in row_blocks(len(y), 1, FEW_ENTRIES):
             ids[rows] = self._ids_of(y[rows])

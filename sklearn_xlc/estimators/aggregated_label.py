@@ -399,9 +399,15 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             Share of the samples whose best label is one of theirs.
         """
         check_is_fitted(self, "estimator_")
-        if named_sets(y) is None and not is_indicator(y):
+        sets = named_sets(y, needs_tags=False, as_tags=self._has_integer_tags)
+        if sets is None and not is_indicator(y):
             return float(super().score(X, y, sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)
+
+    @property
+    def _has_integer_tags(self) -> bool:
+        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        return " of " in self._form and self.classes_.dtype.kind == "i"
 
     def _delegate(self, method: str, *arguments: Any) -> Any:
         check_is_fitted(self, "estimator_")
