@@ -34,7 +34,7 @@ from sklearn_xlc._compat import (
     _fit_context,
 )
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
-from sklearn_xlc._tags import plain_sets
+from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
@@ -358,7 +358,8 @@ class BaseXLCClassifier(
             Class labels of any type; or a 0/1 indicator of labels, where the columns of a frame
             are the labels; or tags: a list, array or column with a list, tuple, set or array of
             strings or integers per sample. Samples without any label and columns without any
-            sample are allowed. A list of equally long lists of 0 and 1 is an indicator.
+            sample are allowed. A list of equally long lists of 0 and 1 is an indicator; other lists
+            of lists of integers are tags.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios matter. Samples of weight zero
             are dropped first.
@@ -554,6 +555,10 @@ class BaseXLCClassifier(
             self._unlearnt = ()
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
+    def _index_of(self, X: Any) -> Any:
+        """Return the pandas index of what is predicted for X, or None."""
+        return index_of(X)
+
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)
         if k > len(self.classes_):
@@ -573,8 +578,9 @@ class BaseXLCClassifier(
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            Best class of each sample; or the label sets that `decision` chooses, in the form that
-            `fit` saw: an indicator, dense or sparse, a frame of indicators, or tags.
+            Best class of each sample; or the label sets that `decision` chooses: an indicator,
+            dense or sparse as in `fit`, or an array of tags. If `fit` saw tags or a frame and X
+            is a frame or series of pandas, a series or frame with the index of X.
 
         Raises
         ------
@@ -584,7 +590,7 @@ class BaseXLCClassifier(
         samples, code = self._validate_predict(X), self._code
         if not code.multilabel:
             return self.classes_[self._predictor.topk(samples, 1)[0][:, 0]]
-        return code.give(self._decider().predict(samples), X)
+        return code.give(self._decider().predict(samples), self._index_of(X))
 
     @_explained
     def predict_topk(
@@ -841,6 +847,11 @@ class BaseXLCClassifier(
         """Return the labels of prepared samples: classes, or a CSR indicator."""
         Y = labels_of(self._code, rows)
         return Y if self._code.multilabel else self.classes_[Y.indices]
+
+    @property
+    def _has_integer_tags(self) -> bool:
+        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        return self._code.are_integer_tags
 
     def _truth(self, y: Any) -> Any:
         return true_labels_of(y, self._code)

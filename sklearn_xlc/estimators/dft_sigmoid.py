@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
-from sklearn_xlc._tags import named_sets, plain_sets
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
@@ -262,7 +262,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         is_odds = self.net_.module_.head.link == "sigmoid"
         cut = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0
         X = None if X is None else self._validate_predict(X)
-        Y = plain_sets(named_sets(Y, self.classes_, "Y") or Y)
+        Y = plain_sets(self._code.sets(Y, name="Y") or Y)
         verify = self._verify_network if whole_network else self._verify_layer
         return verify(
             Y,
