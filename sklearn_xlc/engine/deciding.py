@@ -21,6 +21,7 @@ from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
+from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
@@ -372,7 +373,12 @@ def _read_all(classifier: Any, ranker: Any, *samples: Rows) -> dict[str, Any]:
     """Return samples in the spaces that a ranker reads."""
     predictor, read = replace(classifier._predictor, ranker=ranker), {}
     if "input" in ranker.reads:
-        read["input"] = _stacked([predictor.inputs(each.take(slice(None))) for each in samples])
+        parts = [  # in blocks: X may be mapped from a file
+            ranker.shortened({"input": predictor.inputs(each.take(part))})["input"]
+            for each in samples
+            for part in row_blocks(len(each), max(1, each.n_stored() // max(1, len(each))))
+        ]
+        read["input"] = _stacked(parts)
     if "features" in ranker.reads:
         width = classifier._n_features_out
         parts = [predictor.dense_features(each, width) for each in samples]
@@ -494,6 +500,22 @@ def check_decision(
         )
     width, layer = width_of_inputs(head), layer_of(head, code)
     decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
+
+
+def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
+    """Raise ValueError if a ranker cannot read the samples."""
+    if ranker.reads and processes.size > 1:
+        raise ValueError(
+            f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
+            "use ranker='calibration'"
+        )
+    is_read = rows.bags is None and (rows.X.dtype != object or vectorizes(encoder))
+    if "input" in ranker.reads and not is_read:
+        held = "bags" if rows.bags is not None else "samples without columns"
+        raise ValueError(
+            f"ranker={ranker!r} compares rows of X, and X holds {held}; use "
+            "ranker='calibration', or retrievers with space='features'"
+        )
 
 
 def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:

@@ -24,7 +24,7 @@ from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
-from sklearn_xlc.engine.deciding import check_decision, check_ranker
+from sklearn_xlc.engine.deciding import check_decision, check_ranker, check_spaces
 from sklearn_xlc.engine.resolve import (
     MOST_SCORED,
     RETRIEVED,
@@ -157,6 +157,8 @@ class Plan:
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""
         code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
+        if head is None and ranker not in (None, "auto"):
+            check_spaces(ranker, self.data.rows, self.encoder, self.processes)
         if decision != "auto" and code.multilabel:
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)

@@ -213,12 +213,12 @@ class Predictor:
         """Return the scores of all labels of a batch, in the order of the labels, as a tensor."""
         head, positions = self.head, self.code.positions
         scores = head.scores(batch.features)
+        if self.lists and head.link == "softmax":  # as in `best`
+            scores = scores - scores.logsumexp(1, keepdim=True)
         if positions is not None:
             scores = scores[:, shared_tensor(positions).to(scores.device)]
         if not self.lists:
             return self.calibrated(scores)
-        if self.link == "softmax":
-            scores = scores.log_softmax(1)
         below = self.calibrated(scores).cpu().numpy()
         return torch.from_numpy(among_all(*self.listed(batch), below))
 

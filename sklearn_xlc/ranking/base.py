@@ -70,6 +70,21 @@ class Ranker(Part):
         """
         return min(N_RANKS, n_labels)
 
+    def shortened(self, samples: Samples) -> Samples:
+        """Return samples with no more features than :meth:`remember` keeps, to save memory.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in each space of `reads`.
+
+        Returns
+        -------
+        dict of str to {ndarray, CSR matrix}
+            The same samples; all of their features in the base class.
+        """
+        return samples
+
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
         """Remember training samples, in place of those of an earlier call.
 

@@ -43,6 +43,8 @@ from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 _ROWS, _BYTES = 1024, 64
 #: True and false listed labels of held-out samples, at least, to learn trees.
 LEAST_PAIRS = 20
+#: Share of the samples of an index, above which later ones are taken into a new index.
+GROWTH = 0.02
 #: Largest log odds of a classifier without `decision_function`.
 _SURE = 36.0
 
@@ -246,7 +248,9 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self._add(samples, Y, sample_weight)
-        self.retrievers_ = None
+        n_more = len(self.memory_["weights"]) - self.n_indexed_
+        if self.retrievers_ is not None and abs(n_more) > GROWTH * self.n_indexed_:
+            self.retrievers_ = None
         return self
 
     def for_labels(self, origin: Array) -> BoostedRanker:
@@ -274,7 +278,7 @@ class BoostedRanker(PlainArrays, Ranker):
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
         is_all = len(used) == len(weight)
         more = {space: X if is_all else X[used] for space, X in samples.items()}
-        more = {space: self._shortened(space, X) for space, X in more.items()}
+        more = self.shortened(more)
         Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
         before = self.memory_
         if before is not None:
@@ -286,9 +290,12 @@ class BoostedRanker(PlainArrays, Ranker):
             Y, weight = Y[last], weight[last]
         self.memory_ = {"samples": more, "labels": Y, "weights": weight}
 
-    def _shortened(self, space: str, X: Any) -> Any:
+    def shortened(self, samples: Samples) -> dict[str, Any]:
+        return {space: self._heaviest(space, X) for space, X in samples.items()}
+
+    def _heaviest(self, space: str, X: Any) -> Any:
         """Return samples with no more features than the retrievers read."""
-        if not (space == "input" and is_mostly_zeros(X)):
+        if not (space == "input" and sp.issparse(X) and is_mostly_zeros(X)):
             return X
         read = [each for _, each in self._named() if space in each.reads]
         if not read:
@@ -305,7 +312,7 @@ class BoostedRanker(PlainArrays, Ranker):
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
-        samples = self.memory_["samples"]
+        samples, self.n_indexed_ = self.memory_["samples"], len(Y.indptr) - 1
         spaces, space = Spaces(samples), "input" if "input" in samples else "features"
         weight = None if (weight == 1).all() else weight
         self.retrievers_ = [
@@ -336,8 +343,6 @@ class BoostedRanker(PlainArrays, Ranker):
         self, scores: Array, labels: Array, samples: Samples | None
     ) -> tuple[IntArray, IntArray, Array, Array]:
         """Return pairs of sample and listed label, sorted, their network scores and numbers."""
-        if self.retrievers_ is None:  # the samples or labels have changed
-            self._index()
         scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
         labels = listed_labels(scores, labels).astype(np.int64)
         present, spaces = labels >= 0, Spaces(samples or {})
@@ -362,7 +367,9 @@ class BoostedRanker(PlainArrays, Ranker):
         return rows, listed, by_network, described.astype(np.float32)
 
     def _blocks(self, n_rows: int) -> list[slice]:
-        """Cut rows into slices that keep to the working memory."""
+        """Cut rows into slices that keep to the working memory; make the index if it is old."""
+        if self.retrievers_ is None:
+            self._index()
         sizes = [each.entries_per_sample for _, each in self.retrievers_]
         at_once = memory_limit() // (_BYTES * max(1, *sizes, self.n_candidates))
         return row_blocks(n_rows, 1, max(1, min(_ROWS, at_once)))
