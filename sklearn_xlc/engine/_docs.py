@@ -37,7 +37,7 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     validation_fraction : float or "refit", default=0.1
         Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
         these are "auto". "refit": train on all samples, and fit ranker and decision with a second
-        network trained on a part of them; "auto" does so on 1000 to 30 000 samples of sparse X.
+        network trained on a part of them; "auto" does so on 248 to 30 000 samples of sparse X.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
