@@ -345,6 +345,11 @@ class BoostedRanker(PlainArrays, Ranker):
         """Return pairs of sample and listed label, sorted, their network scores and numbers."""
         scores, labels = scores[:, : self.n_candidates], labels[:, : self.n_candidates]
         labels = listed_labels(scores, labels).astype(np.int64)
+        if labels.size and labels.max() >= self.n_labels_:
+            raise ValueError(
+                f"the network lists label {labels.max()}, but only {self.n_labels_} labels are "
+                "remembered: call remember again after labels were added"
+            )
         present, spaces = labels >= 0, Spaces(samples or {})
         own = self._keys(labels)
         found = [each.search(spaces, scores, labels) for _, each in self.retrievers_]

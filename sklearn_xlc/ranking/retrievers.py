@@ -170,12 +170,8 @@ class NearestSamples(_OfSpace):
 
     def candidates(self, found: _Neighbors) -> Array:
         n = sorted(self.n_neighbors)[len(self.n_neighbors) // 2]
-        items, votes = found.items[:, :n], self._votes(found, n)
-        present = items >= 0
-        indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-        shape = (len(items), self.labels_.shape[0])
-        votes_of = sp.csr_array((votes[present], items[present], indptr), shape=shape)
-        product = votes_of @ self.labels_
+        votes = _padded_csr(self._votes(found, n), found.items[:, :n], self.labels_.shape[0])
+        product = votes @ self.labels_
         return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
 
     def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
@@ -274,10 +270,7 @@ class LabelCentroids(_OfSpace):
         queries, items, cosines = found
         if not sp.issparse(self.centroids_):
             return pair_products(queries, self.centroids_, rows, labels)[:, None]
-        present = items >= 0
-        indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-        pairs = Pairs(rows, labels, (len(items), self.centroids_.shape[1]))
-        return pairs.entries(indptr, items[present], cosines[present])[:, None]
+        return _numbers_of(_padded_csr(cosines, items, self.centroids_.shape[1]), rows, labels)
 
 
 class FeatureVotes(Retriever):
@@ -383,11 +376,8 @@ class CooccurringLabels(Retriever):
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         labels = listed_labels(scores, labels)
-        present = labels >= 0
-        indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-        probabilities = expit(scores[present].astype(np.float32))
-        shape = (len(labels), self.shares_.shape[0])
-        return sp.csr_array((probabilities, labels[present], indptr), shape=shape) @ self.shares_
+        probabilities = expit(scores.astype(np.float32))
+        return _padded_csr(probabilities, labels, self.shares_.shape[0]) @ self.shares_
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         return _numbers_of(found, rows, labels)
@@ -400,6 +390,16 @@ def _kept(X: Any, mask: Array) -> Any:
     """Keep marked entries of a CSR matrix."""
     ends = np.concatenate([[0], np.cumsum(mask)])[X.indptr].astype(X.indptr.dtype)
     return sp.csr_array((X.data[mask], X.indices[mask], ends), shape=X.shape)
+
+
+def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:
+    """Return CSR of values at columns of the same shape; -1: no entry."""
+    present = columns >= 0
+    indices = columns[present]
+    if indices.max(initial=-1) >= n_columns:  # SciPy would read out of bounds
+        raise IndexError(f"column {indices.max()} of a matrix with {n_columns} columns")
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    return sp.csr_array((values[present], indices, indptr), shape=(len(columns), n_columns))
 
 
 def _pattern(X: Any) -> Any:

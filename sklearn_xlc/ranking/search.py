@@ -45,6 +45,8 @@ class Spaces(Mapping[str, Any]):
         self._units: dict[tuple[str, int, bool], Any] = {}
 
     def __getitem__(self, space: str) -> Any:
+        if space not in self._samples:
+            raise KeyError(f"the ranker reads the space {space!r}, got {sorted(self._samples)}")
         return self._samples[space]
 
     def __iter__(self) -> Iterator[str]:

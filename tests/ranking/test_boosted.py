@@ -315,6 +315,15 @@ def test_all_scores_at_once_equal_their_ranks(rng):
     np.testing.assert_array_equal(by_label.rank(*new)[0], by_rank.rank(*new)[0])
 
 
+def test_what_the_ranker_does_not_know_is_named(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    with pytest.raises(ValueError, match="label 12, but only 12 labels are remembered"):
+        ranker.rank(scores[:1], np.array([[3, 12, 0, 1, 2, 4, 5, 6]]), {"input": X[:1]})
+    with pytest.raises(KeyError, match=r"space 'input'.*\['features'\]"):
+        ranker.rank(scores[:1], labels[:1], {"features": X[:1]})
+
+
 # --- parameters and state ---------------------------------------------------------------------
 
 

@@ -205,6 +205,21 @@ def test_a_state_holds_plain_arrays_and_is_checked(rng):
         NearestSamples().__setstate__(state)
 
 
+def test_parts_of_a_state_that_do_not_fit_raise(rng):
+    """SciPy reads beyond the end of a matrix where indices are too large."""
+    X, Y = make_data(rng, True)
+    near = NearestSamples().fit({"input": X}, sp.csr_array(Y))
+    found = near.search({"input": X}, None, None)
+    near.labels_ = near.labels_[:3]
+    with pytest.raises(IndexError):
+        near.candidates(found)
+    with pytest.raises(IndexError):
+        near.numbers(found, *all_pairs(len(X)))
+    together = CooccurringLabels().fit({}, sp.csr_array(Y))
+    with pytest.raises(IndexError):
+        together.search({}, np.ones((1, 1)), np.array([[10**6]]))
+
+
 def test_a_retriever_says_what_it_lacks():
     for call in (
         lambda: Retriever().search({}, None, None),
