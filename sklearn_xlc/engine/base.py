@@ -555,10 +555,6 @@ class BaseXLCClassifier(
             self._unlearnt = ()
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
-    def _index_of(self, X: Any) -> Any:
-        """Return the pandas index of what is predicted for X, or None."""
-        return index_of(X)
-
     def _check_k(self, k: int) -> int:
         k = check_scalar(k, "k", Integral, min_val=1)
         if k > len(self.classes_):
@@ -590,7 +586,7 @@ class BaseXLCClassifier(
         samples, code = self._validate_predict(X), self._code
         if not code.multilabel:
             return self.classes_[self._predictor.topk(samples, 1)[0][:, 0]]
-        return code.give(self._decider().predict(samples), self._index_of(X))
+        return code.give(self._decider().predict(samples), index_of(X))
 
     @_explained
     def predict_topk(

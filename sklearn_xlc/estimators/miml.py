@@ -327,13 +327,9 @@ class MIMLClassifier(BaseXLCClassifier):
         bags = check_groups(groups, X.shape[0], allow_empty=False)
         return Rows(bags.gather(X), bags=bags.indptr)
 
-    def _index_of(self, X: Any) -> Any:
-        X, groups = X
-        return super()._index_of(X) if groups is None else None  # bags are no samples
-
     @_documented
     def predict(self, X: Any, groups: Any = None) -> Any:
-        return super().predict(Grouped(X, groups))
+        return super().predict(X if groups is None else Grouped(X, groups))
 
     @_documented
     def predict_topk(  # type: ignore[override]

@@ -177,7 +177,7 @@ def test_without_held_out_samples_all_are_trained_on():
 def test_callbacks_of_ours_leave_a_second_network_alone(callbacks, refit):
     plan, _, held = split_of(callbacks=callbacks)
     assert plan.held_out.refit is refit
-    assert plan.settings["validation_fraction"] == ("refit" if refit else 115 / 2300)
+    assert plan.settings["validation_fraction"] == ("refit" if refit else 230 / 2300)
     assert (held is None) is refit
 
 
