@@ -40,7 +40,7 @@ from sklearn_xlc.heads import (
     Sampling,
 )
 from sklearn_xlc.optimizers import SGD, Adagrad, Adam, Mixed
-from sklearn_xlc.ranking import BoostedRanker
+from sklearn_xlc.ranking import BoostedRanker, Calibration
 
 #: Classifiers, and how many parameters each may have.
 MOST = {
