@@ -15,8 +15,8 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
         "asymmetric", "focal", "propensity_bce", "pick_all_labels". For class labels: "ce".{loss}
     ranker : {"auto", "boosted", "calibration"}, Ranker or None, default="auto"
         Order and probabilities of labels, fitted on held-out samples. "auto": with enough samples,
-        "boosted" for label sets of sparse X with a score for each label, else "calibration". None:
-        those of the network.
+        "boosted" for sparse X and label sets with a score for each label, or many classes, else
+        "calibration". None: those of the network.
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", or an object of :mod:`sklearn_xlc.decisions`. "auto": "divergence" with a

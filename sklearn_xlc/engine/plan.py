@@ -26,6 +26,7 @@ from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision, check_ranker, check_spaces
 from sklearn_xlc.engine.resolve import (
+    MANY_CLASSES,
     MOST_SCORED,
     RETRIEVED,
     Facts,
@@ -138,7 +139,7 @@ class Plan:
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
             one_softmax=one_softmax,
-            retrieves=self._retrieves(pointwise),
+            retrieves=self._retrieves(pointwise, one_softmax),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),
@@ -147,11 +148,12 @@ class Plan:
         )
         return self.classifier._further_facts(facts, self.settings, code)
 
-    def _retrieves(self, pointwise: bool) -> bool:
+    def _retrieves(self, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""
-        rows = self.data.rows
+        rows, code = self.data.rows, self.data.code
         is_plain = rows.bags is None and sp.issparse(rows.X) and rows.Y.dtype.kind != "f"
-        apart = pointwise and self.data.code.multilabel and self.processes.size == 1
+        many = one_softmax and code.n_labels >= MANY_CLASSES
+        apart = (pointwise if code.multilabel else many) and self.processes.size == 1
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
 
     def check_decision(self, head: Head | None = None) -> None:

@@ -51,6 +51,9 @@ HEAD_RATES = {
 #: Heads whose labels "auto" ranks by retrieval, too; others have guarantees on the output layer.
 RETRIEVED = ("flat", "cascade", "product", "sampling", "custom")
 
+#: Classes, at least, for such lists: they were measured with 920 classes and more.
+MANY_CLASSES = 100
+
 #: Samples held out for "auto": a share, and a largest number. More would cost precision, and change
 #: the calibration error little (docs/measurements.md).
 HELD_SHARE, MOST_HELD = 0.05, 1000
@@ -96,8 +99,8 @@ class Facts:
         Whether the encoder reads CSR rows; whether each label has a score of its own; whether
         classes share one softmax of which a batch holds all scores.
     retrieves : bool
-        Whether labels of similar training samples can be listed: each label has log odds, X is
-        sparse, and one process holds it.
+        Whether labels of similar training samples can be listed: each label has log odds, or there
+        are many classes, X is sparse, and one process holds it.
     n_instances, n_nonzeros : int
         Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
     labels_per_sample, most_labels : float and int

@@ -13,7 +13,7 @@ import sklearn_xlc
 from _factories import quick
 from sklearn_xlc import config_context
 from sklearn_xlc.batches import Rows
-from sklearn_xlc.datasets import make_extreme_multilabel
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
 from sklearn_xlc.engine import deciding
 from sklearn_xlc.metrics import precision_at_k
@@ -46,6 +46,14 @@ def test_auto_lists_labels_of_sparse_samples(clf, data):
     for params in ({"decision": "divergence"}, {"decision": "nearest"}):
         other = quick("flat", max_epochs=1, **params).fit(*data)
         assert type(other.ranker_) is Calibration
+
+
+@pytest.mark.parametrize("n_classes, kind", [(60, Calibration), (120, BoostedRanker)])
+def test_auto_lists_classes_if_there_are_many(n_classes, kind):
+    X, y = make_extreme_multiclass(1500, 200, n_classes, random_state=0)
+    clf = quick("flat", max_epochs=2).fit(sp.csr_matrix(X), y)
+    assert type(clf.ranker_) is kind
+    np.testing.assert_allclose(clf.predict_proba(X[:9]).sum(axis=1), 1, rtol=1e-5)
 
 
 def test_it_ranks_better_than_the_network(clf, data):
