@@ -43,22 +43,20 @@ from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
-from sklearn_xlc.engine.deciding import (
-    Decider,
-    check_decision,
-    check_ranker,
-    decide_again,
-    described,
-    fit_decision,
-    labels_of,
-    warn_of_unlearnt,
-)
+from sklearn_xlc.engine.deciding import Decider, fit_decision
+from sklearn_xlc.engine.held_out import labels_of
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.recalibrating import (
+    described,
+    recalibrate,
+    unlearnt,
+    warn_of_unlearnt,
+)
 from sklearn_xlc.engine.resolve import Facts
-from sklearn_xlc.engine.settings import Settings, parameters_of, settings_table
+from sklearn_xlc.engine.settings import Settings, settings_table
 from sklearn_xlc.engine.state import classifier_of, state_of
 from sklearn_xlc.engine.trainer import Trainer, fitting, restored_net
 from sklearn_xlc.engine.validation import (
@@ -74,7 +72,7 @@ from sklearn_xlc.metrics import check_weight, precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
 from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.callbacks import copy_of
+from sklearn_xlc.training.callbacks import copies_of
 from sklearn_xlc.training.devices import numpy_dtype
 
 _explained = memory_explained(
@@ -322,10 +320,7 @@ class BaseXLCClassifier(
             If there is no such parameter, or the part is "auto" or None.
         """
         made = nested_parts(self, self._parts, params)
-        fitted = {key.partition("__")[0] for key in made if _is_other(self, key, made[key])}
-        if hasattr(self, "net_"):
-            more = fitted & (self._parts.keys() - {"optimizer"})
-            self._unlearnt = tuple(sorted(more | set(self._unlearnt)))
+        self._unlearnt = unlearnt(self, made)
         return super().set_params(**made)
 
     def _validate_params(self) -> None:
@@ -385,8 +380,8 @@ class BaseXLCClassifier(
         """
         with fitting(self) as processes:
             going_on = self.warm_start and hasattr(self, "net_")
-            code = self._code if going_on else None
-            data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
+            known = self._code if going_on else None
+            data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
             plan = Plan(self, data, going_on=going_on, processes=processes)
             rng = plan.begin()
             train, held = Trainer(plan).fit(rng)
@@ -478,34 +473,8 @@ class BaseXLCClassifier(
             classifier is then as it was.
         """
         check_is_fitted(self, "net_")
-        if (X is None) != (y is None):
-            raise ValueError("X and y belong together: give both, or none")
         with fitting(self) as processes:
-            given = {"ranker": ranker, "decision": decision}
-            is_keep = {name: isinstance(v, str) and v == "keep" for name, v in given.items()}
-            self.set_params(**{name: v for name, v in given.items() if not is_keep[name]})
-            self._validate_params()
-            settings = Settings(parameters_of(self), self._parts)
-            held, decision, head, code = (
-                None,
-                settings["decision"],
-                self.net_.module_.head,
-                self._code,
-            )
-            Y = sp.csr_matrix((0, code.n_labels), dtype=np.int8)
-            if X is not None:
-                data = self._validate_fit(X, y, None, self._code, reset=False)
-                plan = Plan(self, data, going_on=True, processes=processes)
-                held, Y = Trainer(plan).prepared(data.rows, self.net_.module_), data.rows.Y
-            learnt = "keep" if held is None and is_keep["ranker"] else settings["ranker"]
-            if decision != "auto" and code.multilabel:
-                check_decision(decision, Y, None, code, self._has_features)
-                check_decision(decision, Y, head, code, self._has_features)
-            if learnt not in (None, "auto", "keep"):
-                check_ranker(learnt, head, code, self.loss)
-            decide_again(self, learnt, decision, held)
-            self._unlearnt = tuple(set(self._unlearnt) - {"ranker", "decision"})
-            self.settings_ = described(self, self.settings_)
+            recalibrate(self, X, y, {"ranker": ranker, "decision": decision}, processes)
         return self
 
     def _decide(
@@ -550,9 +519,7 @@ class BaseXLCClassifier(
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
-        if self._unlearnt:
-            warn_of_unlearnt(self._unlearnt)
-            self._unlearnt = ()
+        self._unlearnt = warn_of_unlearnt(self._unlearnt)
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
     def _check_k(self, k: int) -> int:
@@ -622,14 +589,8 @@ class BaseXLCClassifier(
         --------
         sklearn_xlc.predict_topk : The same through pipelines and searches.
         """
-        X = self._validate_predict(X)
-        if proba and not self._has_probabilities():
-            raise ValueError(
-                f"proba=True needs a loss that defines probabilities, but {type(self).__name__} "
-                "was fitted with another; use proba=False, or another loss"
-            )
-        names = self.classes_.dtype
-        ids, scores = self._predictor.checked_topk(X, self._check_k(k), names, proba=proba)
+        X, k = self._validate_predict(X), self._check_k(k)
+        ids, scores = self._predictor.checked_topk(X, k, self.classes_.dtype, proba=proba)
         return self.classes_[ids], scores
 
     @_explained
@@ -691,14 +652,7 @@ class BaseXLCClassifier(
         MemoryError
             If the scores would exceed ``get_config()["dense_limit"]``.
         """
-        X, n_labels = self._validate_predict(X), len(self.classes_)
-        k = int(check_scalar(k, "k", Integral, min_val=1))
-        if k > 2**n_labels:
-            raise ValueError(
-                f"k={k} must be at most the number of label sets, 2**{n_labels} for {n_labels} "
-                "labels"
-            )
-        return self._predictor.topk_sets(X, k)
+        return self._predictor.topk_sets(self._validate_predict(X), k)
 
     def _compares_sets(self) -> bool:
         """Return whether the decision has distances of label sets."""
@@ -914,13 +868,10 @@ class BaseXLCClassifier(
 
     def __sklearn_clone__(self) -> Any:
         """Clone; copy callbacks as `fit` does, since open files and locks cannot be copied."""
-        if not isinstance(self.callbacks, list | tuple):
-            return super().__sklearn_clone__()
         bare: BaseXLCClassifier = object.__new__(type(self))
         bare.__dict__ = {**vars(self), "callbacks": None}
         cloned = super(BaseXLCClassifier, bare).__sklearn_clone__()
-        memo: dict[int, Any] = {}
-        cloned.callbacks = type(self.callbacks)(copy_of(each, memo) for each in self.callbacks)
+        cloned.callbacks = copies_of(self.callbacks)
         return cloned
 
     def __sklearn_tags__(self) -> Any:
@@ -942,9 +893,3 @@ class BaseXLCClassifier(
         if module is not None:
             with usual_modes(training=True):
                 self.net_ = restored_net(module, self.device)
-
-
-def _is_other(estimator: Any, key: str, value: Any) -> bool:
-    """Return whether a parameter gets another value."""
-    before = estimator.get_params().get(key)
-    return before is not value and not (isinstance(value, str) and before == value)

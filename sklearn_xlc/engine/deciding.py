@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,23 +15,20 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
-from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
+from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
-from sklearn_xlc.encoders import vectorizes
+from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
+from sklearn_xlc.engine.ranker import fit_ranker, read_all, remembering
 from sklearn_xlc.engine.resolve import (
-    LEAST_HELD,
-    MOST_RANKED,
     Facts,
     choose_decision,
-    choose_ranker,
 )
 from sklearn_xlc.heads import Head
-from sklearn_xlc.ranking import RANKERS
 
 #: Inputs and keyword arguments of a decision for a batch.
 Inputs = tuple[np.ndarray, dict[str, Any]]
@@ -60,12 +55,12 @@ class Decider:
         """Return scores or features of samples, their labels, and further keyword arguments."""
         decision, n_labels = self.decision, self.predictor.n_labels
         if decision.reads == "ranked":
-            samples = _subsample(samples, self._n_candidates())
+            samples = subsample(samples, self._n_candidates())
         elif decision.reads in ("scores", "sets"):
-            samples = _subsample(samples, n_labels)
+            samples = subsample(samples, n_labels)
         elif not decision.in_blocks:
             width = max(n_labels, width_of_inputs(self._head))
-            samples = _subsample(samples, width, labelled=True)
+            samples = subsample(samples, width, labelled=True)
         blocks, Y = self._blocks(samples), labels_of(self.predictor.code, samples)
         if decision.reads == "features":
             layer, parts = layer_of(self._head, self.predictor.code), (part for part, _ in blocks)
@@ -249,16 +244,16 @@ def fit_decision(
     """
     code, head = classifier._code, classifier.net_.module_.head
     Y, is_auto = labels_of(code, train), decision == "auto"
-    is_enough = _is_enough(held, facts)
+    suffices = is_enough(held, facts)
     if first:
         classifier.ranker_ = None
         if part is not None:
-            classifier.ranker_ = _remembering(classifier, part.ranker_, train)
+            classifier.ranker_ = remembering(classifier, part.ranker_, train)
         else:
             fit_ranker(classifier, ranker, decision, facts, train, held)
     elif classifier.ranker_ is not None and classifier.ranker_.reads:
         later = copy.copy(classifier.ranker_)
-        read = _read_all(classifier, later, train)
+        read = read_all(classifier, later, train)
         classifier.ranker_ = later.remember_more(read, Y, sample_weight=train.sample_weight)
     if not code.multilabel:
         classifier.decision_ = TopK(1).fit(None, Y)
@@ -269,7 +264,7 @@ def fit_decision(
     before: Any = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
-        decision = _chosen(facts, head, is_enough or was_tuned)
+        decision = chosen_decision(facts, head, suffices or was_tuned)
     goes_on = type(before) is type(decision)
     if goes_on:
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))
@@ -282,202 +277,22 @@ def fit_decision(
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
-    classifier.decision_ = decision.set_params(**_resolved(decision))
+    classifier.decision_ = decision.set_params(**resolved(decision))
 
 
-def _is_enough(held: Rows | None, facts: Facts) -> bool:
-    """Return whether held-out samples suffice for a ranker and a tuned threshold."""
-    is_apart = facts.pointwise or facts.one_softmax
-    return held is not None and held.Y.nnz > 0 and len(held) >= LEAST_HELD and is_apart
-
-
-def _chosen(facts: Facts, head: Any, is_enough: bool) -> Decision:
+def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
     """Return the decision for "auto"."""
     link, ranks_sets = score_link(head), head.ranks_sets
-    chosen = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=is_enough)
+    chosen = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=suffices)
     decision = DECISIONS[chosen.pop("decision")]()
     return decision.set_params(**{name.partition("__")[2]: v for name, v in chosen.items()})
 
 
-def _resolved(decision: Decision) -> dict[str, Any]:
+def resolved(decision: Decision) -> dict[str, Any]:
     """Return the fitted values of the parameters "auto" and None of a decision."""
     params = decision.get_params(deep=False).items()
     open_ = [name for name, value in params if value is None or is_auto(value)]
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
-
-
-def fit_ranker(
-    classifier: Any,
-    ranker: Any,
-    decision: Any,
-    facts: Facts,
-    train: Rows | None,
-    held: Rows | None,
-) -> None:
-    """Fit the ranker of a classifier to held-out samples, and set `ranker_`.
-
-    `train`: samples to remember; None: the ranker keeps those that it has.
-    """
-    before = getattr(classifier, "ranker_", None)
-    classifier.ranker_ = None
-    head, multilabel = classifier.net_.module_.head, classifier._code.multilabel
-    if held is None or not held.Y.nnz or not can_rank(head, multilabel):
-        return
-    if ranker == "auto":
-        chosen = choose_ranker(facts, decision) if _is_enough(held, facts) else None
-        ranker = None if chosen is None else RANKERS[chosen]()
-    if ranker is None:
-        return
-    if train is not None:
-        ranker = _remembering(classifier, cloned(ranker), train)
-    elif ranker.reads:
-        ranker = _kept(before, ranker)
-    else:
-        ranker = cloned(ranker)
-    predictor = replace(classifier._predictor, ranker=ranker)
-    n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
-    k = ranker.n_listed(n_labels, link)
-    all_held, held = held, _subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
-    scores, labels, read = [], [], []
-    for _, batch in predictor.encoded(held, predictor.rows_at_once(head.bytes_per_row(k)), ""):
-        with predictor.net.predicting(batch.features):
-            best, ids = predictor.best(batch, k, normalised=not multilabel)
-        scores.append(best.cpu().numpy())
-        labels.append(ids)
-        read.append(batch.read)
-    Y = labels_of(classifier._code, held)
-    given = np.concatenate(scores), Y, np.concatenate(labels)
-    samples = {space: _stacked([each[space] for each in read]) for space in read[0]}
-    ranker.fit(*given, samples=samples, sample_weight=held.sample_weight, link=link)
-    if train is not None:
-        ranker = _remembering(classifier, ranker, train, all_held)
-    classifier.ranker_ = ranker
-
-
-def _stacked(parts: list[Any]) -> Any:
-    return sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
-
-
-def _remembering(classifier: Any, ranker: Any, *samples: Rows) -> Any:
-    """Let a ranker remember training samples, if it reads any."""
-    if ranker is None or not ranker.reads:
-        return ranker
-    read = _read_all(classifier, ranker, *samples)
-    Y = sp.vstack([labels_of(classifier._code, each) for each in samples], "csr")
-    weights = [each.sample_weight for each in samples if each.sample_weight is not None]
-    weight = np.concatenate(weights) if weights else None
-    return ranker.remember(read, Y, sample_weight=weight)
-
-
-def _read_all(classifier: Any, ranker: Any, *samples: Rows) -> dict[str, Any]:
-    """Return samples in the spaces that a ranker reads."""
-    predictor, read = replace(classifier._predictor, ranker=ranker), {}
-    if "input" in ranker.reads:
-        parts = [  # in blocks: X may be mapped from a file
-            ranker.shortened({"input": predictor.inputs(each.take(part))})["input"]
-            for each in samples
-            for part in row_blocks(len(each), max(1, each.n_stored() // max(1, len(each))))
-        ]
-        read["input"] = _stacked(parts)
-    if "features" in ranker.reads:
-        width = classifier._n_features_out
-        parts = [predictor.dense_features(each, width) for each in samples]
-        read["features"] = np.concatenate(parts)
-    return read
-
-
-def _kept(before: Any, ranker: Any) -> Any:
-    """Return a copy of the fitted ranker, which remembers training samples, with new parameters."""
-    if type(before) is not type(ranker):
-        raise ValueError(
-            f"ranker={ranker!r} remembers the training samples of the network, and recalibrate has "
-            "none: fit again"
-        )
-    return copy.copy(before).set_params(**ranker.get_params(deep=False))
-
-
-def can_rank(head: Any, multilabel: bool) -> bool:
-    """Return whether a ranker can correct the scores of a head."""
-    return head.link == "sigmoid" if multilabel else head.link in ("softmax", "exp")
-
-
-def decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None) -> None:
-    """Fit ranker and decision of a fitted classifier anew, without its training samples.
-
-    `held`: prepared samples that the network has not seen; None: there are none. `ranker` and
-    `decision` are parts or "auto"; the ranker "keep" stays.
-    """
-    code, head = classifier._code, classifier.net_.module_.head
-    multilabel = code.multilabel
-    facts = Facts(
-        n_samples=0 if held is None else len(held),
-        n_labels=code.n_labels,
-        multilabel=multilabel,
-        pointwise=head.link == "sigmoid",
-        one_softmax=not multilabel and can_rank(head, multilabel),
-    )
-    if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
-        raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
-    if held is not None:
-        fit_ranker(classifier, ranker, decision, facts, None, held)
-    elif ranker is None:
-        classifier.ranker_ = None
-    if not multilabel:
-        return
-    if decision == "auto":
-        decision = _chosen(facts, head, _is_enough(held, facts))
-    decision = cloned(decision)
-    if decision.fitted_on == "train":
-        raise ValueError(
-            f"decision={decision!r} is learnt from the training samples of the network: fit again"
-        )
-    if decision.fitted_on == "held" and held is None:
-        raise ValueError(
-            f"decision={decision!r} is learnt from samples that the network has not seen: give X "
-            "and y, or a decision that is not, such as TopK(3) or Threshold(0.3)"
-        )
-    sizes = np.repeat(np.arange(len(classifier._set_sizes)), classifier._set_sizes)
-    inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
-    if held is not None and decision.fitted_on == "held":
-        inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
-    decision.fit(inputs, Y, sizes=sizes, link=score_link(head), **beside)
-    classifier.decision_ = decision.set_params(**_resolved(decision))
-
-
-def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with what ranker and decision have become."""
-    found = {k: v for k, v in settings.items() if not k.startswith(("decision", "ranker"))}
-    found |= _settings_of("ranker", classifier.ranker_, RANKERS)
-    return found | _settings_of("decision", classifier.decision_, DECISIONS)
-
-
-def _settings_of(parameter: str, part: Any, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name and parameters of a fitted part, or None.
-
-    Parts of a class without a name have parameters only.
-    """
-    if part is None:
-        return {parameter: None}
-    name = name_of_part(part, table)
-    found = {} if name is None else {parameter: name}
-    for key, value in part.get_params(deep=False).items():
-        if not is_auto(value):  # left to the part
-            with contextlib.suppress(TypeError):
-                found[f"{parameter}__{key}"] = plain(value)
-    return found
-
-
-def warn_of_unlearnt(names: tuple[str, ...]) -> None:
-    """Warn of parts that were set after the fit and have no effect yet."""
-    remedies = {
-        name: "recalibrate" if name in ("ranker", "decision") else "fit again" for name in names
-    }
-    parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
-    warnings.warn(
-        f"parts were set after fit and have no effect until they are learnt: {parts}",
-        UserWarning,
-        stacklevel=4,
-    )
 
 
 def check_decision(
@@ -500,55 +315,6 @@ def check_decision(
         )
     width, layer = width_of_inputs(head), layer_of(head, code)
     decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
-
-
-def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
-    """Raise ValueError if a ranker cannot read the samples."""
-    if ranker.reads and processes.size > 1:
-        raise ValueError(
-            f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
-            "use ranker='calibration'"
-        )
-    is_read = rows.bags is None and (rows.X.dtype != object or vectorizes(encoder))
-    if "input" in ranker.reads and not is_read:
-        held = "bags" if rows.bags is not None else "samples without columns"
-        raise ValueError(
-            f"ranker={ranker!r} compares rows of X, and X holds {held}; use "
-            "ranker='calibration', or retrievers with space='features'"
-        )
-
-
-def check_ranker(ranker: Any, head: Any, code: LabelCode, loss: Any) -> None:
-    """Raise ValueError if a ranker cannot correct the scores of a head."""
-    if not can_rank(head, code.multilabel):
-        raise ValueError(
-            f"ranker={ranker!r} needs scores of labels as log odds, or of classes as log "
-            f"probabilities, and {type(head).__name__} with loss={loss!r} has none; use "
-            "ranker=None, or a loss such as 'bce' or 'ce'"
-        )
-
-
-def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
-    """Return the indicator of the samples' labels, with one column a label id."""
-    Y = code.from_positions(samples.Y)
-    if Y.dtype.kind == "f":  # soft labels, or counts
-        Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
-    if (Y.data != 1).any():  # bags may count their labels
-        ones = np.ones(len(Y.data), dtype=np.int8)
-        Y = sp.csr_matrix((ones, Y.indices, Y.indptr), shape=Y.shape)
-    return Y
-
-
-def _subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
-    """Return evenly spaced samples, only labelled ones if asked, within `working_memory`."""
-    n_rows = max(1, memory_limit() // (16 * width))
-    if n_rows >= len(samples):
-        return samples
-    pool = np.arange(len(samples))
-    if labelled and samples.Y.nnz:
-        pool = np.flatnonzero(np.diff(samples.Y.indptr))
-    n_rows = min(n_rows, len(pool))
-    return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
 
 
 class HeadLayer:

@@ -24,7 +24,8 @@ from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
-from sklearn_xlc.engine.deciding import check_decision, check_ranker, check_spaces
+from sklearn_xlc.engine.deciding import check_decision
+from sklearn_xlc.engine.ranker import check_ranker, check_spaces
 from sklearn_xlc.engine.resolve import (
     MANY_CLASSES,
     MOST_SCORED,

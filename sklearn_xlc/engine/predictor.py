@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import _num_samples
 
-from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
 from sklearn_xlc.distributed.agreement import agreed_batch
@@ -273,6 +274,11 @@ class Predictor:
         self, X: Any, k: int, names: Any, by_label: bool = False, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return label ids and scores; raise MemoryError if they and `names` would not fit."""
+        if proba and self.link is None:
+            raise ValueError(
+                "proba=True needs a loss that defines probabilities, and the classifier was fitted "
+                "with another; use proba=False, or another loss"
+            )
         scores = self.dtype
         dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
         head = self.head
@@ -298,6 +304,12 @@ class Predictor:
 
     def topk_sets(self, X: Any, k: int) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Return the best k label sets of validated samples, and their scores."""
+        k = int(check_scalar(k, "k", Integral, min_val=1))
+        if k > 2**self.n_labels:
+            raise ValueError(
+                f"k={k} must be at most the number of label sets, 2**{self.n_labels} for "
+                f"{self.n_labels} labels"
+            )
         head: Any = self.head
         row_bytes = head.bytes_per_row_of_sets(k)
         n_rows = self.rows_beside((_num_samples(X), k), self.dtype, "a smaller k", row_bytes)

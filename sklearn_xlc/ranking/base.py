@@ -111,7 +111,9 @@ class Ranker(Part):
 
         Parameters
         ----------
-        samples, Y, sample_weight : object
+        samples, Y : object
+            As in :meth:`remember`.
+        sample_weight : array-like of shape (n_samples,), default=None
             As in :meth:`remember`.
 
         Returns

@@ -263,7 +263,7 @@ def test_a_foreign_decision_reads_all_scores(data, monkeypatch):
     np.testing.assert_array_equal(clf.predict(X).toarray(), expected)
     assert not hasattr(clf, "predict_label_set_scores")
     few = decided("flat", AllScores(), validation_fraction=0.9, max_epochs=1)
-    monkeypatch.setattr(deciding, "_subsample", lambda samples, _: samples.take(np.arange(5)))
+    monkeypatch.setattr(deciding, "subsample", lambda samples, _: samples.take(np.arange(5)))
     assert few.fit(X, Y).decision_.seen_ == (5, N_LABELS)
 
 
@@ -456,11 +456,11 @@ def test_bad_decisions_leave_the_classifier_as_it_was(data, decision, message):
 def test_few_samples_that_fit_into_memory(data):
     X, Y = data
     with config_context(working_memory=1):
-        part = deciding._subsample(Rows(X, Y), 2**12, labelled=True)
+        part = deciding.subsample(Rows(X, Y), 2**12, labelled=True)
         assert len(part) == 16
         assert np.diff(part.Y.indptr).min() > 0
         none = sp.csr_matrix(Y.shape)
-        assert len(deciding._subsample(Rows(X, none), 2**12, labelled=True)) == 16
+        assert len(deciding.subsample(Rows(X, none), 2**12, labelled=True)) == 16
 
 
 def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):

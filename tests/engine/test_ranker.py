@@ -15,7 +15,7 @@ from sklearn_xlc import config_context
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.engine import deciding
+from sklearn_xlc.engine import ranker
 from sklearn_xlc.metrics import precision_at_k
 from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
 
@@ -167,4 +167,4 @@ def test_samples_that_cannot_be_compared_are_refused_before_work_starts(data, mo
         quick("bags", ranker="boosted").fit(X[:400], Y[:200], groups=np.arange(400) // 2)
     two = SimpleNamespace(size=2)
     with pytest.raises(ValueError, match="share no memory"):
-        deciding.check_spaces(BoostedRanker(), Rows(X), None, two)
+        ranker.check_spaces(BoostedRanker(), Rows(X), None, two)
