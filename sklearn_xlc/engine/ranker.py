@@ -11,13 +11,13 @@ import scipy.sparse as sp
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._part import cloned
-from sklearn_xlc.batches import Rows
+from sklearn_xlc._part import cloned, is_auto
+from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker
-from sklearn_xlc.ranking import RANKERS
+from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker, choose_retrievers
+from sklearn_xlc.ranking import RANKERS, has_word_vectors
 
 
 def fit_ranker(
@@ -42,6 +42,7 @@ def fit_ranker(
         ranker = None if chosen is None else RANKERS[chosen]()
     if ranker is None:
         return
+    ranker = _with_retrievers(ranker, facts)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
     elif ranker.reads:
@@ -66,6 +67,13 @@ def fit_ranker(
     if train is not None:
         ranker = remembering(classifier, ranker, train, all_held)
     classifier.ranker_ = ranker
+
+
+def _with_retrievers(ranker: Any, facts: Facts) -> Any:
+    """Return a copy of the ranker with the rule's retrievers in place of "auto"."""
+    if not is_auto(getattr(ranker, "retrievers", None)):
+        return ranker
+    return cloned(ranker).set_params(retrievers=choose_retrievers(facts, has_word_vectors()))
 
 
 def _stacked(parts: list[Any]) -> Any:
@@ -93,6 +101,8 @@ def read_all(classifier: Any, ranker: Any, *samples: Rows) -> dict[str, Any]:
             for part in row_blocks(len(each), max(1, each.n_stored() // max(1, len(each))))
         ]
         read["input"] = _stacked(parts)
+    if "given" in ranker.reads:
+        read["given"] = _stacked([each.as_given() for each in samples])
     if "features" in ranker.reads:
         width = classifier._n_features_out
         parts = [predictor.dense_features(each, width) for each in samples]
@@ -121,6 +131,11 @@ def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
         raise ValueError(
             f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
             "use ranker='calibration'"
+        )
+    if "given" in ranker.reads and (rows.bags is not None or isinstance(rows.X, Columns)):
+        raise ValueError(
+            f"ranker={ranker!r} has a vectorizer, which reads texts or rows of X, and X holds "
+            "bags or several columns; use retrievers with space='features'"
         )
     is_read = rows.bags is None and (rows.X.dtype != object or vectorizes(encoder))
     if "input" in ranker.reads and not is_read:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
@@ -28,6 +28,7 @@ from sklearn_xlc.ranking.search import (
     pair_products,
     transposed,
 )
+from sklearn_xlc.ranking.vectors import WORDLLAMA
 
 #: Labels that a retriever adds to a list.
 N_ADDED = 8
@@ -45,16 +46,19 @@ class _OfSpace(Retriever):
     _parameter_constraints = {
         "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
         "space": [StrOptions({"input", "features"})],
+        "vectorizer": [StrOptions({WORDLLAMA}), HasMethods(["fit", "transform"]), None],
     }
     space: str
+    vectorizer: Any
     max_features_per_sample: int
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return (self.space,)
+        return (self.space if self.vectorizer is None else "vectors",)
 
     def _unit(self, samples: Samples, is_sparse: bool) -> Any:
-        return as_spaces(samples).unit(self.space, self.max_features_per_sample, is_sparse)
+        (space,) = self.reads
+        return as_spaces(samples).unit(space, self.max_features_per_sample, is_sparse)
 
 
 class _Neighbors(NamedTuple):
@@ -80,7 +84,12 @@ class NearestSamples(_OfSpace):
         Features of a larger share of the training samples are not searched, unless at most 50
         samples have them. Only for sparse samples.
     space : {"input", "features"}, default="input"
-        Space of the samples: rows of X or output of the encoder.
+        Space of the samples: rows of X or output of the encoder. Not used with a `vectorizer`.
+    vectorizer : "wordllama" or transformer, default=None
+        Vectors of the samples as they came to the classifier: texts, or rows of X, of which it may
+        take some columns. "wordllama": static word vectors, as of
+        :class:`~sklearn_xlc.SentenceVectorizer`. Retrievers with equal vectorizers share their
+        vectors. The ranker fits a copy and passes its output as the space "vectors".
 
     Attributes
     ----------
@@ -118,11 +127,13 @@ class NearestSamples(_OfSpace):
         max_features_per_sample: int = 32,
         max_df: float = 0.05,
         space: str = "input",
+        vectorizer: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.max_features_per_sample = max_features_per_sample
         self.max_df = max_df
         self.space = space
+        self.vectorizer = vectorizer
 
     @property
     def monotonic(self) -> tuple[int, ...]:
@@ -140,7 +151,7 @@ class NearestSamples(_OfSpace):
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
         self.check()
-        is_sparse = as_spaces(samples).is_sparse(self.space)
+        is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
         self.labels_ = sp.csr_array(Y)
         self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
@@ -207,7 +218,9 @@ class LabelCentroids(_OfSpace):
     max_features_per_sample : int, default=32
         Features of largest magnitude that are kept of a sparse sample.
     space : {"input", "features"}, default="input"
-        Space of the samples: rows of X or output of the encoder.
+        Space of the samples: rows of X or output of the encoder. Not used with a `vectorizer`.
+    vectorizer : "wordllama" or transformer, default=None
+        As of :class:`NearestSamples`.
 
     Attributes
     ----------
@@ -234,18 +247,23 @@ class LabelCentroids(_OfSpace):
     monotonic = (1,)
 
     def __init__(
-        self, n_nearest: int = 20, max_features_per_sample: int = 32, space: str = "input"
+        self,
+        n_nearest: int = 20,
+        max_features_per_sample: int = 32,
+        space: str = "input",
+        vectorizer: Any = None,
     ) -> None:
         self.n_nearest = n_nearest
         self.max_features_per_sample = max_features_per_sample
         self.space = space
+        self.vectorizer = vectorizer
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["centroid"])
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
         self.check()
-        is_sparse = as_spaces(samples).is_sparse(self.space)
+        is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
         of_labels = _weighted(transposed(Y).astype(np.float32), sample_weight)
         if is_sparse:

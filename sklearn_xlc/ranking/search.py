@@ -59,7 +59,7 @@ class Spaces(Mapping[str, Any]):
         """Return whether vectors of a space are best kept as CSR: the same for CSR and dense."""
         key = (space, 0, True)
         if key not in self._units:
-            self._units[key] = space == "input" and is_mostly_zeros(self[space])
+            self._units[key] = space != "features" and is_mostly_zeros(self[space])
         return bool(self._units[key])
 
     def unit(self, space: str, n_heaviest: int, is_sparse: bool) -> Any:
@@ -71,6 +71,7 @@ class Spaces(Mapping[str, Any]):
                 self._units[key] = unit_rows(heaviest(as_csr(X), n_heaviest)).astype(np.float32)
             else:
                 dense = X.toarray() if sp.issparse(X) else np.asarray(X)
+                dense = dense if dense.dtype.kind == "f" else dense.astype(np.float32)
                 self._units[key] = unit_rows(dense).astype(np.float32)
         return self._units[key]
 
