@@ -308,7 +308,7 @@ class BoostedRanker(PlainArrays, Ranker):
         self.memory_ = {"samples": more, "labels": Y, "weights": weight}
 
     def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
-        """Return samples with the spaces of vectorizers, and "given" only if a retriever reads it."""
+        """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
         found = {space: X for space, X in samples.items() if space != "given"}
         if self.vectorizers_.place_:
             for place, vectors in enumerate(self.vectorizers_.vectors(samples["given"])):
@@ -324,7 +324,7 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def _read_by(self, samples: Samples) -> dict[str, Spaces]:
         """Return what each retriever reads of samples; those that read the same share it."""
-        spaces = {None: Spaces(samples)}
+        spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
         for place in range(len(self.vectorizers_.fitted_)):
             spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
         return {name: spaces[self._place(name)] for name, _ in self._named()}

@@ -24,8 +24,11 @@ from sklearn_xlc.ranking.search import (
     as_spaces,
     best_entries,
     best_items,
+    dense_index,
     heaviest,
-    pair_products,
+    integer_rows,
+    inverse_norms,
+    pair_cosines,
     transposed,
 )
 from sklearn_xlc.ranking.vectors import WORDLLAMA
@@ -93,8 +96,9 @@ class NearestSamples(_OfSpace):
 
     Attributes
     ----------
-    index_ : csr_array of shape (n_features, n_samples) or ndarray of shape (n_samples, n_features)
-        Features of training samples, float32: sparse, if X is mostly zeros.
+    index_ : csr_array of shape (n_features, n_samples), or dict of str to ndarray
+        Features of training samples, float32: sparse, if X is mostly zeros. Many dense ones are in
+        lists of similar samples, and only those lists that are nearest to a sample are searched.
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     weights_ : ndarray of shape (n_samples,), or None
@@ -160,7 +164,7 @@ class NearestSamples(_OfSpace):
             searched = counts <= max(self.max_df * unit.shape[0], _FREQUENT)
             self.index_ = transposed(_kept(unit, searched[unit.indices]))
         else:
-            self.index_ = unit
+            self.index_ = dense_index(unit)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
@@ -226,6 +230,8 @@ class LabelCentroids(_OfSpace):
     ----------
     centroids_ : csr_array of shape (n_features, n_labels), or ndarray
         Centroids, float32; as rows, if they are dense.
+    index_ : csr_array or dict of str to ndarray
+        The centroids, as samples in :class:`NearestSamples`.
 
     Examples
     --------
@@ -274,12 +280,13 @@ class LabelCentroids(_OfSpace):
             ]
             self.centroids_ = transposed(sp.vstack(means, format="csr"))
         else:
-            self.centroids_ = unit_rows(of_labels @ unit)
+            self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
+        self.index_ = self.centroids_ if is_sparse else dense_index(self.centroids_)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
-        return queries, *best_items(queries, self.centroids_, self.n_nearest)
+        return queries, *best_items(queries, self.index_, self.n_nearest)
 
     def candidates(self, found: Any) -> Array:
         return found[1][:, :N_ADDED]
@@ -287,7 +294,7 @@ class LabelCentroids(_OfSpace):
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         queries, items, cosines = found
         if not sp.issparse(self.centroids_):
-            return pair_products(queries, self.centroids_, rows, labels)[:, None]
+            return pair_cosines(queries, self.centroids_, rows, labels)[:, None]
         return _numbers_of(_padded_csr(cosines, items, self.centroids_.shape[1]), rows, labels)
 
 
