@@ -70,6 +70,15 @@ class Ranker(Part):
         """
         return min(N_RANKS, n_labels)
 
+    def check_given(self, given: Any) -> None:
+        """Raise an error if samples, as they came, cannot be read; called before any work.
+
+        Parameters
+        ----------
+        given : array-like or sparse matrix of shape (n_samples, ...)
+            Samples.
+        """
+
     def shortened(self, samples: Samples) -> Samples:
         """Return samples with no more features than :meth:`remember` keeps, to save memory.
 

@@ -38,7 +38,7 @@ from sklearn_xlc.ranking.retrievers import (
 )
 from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
-from sklearn_xlc.ranking.vectors import WORDLLAMA, Vectorizers, rounded
+from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
 
 #: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
@@ -94,8 +94,10 @@ class BoostedRanker(PlainArrays, Ranker):
         weights.
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
-    vectorizers_ : Vectorizers
-        Fitted vectorizers of the retrievers.
+    vectorizers_ : list of {"wordllama", transformer}
+        Fitted vectorizers of the retrievers, equal ones once.
+    places_ : dict of str to int
+        Position of the vectorizer of each retriever that has one.
     estimator_ : classifier or None
         Fitted classifier. None for trees, which are in `trees_`.
     trees_ : dict or None
@@ -248,6 +250,11 @@ class BoostedRanker(PlainArrays, Ranker):
         read = [space for _, each in self._named() for space in each.reads]
         return tuple(dict.fromkeys("given" if space == "vectors" else space for space in read))
 
+    def check_given(self, given: Any) -> None:
+        for _, each in self._named():
+            if getattr(each, "vectorizer", None) == WORDLLAMA:
+                texts_to_vectors(given[:1])
+
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         return min(self.n_candidates, n_labels)
 
@@ -259,7 +266,11 @@ class BoostedRanker(PlainArrays, Ranker):
         with_vectors = {
             name: each.vectorizer for name, each in self._named() if "vectors" in each.reads
         }
-        self.vectorizers_ = Vectorizers(with_vectors).fit(samples.get("given"))
+        vectorizers, self.places_ = distinct(with_vectors)
+        self.vectorizers_ = [
+            each if isinstance(each, str) else cloned(each).fit(samples["given"])
+            for each in vectorizers
+        ]
         self._add(samples, Y, sample_weight, spread=True)
         return self._index()
 
@@ -310,24 +321,21 @@ class BoostedRanker(PlainArrays, Ranker):
     def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
         """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
         found = {space: X for space, X in samples.items() if space != "given"}
-        if self.vectorizers_.place_:
-            for place, vectors in enumerate(self.vectorizers_.vectors(samples["given"])):
-                readers = [each for name, each in self._named() if self._place(name) == place]
-                most = max(getattr(each, "max_features_per_sample", 32) for each in readers)
-                found[_space(place)] = rounded(vectors, most) if is_rounded else vectors
+        for place, vectorizer in enumerate(self.vectorizers_):
+            vectors = vectors_by(vectorizer, samples["given"])
+            readers = [each for name, each in self._named() if self.places_.get(name) == place]
+            most = max(getattr(each, "max_features_per_sample", 32) for each in readers)
+            found[_space(place)] = rounded(vectors, most) if is_rounded else vectors
         if any("given" in each.reads for _, each in self._named()):
             found["given"] = samples["given"]
         return found
 
-    def _place(self, name: str) -> int | None:
-        return self.vectorizers_.place_.get(name)
-
     def _read_by(self, samples: Samples) -> dict[str, Spaces]:
         """Return what each retriever reads of samples; those that read the same share it."""
         spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
-        for place in range(len(self.vectorizers_.fitted_)):
+        for place in range(len(self.vectorizers_)):
             spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
-        return {name: spaces[self._place(name)] for name, _ in self._named()}
+        return {name: spaces[self.places_.get(name)] for name, _ in self._named()}
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
         return {space: self._heaviest(space, X) for space, X in samples.items()}

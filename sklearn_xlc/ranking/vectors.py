@@ -6,6 +6,7 @@ import functools
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import joblib
@@ -14,7 +15,6 @@ import scipy.sparse as sp
 
 from sklearn_xlc._compat import import_text, missing
 from sklearn_xlc._csr import is_mostly_zeros, row_blocks, unit_rows
-from sklearn_xlc._part import Part, cloned
 from sklearn_xlc.ranking.base import Array
 from sklearn_xlc.ranking.search import as_csr, heaviest
 
@@ -26,67 +26,43 @@ _FILES = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokeniz
 _BLOCK, _LARGEST = 1024, 127
 
 
-class Vectorizers(Part):
-    """Distinct vectorizers of retrievers, each fitted and called once for all of them.
+def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
+    """Return distinct vectorizers, unfitted, and the position of the one of each name.
 
-    Parameters
-    ----------
-    named : dict of str to {"wordllama", transformer}
-        Vectorizer of each retriever that has one.
-
-    Attributes
-    ----------
-    fitted_ : list of {"wordllama", transformer}
-        Distinct vectorizers.
-    place_ : dict of str to int
-        Position of the vectorizer of each retriever.
+    Vectorizers of one class with equal parameters are equal.
     """
-
-    def __init__(self, named: dict[str, Any]) -> None:
-        self.named = named
-
-    def fit(self, given: Any) -> Vectorizers:
-        """Fit copies of the vectorizers to samples, as they came."""
-        first: dict[Any, Any] = {}
-        keys = {name: _key(vectorizer) for name, vectorizer in self.named.items()}
-        for name, key in keys.items():
-            first.setdefault(key, self.named[name])
-        self.place_ = {name: list(first).index(key) for name, key in keys.items()}
-        self.fitted_ = [
-            vectorizer if isinstance(vectorizer, str) else cloned(vectorizer).fit(given)
-            for vectorizer in first.values()
-        ]
-        return self
-
-    def vectors(self, given: Any) -> list[Any]:
-        """Return the vectors of samples by each vectorizer: dense, or CSR."""
-        return [
-            texts_to_vectors(given) if isinstance(vectorizer, str) else _checked(vectorizer, given)
-            for vectorizer in self.fitted_
-        ]
+    first: dict[Any, Any] = {}
+    keys = {name: _key(vectorizer) for name, vectorizer in named.items()}
+    for name, key in keys.items():
+        first.setdefault(key, named[name])
+    return list(first.values()), {name: list(first).index(key) for name, key in keys.items()}
 
 
 def _key(vectorizer: Any) -> Any:
-    """Return a key that equal vectorizers share."""
     if isinstance(vectorizer, str):
         return vectorizer
     params = vectorizer.get_params() if hasattr(vectorizer, "get_params") else vectorizer
-    return joblib.hash((type(vectorizer).__qualname__, params))
+    try:
+        return joblib.hash((type(vectorizer).__qualname__, params))
+    except PicklingError:  # of a function without a name
+        return id(vectorizer)
 
 
-def _checked(vectorizer: Any, given: Any) -> Any:
+def vectors_by(vectorizer: Any, given: Any) -> Any:
+    """Return vectors of samples by a fitted vectorizer: dense, or canonical CSR.
+
+    Raises ValueError if it does not return one for each sample.
+    """
+    if isinstance(vectorizer, str):
+        return texts_to_vectors(given)
     vectors = vectorizer.transform(given)
-    if getattr(vectors, "ndim", 0) != 2 or vectors.shape[0] != len(_rows(given)):
+    shape = getattr(vectors, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != given.shape[0]:
         raise ValueError(
             f"vectorizer={vectorizer!r} must return an array or sparse matrix with a row for each "
-            f"of {len(_rows(given))} samples, got {type(vectors).__name__} of shape "
-            f"{getattr(vectors, 'shape', None)}"
+            f"of {given.shape[0]} samples, got {type(vectors).__name__} of shape {shape}"
         )
     return as_csr(vectors) if sp.issparse(vectors) else np.asarray(vectors, dtype=np.float32)
-
-
-def _rows(given: Any) -> Any:
-    return range(given.shape[0])
 
 
 def rounded(vectors: Any, n_heaviest: int) -> Any:

@@ -121,7 +121,7 @@ def test_many_items_in_blocks_equal_brute_force_and_single_queries(is_sparse, rn
 def test_lists_of_similar_items(rng, monkeypatch):
     """With all lists the search is exact; with few of them it finds most of the nearest items."""
     around = rng.normal(size=(40, 16))
-    items = around[rng.integers(40, size=2000)] + 0.5 * rng.normal(size=(2000, 16))
+    items = around[rng.integers(40, size=2000)] + rng.normal(size=(2000, 16))
     items[-5:] = 0
     queries, index, _ = forms(items[::17] + 0.1, items, False)
     exact = best_items(queries, index, 10)
@@ -163,9 +163,9 @@ def test_products_of_integer_rows_are_exact(n_features, rng):
 
 def test_blocks_follow_the_working_memory(rng, monkeypatch):
     sizes = []
-    monkeypatch.setattr(search, "row_blocks", _recorded(search.row_blocks, sizes))
     X = integer_rows(rng.normal(size=(300, 8)))
     index = dense_index(X)
+    monkeypatch.setattr(search, "row_blocks", _recorded(search.row_blocks, sizes))
     with sklearn.config_context(working_memory=0.1):
         small = best_items(X, index, 3)
     assert max(sizes[:-1]) * 300 * 32 <= 0.1 * 2**20
