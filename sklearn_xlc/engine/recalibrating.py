@@ -78,6 +78,7 @@ def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None
         multilabel=multilabel,
         pointwise=head.link == "sigmoid",
         one_softmax=not multilabel and can_rank(head, multilabel),
+        texts=held is not None and held.texts is not None,
     )
     if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
