@@ -97,7 +97,21 @@ def read_all(classifier: Any, ranker: Any, *samples: Rows) -> dict[str, Any]:
         width = classifier._n_features_out
         parts = [predictor.dense_features(each, width) for each in samples]
         read["features"] = np.concatenate(parts)
+    if "ids" in ranker.reads:
+        read["ids"] = np.concatenate([each.ids for each in samples])
     return read
+
+
+def remembers(classifier: Any) -> Any:
+    """Return the ranker of a classifier if it remembers samples; otherwise raise ValueError."""
+    ranker = classifier.ranker_
+    if ranker is None or not ranker.reads:
+        kind = None if ranker is None else type(ranker).__name__
+        raise ValueError(
+            f"the ranker of the classifier, {kind}, remembers no training samples; fit with "
+            "ranker='boosted', which does"
+        )
+    return ranker
 
 
 def _kept(before: Any, ranker: Any) -> Any:

@@ -17,6 +17,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, find_entries, is_mostly_zeros, row_blocks
+from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
@@ -86,8 +87,8 @@ class BoostedRanker(PlainArrays, Ranker):
     Attributes
     ----------
     memory_ : dict
-        Samples that are remembered, with the features that the retrievers read, their labels and
-        weights.
+        Samples that are remembered, with the features that the retrievers read and their ids,
+        their labels and weights.
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
     estimator_ : classifier or None
@@ -98,8 +99,8 @@ class BoostedRanker(PlainArrays, Ranker):
         Map from scores of the network to log odds, for labels in no list.
     slope_, offset_ : float
         Map from scores of the classifier to log odds.
-    n_labels_ : int
-        Number of labels.
+    n_labels_, n_seen_ : int
+        Number of labels, and of samples given to `remember` and `remember_more`.
 
     Examples
     --------
@@ -131,6 +132,7 @@ class BoostedRanker(PlainArrays, Ranker):
 
     keeps_order = False
     memory_: Any
+    n_seen_: int
     retrievers_: Any
     estimator_: Any
     trees_: dict[str, Any] | None
@@ -233,7 +235,8 @@ class BoostedRanker(PlainArrays, Ranker):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(space for _, each in self._named() for space in each.reads))
+        spaces = dict.fromkeys(space for _, each in self._named() for space in each.reads)
+        return (*spaces, "ids")
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         return min(self.n_candidates, n_labels)
@@ -248,8 +251,8 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self._add(samples, Y, sample_weight)
-        n_more = len(self.memory_["weights"]) - self.n_indexed_
-        if self.retrievers_ is not None and abs(n_more) > GROWTH * self.n_indexed_:
+        n_more = self.n_seen_ - self.n_indexed_
+        if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
             self.retrievers_ = None
         return self
 
@@ -266,6 +269,33 @@ class BoostedRanker(PlainArrays, Ranker):
         changed.retrievers_ = None
         return changed
 
+    def forget(self, ids: Any = None) -> Ranker:
+        asked, known = set(as_ids([] if ids is None else ids).tolist()), self._ids()
+        unknown = asked.difference(known)
+        if unknown:
+            raise ValueError(f"ids of samples that are not remembered: {sorted(unknown, key=str)}")
+        kept = np.array([each not in asked for each in known], dtype=bool)
+        if ids is None or not kept.any():
+            return self.calibration_
+        changed, memory = copy.copy(self), self.memory_
+        changed.memory_ = {
+            "samples": {space: X[kept] for space, X in memory["samples"].items()},
+            "labels": memory["labels"][kept],
+            "weights": memory["weights"][kept],
+        }
+        changed.retrievers_ = None
+        return changed
+
+    def _ids(self) -> list[Any]:
+        return self.memory_["samples"]["ids"].tolist()  # type: ignore[no-any-return]
+
+    def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
+        self._blocks(0)
+        for _, each in self.retrievers_:
+            if isinstance(each, NearestSamples):
+                return each.examples(samples, labels, n_examples)
+        raise ValueError(f"{self!r} has no retriever NearestSamples, which finds training samples")
+
     def _add(self, samples: Samples, Y: Any, weight: Any, spread: bool = False) -> None:
         """Add samples to those that are remembered, without those of weight zero.
 
@@ -273,6 +303,9 @@ class BoostedRanker(PlainArrays, Ranker):
         """
         Y = sp.csr_array(check_indicator(Y, "Y"))
         weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
+        self.n_seen_ = Y.shape[0] + (0 if spread else self.n_seen_)
+        ids = as_ids(samples.get("ids", np.arange(self.n_seen_ - Y.shape[0], self.n_seen_)))
+        samples = {**samples, "ids": ids}
         used = np.flatnonzero(weight > 0)
         if spread and len(used) > self.max_samples:
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
@@ -312,7 +345,7 @@ class BoostedRanker(PlainArrays, Ranker):
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
-        samples, self.n_indexed_ = self.memory_["samples"], len(Y.indptr) - 1
+        samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
         spaces, space = Spaces(samples), "input" if "input" in samples else "features"
         weight = None if (weight == 1).all() else weight
         self.retrievers_ = [
