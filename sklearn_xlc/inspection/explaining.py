@@ -68,8 +68,8 @@ def explain_topk(
         Largest number of training samples for each label, with the label and a positive cosine to
         the sample. They are found by the first :class:`~sklearn_xlc.ranking.NearestSamples` of the
         ranker, and named as in ``forget`` of the classifier: by the index of X or y in ``fit``, or
-        by positions. (The samples that ``estimator_`` of an ``AggregatedLabelClassifier`` is fitted
-        to may be a part of X: give a frame, whose index names them.)
+        by positions. The samples that ``estimator_`` of an ``AggregatedLabelClassifier`` is fitted
+        to may be a part of X: give it a frame, whose index names them.
     n_columns : int, default=10
         Largest number of columns for each label, by absolute contribution.
     n_steps : int, default=64
