@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,14 @@ def as_ids(values: Any) -> npt.NDArray[Any]:
     """
     listed = values.tolist() if hasattr(values, "tolist") else values
     is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
-    listed = [listed] if is_one else list(listed)
-    if all(type(each) is int for each in listed):
-        return np.array(listed, dtype=np.int64)
-    ids = np.empty(len(listed), dtype=object)
-    ids[:] = [each if isinstance(each, int | str) else str(each) for each in listed]
+    named = [
+        int(each) if isinstance(each, Integral) else str(each)
+        for each in ([listed] if is_one else listed)
+    ]
+    if all(isinstance(each, int) for each in named):
+        return np.array(named, dtype=np.int64)
+    ids = np.empty(len(named), dtype=object)
+    ids[:] = named
     return ids
 
 

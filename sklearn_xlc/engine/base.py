@@ -851,9 +851,10 @@ class BaseXLCClassifier(
         ids : array-like of shape (n_samples,), default=None
             Ids of the samples: entries of the index of X or y in `fit` or `partial_fit`, other than
             the default one of pandas; else positions in X of `fit`, continued in `partial_fit`.
-            None: all samples. The ranker then becomes the
-            :class:`~sklearn_xlc.ranking.Calibration` of the network's scores that was fitted with
-            it, and a file of the classifier holds no training sample.
+            Entries other than integers and strings, such as dates, are strings here. None: all
+            samples. The ranker then becomes the :class:`~sklearn_xlc.ranking.Calibration` of the
+            network's scores that was fitted with it, and a file of the classifier holds no training
+            sample.
 
         Returns
         -------
