@@ -45,7 +45,7 @@ class TrainingData:
 
     rows: Rows
     code: LabelCode
-    n_seen: int
+    n_seen: int = 0
 
 
 def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
