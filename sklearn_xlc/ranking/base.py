@@ -45,8 +45,9 @@ class Ranker(Part):
     ----------
     reads : tuple of str, default=()
         Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
-        rows of X, dense or CSR; "features": output of the encoder, dense. "ids", an array of
-        integers or objects, names the samples to remember, and is given to :meth:`remember` and
+        rows of X as the network reads them, dense or CSR; "features": output of the encoder,
+        dense; "given": the samples as they came, such as texts. "ids", an array of integers or
+        objects, names the samples to remember, and is given to :meth:`remember` and
         :meth:`remember_more` alone. With ``()`` the ranker sees scores alone, and remembers
         nothing.
     keeps_order : bool, default=True
@@ -72,6 +73,15 @@ class Ranker(Part):
             Number of labels; at most `n_labels`.
         """
         return min(N_RANKS, n_labels)
+
+    def check_given(self, given: Any) -> None:
+        """Raise an error if samples, as they came, cannot be read; called before any work.
+
+        Parameters
+        ----------
+        given : array-like or sparse matrix of shape (n_samples, ...)
+            Samples.
+        """
 
     def shortened(self, samples: Samples) -> Samples:
         """Return samples with no more features than :meth:`remember` keeps, to save memory.
@@ -259,7 +269,8 @@ class Retriever(PlainArrays):
     Attributes
     ----------
     reads : tuple of str, default=("input",)
-        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`.
+        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`; "vectors": output of its
+        parameter `vectorizer`.
     monotonic : tuple of int
         For each number 1 if a label with a larger number is never less likely, all else equal, or
         0. As many as names.
