@@ -77,6 +77,7 @@ def test_own_encoder(no_matplotlib, capsys):
         "own_encoder",
         "own_head",
         "own_loss",
+        "ranked_list",
     ],
 )
 def test_in_two_epochs(two_epochs, name):
@@ -88,6 +89,18 @@ def test_explain():
     by_contribution, by_lot = run("plot_explain")["curves"].values()
     assert by_contribution[0] == by_lot[0]
     assert by_contribution[2] < by_lot[-1]
+
+
+@pytest.mark.slow
+def test_ranked_list(capsys):
+    shown = run("plot_ranked_list")
+    printed = capsys.readouterr().out
+    truth, network, ranked = (shown[name] for name in ("tags_test", "by_network", "ranked"))
+    assert precision_at_k(truth, ranked, k=5) > precision_at_k(truth, network, k=5) + 0.01
+    gained = np.subtract(*shown["hits"][::-1])
+    assert gained[shown["sample"]] >= 2
+    assert shown["gone"] not in shown["again"].examples.ravel()
+    assert f"without {shown['gone']!r}" in printed
 
 
 @pytest.mark.slow

@@ -55,6 +55,8 @@ class Rows:
         :func:`~sklearn_xlc.batches.collate`, for several batches at once.
     members : ndarray of shape (n_samples,), default=None
         Sample i is row ``members[i]`` of X. None: its row i.
+    ids : ndarray of shape (n_samples,), default=None
+        Ids of the samples, if known.
     texts : ndarray of str of shape (n_samples,), default=None
         The samples as they came, where X has been made of them.
     """
@@ -66,6 +68,7 @@ class Rows:
     bags: np.ndarray | None = None
     collate: Callable[[Any], Any] | None = None
     members: np.ndarray | None = None
+    ids: np.ndarray | None = None
     texts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -103,11 +106,12 @@ class Rows:
         return replace(self._beside(index), members=members)
 
     def _beside(self, index: np.ndarray | slice) -> Rows:
-        """Keep X, and take the labels and weights of the samples of `index`."""
+        """Keep X, and take labels, weights and ids of the samples of `index`."""
         return replace(
             self,
             Y=None if self.Y is None else self.Y[index],
             sample_weight=None if self.sample_weight is None else self.sample_weight[index],
+            ids=None if self.ids is None else self.ids[index],
             texts=None if self.texts is None else self.texts[index],
         )
 

@@ -293,6 +293,15 @@ def _fit_decision(
     classifier.decision_ = decision.set_params(**resolved(decision))
 
 
+def compares_sets(classifier: Any) -> bool:
+    """Return whether the decision of a classifier has distances of label sets."""
+    is_fitted = hasattr(classifier, "decision_") and classifier._code.multilabel
+    decision = classifier.decision_ if is_fitted else classifier.decision
+    if isinstance(decision, str):
+        decision = DECISIONS.get(decision, classifier._usual_decision)
+    return hasattr(decision, "distances")
+
+
 def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
     """Return the decision for "auto"."""
     link, ranks_sets = score_link(head), head.ranks_sets

@@ -95,10 +95,24 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
         read["given"] = samples.as_given()
     if "features" in ranker.reads:
         read["features"] = predictor.dense_features(samples, classifier._n_features_out)
+    if "ids" in ranker.reads:
+        read["ids"] = samples.ids
     Y = labels_of(classifier._code, samples)
     if more:
         return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
     return ranker.remember(read, Y, sample_weight=samples.sample_weight)
+
+
+def remembers(classifier: Any) -> Any:
+    """Return the ranker of a classifier if it remembers samples; otherwise raise ValueError."""
+    ranker = classifier.ranker_
+    if ranker is None or not ranker.reads:
+        kind = None if ranker is None else type(ranker).__name__
+        raise ValueError(
+            f"the ranker of the classifier, {kind}, remembers no training samples; fit with "
+            "ranker='boosted', which does"
+        )
+    return ranker
 
 
 def _kept(before: Any, ranker: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Learn ranker and decision anew, and tell which parts were set but not learnt."""
+"""Learn ranker and decision anew, forget samples, and tell which parts wait to be learnt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn_xlc.decisions import DECISIONS
 from sklearn_xlc.engine.deciding import check_decision, chosen_decision, resolved, score_link
 from sklearn_xlc.engine.held_out import is_enough
 from sklearn_xlc.engine.plan import Plan
-from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker
+from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker, remembers
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings, parameters_of
 from sklearn_xlc.engine.trainer import Trainer
@@ -46,6 +46,12 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
         check_ranker(ranker, head, code, classifier.loss)
     _decide_again(classifier, ranker, decision, held)
     classifier._unlearnt = tuple(set(classifier._unlearnt) - set(given))
+    classifier.settings_ = described(classifier, classifier.settings_)
+
+
+def forget(classifier: Any, ids: Any) -> None:
+    """Let the ranker forget training samples, all if `ids` is None."""
+    classifier.ranker_ = remembers(classifier).forget(ids)
     classifier.settings_ = described(classifier, classifier.settings_)
 
 

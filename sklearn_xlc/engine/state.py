@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from sklearn_xlc._compat import LinksToDocs
+from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.distributed.gathering import gathered
@@ -90,22 +91,12 @@ def attributes_of(estimator: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Return an attribute in a plain form, if it has one."""
-    if _is_names(value):
-        # As fixed-width strings, one long name would lengthen all.
-        texts = [item.encode("utf-8", "surrogatepass") for item in value]
-        ends = np.cumsum([len(text) for text in texts])
-        return {"utf8": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
     if isinstance(value, torch.device):
         return str(value)
     if isinstance(value, Loss):
         with contextlib.suppress(AttributeError):  # the user's may hide its parameters
             return {"loss": type(value), "params": value.get_params(deep=False)}
-    return value._serialize() if type(value).__name__ == "MetadataRequest" else value
-
-
-def _is_names(value: Any) -> bool:
-    is_objects = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
-    return is_objects and len(value) > 0 and all(type(item) is str for item in value)
+    return value._serialize() if type(value).__name__ == "MetadataRequest" else packed(value)
 
 
 def _value_of(plain: Any) -> Any:
@@ -116,15 +107,7 @@ def _value_of(plain: Any) -> Any:
                 f"the saved classifier has {plain['loss']!r} for a loss, which is none"
             )
         return plain["loss"](**plain["params"])
-    if not (isinstance(plain, dict) and plain.keys() == {"utf8", "ends"}):
-        return plain
-    text, ends = plain["utf8"].tobytes(), plain["ends"].tolist()
-    starts = [0, *ends[:-1]]
-    if ends != sorted(ends) or ends[-1] != len(text) or ends[0] < 0:
-        raise ValueError("the names in a saved state do not fit together")
-    names = np.empty(len(ends), dtype=object)
-    names[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends)]
-    return names
+    return unpacked(plain)
 
 
 def _requests_of(estimator: Any, plain: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
+from sklearn_xlc._ids import ids_of
 from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets, plain_sets
 from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
@@ -37,10 +38,14 @@ _REMEDY = {
 
 @dataclass
 class TrainingData:
-    """Validated training data: samples of positive weight with label ids, and label names."""
+    """Validated training data: samples of positive weight with label ids, and label names.
+
+    `n_seen`: number of samples of this call and of those before it.
+    """
 
     rows: Rows
     code: LabelCode
+    n_seen: int = 0
 
 
 def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
@@ -229,9 +234,14 @@ def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tup
     return Rows(X, code.encode(checked), sample_weight), code
 
 
-def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) -> TrainingData:
-    """Select the samples of positive weight; a new code needs a sample with a label."""
-    rows = weigh_samples(class_weight, rows, code)
+def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -> TrainingData:
+    """Select the samples of positive weight; a new code needs a sample with a label.
+
+    `indexes`: those of X and y, for the ids of the samples.
+    """
+    is_new, n_before = code is not getattr(classifier, "_code", None), classifier._n_seen
+    rows = replace(rows, ids=ids_of(len(rows), n_before, *indexes))
+    n_seen, rows = n_before + len(rows), weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight
     if weight is not None:
         with np.errstate(over="ignore"):
@@ -246,7 +256,7 @@ def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) 
         raise ValueError(
             "no row of y has a label: at least one row of an indicator must hold a one"
         )
-    return TrainingData(rows, code)
+    return TrainingData(rows, code, n_seen)
 
 
 def true_labels_of(y: Any, code: LabelCode) -> Any:

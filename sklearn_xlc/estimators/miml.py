@@ -22,6 +22,7 @@ from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.deciding import compares_sets
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.validation import (
     TrainingData,
@@ -278,8 +279,7 @@ class MIMLClassifier(BaseXLCClassifier):
             check = check_group_counts if self._counts else cap_counts
             Y = check(bags.per_group(counts, "y"), bags).astype(model_dtype(X))
         rows = Rows(bags.gather(X), Y, sample_weight, bags=bags.indptr)
-        is_new = code is not getattr(self, "_code", None)
-        return training_data(rows, code, self.class_weight, is_new)
+        return training_data(self, rows, code)
 
     def _start_module(self, module: Any, rows: Rows, rng: np.random.RandomState) -> None:
         if self.attention is not None:
@@ -349,7 +349,7 @@ class MIMLClassifier(BaseXLCClassifier):
     def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
         return super().predict_proba(Grouped(X, groups))
 
-    @available_if(lambda self: self._compares_sets())
+    @available_if(compares_sets)
     @_documented
     def predict_label_set_scores(self, X: Any, groups: Any = None) -> np.ndarray:
         return super().predict_label_set_scores(Grouped(X, groups))

@@ -1,4 +1,4 @@
-"""Explain scores of labels by contributions of words or columns."""
+"""Explain scores of labels by contributions of words or columns, and by training samples."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from sklearn_xlc.batches import Bags, SparseRows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
+from sklearn_xlc.engine.predictor import PREDICT_BATCH
+from sklearn_xlc.engine.ranker import remembers
 from sklearn_xlc.inspection.topk import check_rows
 from sklearn_xlc.metrics import unwrapped
 from sklearn_xlc.training.devices import threads_for
@@ -37,14 +39,18 @@ def explain_topk(
     k: int = 5,
     *,
     labels: Any = None,
+    examples: int = 0,
     n_columns: int = 10,
     n_steps: int = 64,
 ) -> Explanation:
-    """Explain the scores of the best k labels by words or columns of X.
+    """Explain the scores of the best k labels by words or columns of X, and by training samples.
 
     The contribution of a column is its integrated gradient [1]_ on the straight line from an empty
     sample, with all columns zero, to the sample. The contributions of all columns add up to the
-    score less the score of the empty sample. Zero columns contribute nothing.
+    score of the network less that of the empty sample. Zero columns contribute nothing.
+
+    A :class:`~sklearn_xlc.ranking.BoostedRanker` adds labels of similar training samples. With
+    `examples` the result names the nearest of those that have the label.
 
     Parameters
     ----------
@@ -58,6 +64,12 @@ def explain_topk(
         Number of labels, at most the number of labels there are.
     labels : array-like of shape (n_labels,), default=None
         Labels to explain, entries of ``classes_``, in place of the best k.
+    examples : int, default=0
+        Largest number of training samples for each label, with the label and a positive cosine to
+        the sample. They are found by the first :class:`~sklearn_xlc.ranking.NearestSamples` of the
+        ranker, and named as in ``forget`` of the classifier: by the index of X or y in ``fit``, or
+        by positions. The samples that ``estimator_`` of an ``AggregatedLabelClassifier`` is fitted
+        to may be a part of X: give it a frame, whose index names them.
     n_columns : int, default=10
         Largest number of columns for each label, by absolute contribution.
     n_steps : int, default=64
@@ -68,14 +80,18 @@ def explain_topk(
     -------
     Explanation
         Triple ``(labels, columns, contributions)`` of arrays of shape (n_samples, k) and, for the
-        other two, (n_samples, k, n_columns), or less if no sample has as many columns. It shows
-        itself as a table in notebooks; ``to_frame()`` makes a pandas frame.
+        other two, (n_samples, k, n_columns), or less if no sample has as many columns. Attributes
+        `examples` and `cosines` hold the training samples. It shows itself as a table in notebooks;
+        ``to_frame()`` makes a pandas frame.
 
     Raises
     ------
     TypeError
         If the estimator is no classifier with a network, or its encoder reads no rows of numbers
         (but a mapping of arrays, or strings without a vectorizer).
+    ValueError
+        If `labels` or a number is not valid, or `examples` is above 0 and the ranker remembers no
+        training samples.
 
     Warns
     -----
@@ -108,8 +124,16 @@ def explain_topk(
     >>> labels, words, _ = explain_topk(model.fit(texts, tags), ["my cat on a sofa"], k=1)
     >>> str(labels[0, 0]), words[0, 0, :2].tolist()
     ('cat', ['cat', 'on'])
+
+    The first of 600 texts that have this label, and the words "cat" and "on":
+
+    >>> clf = MultiHeadClassifier(ranker="boosted", random_state=0)
+    >>> model = make_pipeline(TfidfVectorizer(), clf).fit(texts * 20, tags * 20)
+    >>> explain_topk(model, ["my cat on a sofa"], k=1, examples=2).examples
+    array([[[0, 3]]], dtype=object)
     """
     n_columns, n_steps = check_integer(n_columns, "n_columns"), check_integer(n_steps, "n_steps")
+    examples = check_integer(examples, "examples", 0)
     classifier, before = classifier_in(estimator, "explain_topk")
     given = X
     for transformer in before:
@@ -120,6 +144,7 @@ def explain_topk(
         ids = classifier._predictor.topk(samples, classifier._check_k(k))[0]
     else:
         ids = np.tile(_ids_of(labels, classifier.classes_), (_num_samples(samples), 1))
+    near = _examples(classifier, samples, ids, examples) if examples else ()
     name = _namer(classifier, before, samples)
     parts = [
         _best(_contributions(classifier, batch, positions, n_steps), n_columns, name, sample)
@@ -133,6 +158,7 @@ def explain_topk(
         _joined(columns, ""),
         _joined(contributions, 0.0),
         *map(np.stack, values),
+        *near,
     )
     _warn_of(made, n_steps)
     return made
@@ -167,6 +193,16 @@ def _ids_of(labels: Any, classes: np.ndarray) -> np.ndarray:
         wrong = repr(asked[found.index(-1)]) if found else "none"
         raise ValueError(f"labels must be entries of classes_, got {wrong}")
     return np.array(found)
+
+
+def _examples(
+    classifier: BaseXLCClassifier, samples: Any, labels: np.ndarray, n_examples: int
+) -> tuple[np.ndarray, ...]:
+    """Return ids and cosines of the nearest training samples that have the labels of samples."""
+    ranker = remembers(classifier)
+    batches = classifier._predictor.encoded(samples, PREDICT_BATCH, "examples")
+    parts = [ranker.examples(batch.read, labels[rows], n_examples) for rows, batch in batches]
+    return tuple(map(np.concatenate, zip(*parts)))
 
 
 # --- names ------------------------------------------------------------------------------------
@@ -402,6 +438,11 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         Contribution of each column to the score.
     baselines, others : ndarray of shape (n_samples, k)
         Scores for an empty sample, with all columns zero; sum of all other contributions.
+    examples : ndarray of shape (n_samples, k, n_examples), object
+        Ids of the nearest training samples that have the label, nearest first. None if there are
+        fewer. No columns if none were asked for.
+    cosines : ndarray of shape (n_samples, k, n_examples)
+        Cosines of the training samples to the sample, 0 where there is none.
     errors : ndarray of shape (n_samples, k)
         Error of the sum of contributions against ``scores - baselines``, from integration in
         `n_steps` steps.
@@ -418,18 +459,25 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         scores: np.ndarray,
         baselines: np.ndarray,
         others: np.ndarray,
+        examples: np.ndarray | None = None,
+        cosines: np.ndarray | None = None,
     ) -> Explanation:
         """Make the triple and its attributes."""
         made = super().__new__(cls, (labels, columns, contributions))
         made.scores, made.baselines, made.others = scores, baselines, others
+        none = np.empty((*labels.shape, 0), dtype=object)
+        made.examples = none if examples is None else examples
+        made.cosines = none.astype(np.float32) if cosines is None else cosines
         return made
 
     scores: np.ndarray
     baselines: np.ndarray
     others: np.ndarray
+    examples: np.ndarray
+    cosines: np.ndarray
 
     def __getnewargs__(self) -> tuple[np.ndarray, ...]:
-        return (*self, self.scores, self.baselines, self.others)
+        return (*self, self.scores, self.baselines, self.others, self.examples, self.cosines)
 
     @property
     def labels(self) -> np.ndarray:
@@ -451,48 +499,63 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
         """Error of the sum of contributions against scores less baselines."""
         return self.scores - self.baselines - self.contributions.sum(axis=2) - self.others
 
-    def to_frame(self) -> Any:
-        """Make a pandas frame with a row for each sample, label and column.
+    def to_frame(self, of: str = "columns") -> Any:
+        """Make a pandas frame with a row for each sample, label and column, or training sample.
+
+        Parameters
+        ----------
+        of : {"columns", "examples"}, default="columns"
+            What the rows are about.
 
         Returns
         -------
         pandas.DataFrame
-            Columns "sample" (row of X), "rank" (from 1 on), "label", "score", "baseline", "column"
-            and "contribution".
+            Columns "sample" (row of X), "rank" (from 1 on), "label" and "score", then "baseline",
+            "column" and "contribution", or "example" (an id) and "cosine".
 
         Raises
         ------
+        ValueError
+            If `of` is something else.
         ImportError
             If pandas is not installed.
         """
         import pandas as pd
 
-        samples, ranks, _ = at = np.nonzero(self.contributions)
-        return pd.DataFrame(
-            {
-                "sample": samples,
-                "rank": ranks + 1,
-                "label": self.labels[samples, ranks],
-                "score": self.scores[samples, ranks],
-                "baseline": self.baselines[samples, ranks],
-                "column": self.columns[at],
-                "contribution": self.contributions[at],
-            }
-        )
+        if of not in ("columns", "examples"):
+            raise ValueError(f"of must be 'columns' or 'examples', got {of!r}")
+        is_columns = of == "columns"
+        samples, ranks, _ = at = np.nonzero(self.contributions if is_columns else self.cosines)
+        if is_columns:
+            named = {"column": self.columns[at], "contribution": self.contributions[at]}
+            named = {"baseline": self.baselines[samples, ranks], **named}
+        else:
+            named = {"example": self.examples[at], "cosine": self.cosines[at]}
+        about = {
+            "sample": samples,
+            "rank": ranks + 1,
+            "label": self.labels[samples, ranks],
+            "score": self.scores[samples, ranks],
+        }
+        return pd.DataFrame({**about, **named})
 
     def _parts(self, sample: int, rank: int) -> Iterator[tuple[str, float]]:
         for name, value in zip(self.columns[sample, rank], self.contributions[sample, rank]):
             if value:
                 yield str(name), float(value)
 
+    def _near(self, sample: int, rank: int) -> list[str]:
+        pairs = zip(self.examples[sample, rank], self.cosines[sample, rank])
+        return [f"{example} ({cosine:.2f})" for example, cosine in pairs if cosine]
+
     def __repr__(self) -> str:
         lines = ["Explanation of samples"]
         for sample, labels in enumerate(self.labels[: self.N_SHOWN]):
             for rank, label in enumerate(labels):
                 parts = [f"{name} {value:+.3g}" for name, value in self._parts(sample, rank)]
-                lines.append(
-                    f"{sample}: {label} {self.scores[sample, rank]:.3g}: {', '.join(parts)}"
-                )
+                line = f"{sample}: {label} {self.scores[sample, rank]:.3g}: {', '.join(parts)}"
+                near = ", ".join(self._near(sample, rank))
+                lines.append(f"{line}; near {near}" if near else line)
         return "\n".join([*lines, *self._more()])
 
     def _more(self) -> list[str]:
@@ -519,10 +582,15 @@ class Explanation(tuple[np.ndarray, np.ndarray, np.ndarray]):
                 )
                 named = f'<td style="text-align:left"><b>{html.escape(str(label))}</b></td>'
                 words = f'<td style="text-align:left;line-height:1.9;min-width:16em">{words}</td>'
-                rows.append(f"<tr>{of_sample}{named}{score}{baseline}{words}{others}</tr>")
+                near = ", ".join(map(html.escape, self._near(sample, rank)))
+                near = f'<td style="text-align:left">{near}</td>' if self.examples.size else ""
+                rows.append(f"<tr>{of_sample}{named}{score}{baseline}{words}{others}{near}</tr>")
         rows += [f'<tr><td colspan="6">{line}</td></tr>' for line in self._more()]
-        heads = ("sample", "label", "score", "baseline", "contributions", "others")
-        sides = ("right", "left", "right", "right", "left", "right")
+        heads = ["sample", "label", "score", "baseline", "contributions", "others"]
+        sides = ["right", "left", "right", "right", "left", "right"]
+        if self.examples.size:
+            heads.append("training samples")
+            sides.append("left")
         first = "".join(
             f'<th style="text-align:{side}">{head}</th>' for side, head in zip(sides, heads)
         )

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_sparse
 from sklearn_xlc._csr import IntArray
+from sklearn_xlc._ids import packed, unpacked
 from sklearn_xlc._part import Part
 
 #: Number of best labels of a sample to fit a calibration on.
@@ -45,7 +46,10 @@ class Ranker(Part):
     reads : tuple of str, default=()
         Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
         rows of X as the network reads them, dense or CSR; "features": output of the encoder,
-        dense; "given": the samples as they came, such as texts. With ``()`` they see scores alone.
+        dense; "given": the samples as they came, such as texts. "ids", an array of integers or
+        objects, names the samples to remember, and is given to :meth:`remember` and
+        :meth:`remember_more` alone. With ``()`` the ranker sees scores alone, and remembers
+        nothing.
     keeps_order : bool, default=True
         Whether labels keep the order of the network. If so, :meth:`rank` is not called.
     """
@@ -146,6 +150,48 @@ class Ranker(Part):
             A copy, or the ranker, if it knows nothing of single labels.
         """
         return self
+
+    def forget(self, ids: Any = None) -> Ranker:
+        """Return a fitted ranker that does not remember some training samples.
+
+        Parameters
+        ----------
+        ids : array-like of shape (n_samples,), default=None
+            Ids of the samples. None: all samples.
+
+        Returns
+        -------
+        Ranker
+            A changed copy, or another ranker, such as a :class:`Calibration`, if no samples are
+            left.
+
+        Raises
+        ------
+        ValueError
+            If a sample is not remembered.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no forget")
+
+    def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
+        """Find the nearest training samples that have given labels.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in each space of `reads`.
+        labels : ndarray of shape (n_samples, n_labels)
+            Labels of each sample.
+        n_examples : int
+            Number of training samples for each label.
+
+        Returns
+        -------
+        ids : ndarray of shape (n_samples, n_labels, n_examples), object
+            Ids of training samples with the label, nearest first; None after the last one.
+        cosines : ndarray of the same shape, float32
+            Their cosines; 0 after the last one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no examples")
 
     def fit(
         self,
@@ -324,17 +370,18 @@ class Retriever(PlainArrays):
 
 
 def _plain(value: Any) -> Any:
-    """Return a CSR matrix as a dict of arrays, which any file can hold."""
+    """Return a CSR matrix, or strings, as a dict of arrays, which any file can hold."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if not sp.issparse(value) or value.format != "csr":
-        return value
+        return packed(value)
     arrays = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
     return {"csr": list(value.shape), **arrays}
 
 
 def _value_of(plain: Any) -> Any:
     """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts."""
+    plain = unpacked(plain)
     if not isinstance(plain, dict):
         return plain
     if plain.keys() != {"csr", "data", "indices", "indptr"}:

@@ -17,6 +17,7 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import IntArray, find_entries, is_mostly_zeros, row_blocks
+from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
@@ -30,6 +31,7 @@ from sklearn_xlc.ranking.base import (
     listed_labels,
 )
 from sklearn_xlc.ranking.calibration import Calibration
+from sklearn_xlc.ranking.memory import Memory, joined, taken, with_labels, without
 from sklearn_xlc.ranking.retrievers import (
     CooccurringLabels,
     FeatureVotes,
@@ -90,8 +92,8 @@ class BoostedRanker(PlainArrays, Ranker):
     Attributes
     ----------
     memory_ : dict
-        Samples that are remembered, with the features that the retrievers read, their labels and
-        weights.
+        Samples that are remembered, with the features that the retrievers read and their ids,
+        their labels and weights.
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
     vectorizers_ : list of {"wordllama", transformer}
@@ -106,8 +108,8 @@ class BoostedRanker(PlainArrays, Ranker):
         Map from scores of the network to log odds, for labels in no list.
     slope_, offset_ : float
         Map from scores of the classifier to log odds.
-    n_labels_ : int
-        Number of labels.
+    n_labels_, n_seen_ : int
+        Number of labels, and of samples given to `remember` and `remember_more`.
 
     Examples
     --------
@@ -139,6 +141,7 @@ class BoostedRanker(PlainArrays, Ranker):
 
     keeps_order = False
     memory_: Any
+    n_seen_: int
     retrievers_: Any
     estimator_: Any
     trees_: dict[str, Any] | None
@@ -248,7 +251,8 @@ class BoostedRanker(PlainArrays, Ranker):
     @property
     def reads(self) -> tuple[str, ...]:
         read = [space for _, each in self._named() for space in each.reads]
-        return tuple(dict.fromkeys("given" if space == "vectors" else space for space in read))
+        spaces = dict.fromkeys("given" if space == "vectors" else space for space in read)
+        return (*spaces, "ids")
 
     def check_given(self, given: Any) -> None:
         for _, each in self._named():
@@ -276,23 +280,33 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self._add(samples, Y, sample_weight)
-        n_more = len(self.memory_["weights"]) - self.n_indexed_
-        if self.retrievers_ is not None and abs(n_more) > GROWTH * self.n_indexed_:
+        n_more = self.n_seen_ - self.n_indexed_
+        if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
             self.retrievers_ = None
         return self
 
     def for_labels(self, origin: Array) -> BoostedRanker:
-        changed, Y = copy.copy(self), self.memory_["labels"]
-        place = np.full(Y.shape[1], -1)
-        place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
-        labels = place[Y.indices]
-        ends = np.concatenate([[0], np.cumsum(labels >= 0)])[Y.indptr]
-        kept = Y.data[labels >= 0], labels[labels >= 0], ends
-        Y = sp.csr_array(kept, shape=(Y.shape[0], len(origin)))
-        Y.sort_indices()
-        changed.memory_ = {**self.memory_, "labels": Y}
-        changed.retrievers_ = None
+        return self._with_memory(with_labels(self.memory_, origin))
+
+    def forget(self, ids: Any = None) -> Ranker:
+        memory = None if ids is None else without(self.memory_, ids)
+        if memory is None or not len(memory["weights"]):
+            return self.calibration_
+        return self._with_memory(memory)
+
+    def _with_memory(self, memory: Memory) -> BoostedRanker:
+        """Return a copy that remembers other samples, and makes its index when it ranks."""
+        changed = copy.copy(self)
+        changed.memory_, changed.retrievers_ = memory, None
         return changed
+
+    def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
+        self._blocks(0)
+        for name, each in self.retrievers_:
+            if isinstance(each, NearestSamples):
+                read = self._read_by(self._with_vectors(samples))[name]
+                return each.examples(read, labels, n_examples)
+        raise ValueError(f"{self!r} has no retriever NearestSamples, which finds training samples")
 
     def _add(self, samples: Samples, Y: Any, weight: Any, spread: bool = False) -> None:
         """Add samples to those that are remembered, without those of weight zero.
@@ -301,6 +315,9 @@ class BoostedRanker(PlainArrays, Ranker):
         """
         Y = sp.csr_array(check_indicator(Y, "Y"))
         weight = np.ones(Y.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
+        self.n_seen_ = Y.shape[0] + (0 if spread else self.n_seen_)
+        ids = as_ids(samples.get("ids", np.arange(self.n_seen_ - Y.shape[0], self.n_seen_)))
+        samples = {**samples, "ids": ids}
         used = np.flatnonzero(weight > 0)
         if spread and len(used) > self.max_samples:
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
@@ -308,15 +325,12 @@ class BoostedRanker(PlainArrays, Ranker):
         more = {space: X if is_all else X[used] for space, X in samples.items()}
         more = self.shortened(self._with_vectors(more, is_rounded=True))
         Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
-        before = self.memory_
-        if before is not None:
-            more = {space: _joined(X, more[space]) for space, X in before["samples"].items()}
-            Y, weight = _joined(before["labels"], Y), np.concatenate([before["weights"], weight])
-        last = slice(max(0, len(weight) - self.max_samples), None)
-        if last.start:
-            more = {space: X[last] for space, X in more.items()}
-            Y, weight = Y[last], weight[last]
-        self.memory_ = {"samples": more, "labels": Y, "weights": weight}
+        memory = {"samples": more, "labels": Y, "weights": weight}
+        if self.memory_ is not None:
+            memory = joined(self.memory_, memory)
+        if len(memory["weights"]) > self.max_samples:
+            memory = taken(memory, slice(len(memory["weights"]) - self.max_samples, None))
+        self.memory_ = memory
 
     def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
         """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
@@ -359,7 +373,7 @@ class BoostedRanker(PlainArrays, Ranker):
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
-        samples, self.n_indexed_ = self.memory_["samples"], len(Y.indptr) - 1
+        samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
         read_by, space = self._read_by(samples), "input" if "input" in samples else "features"
         weight = None if (weight == 1).all() else weight
         self.retrievers_ = [
@@ -550,12 +564,6 @@ class BoostedRanker(PlainArrays, Ranker):
 def _space(place: int) -> str:
     """Return the name of the space of a vectorizer."""
     return f"vectors {place}"
-
-
-def _joined(above: Any, below: Any) -> Any:
-    return (
-        sp.vstack([above, below], "csr") if sp.issparse(above) else np.concatenate([above, below])
-    )
 
 
 def _rows_of(samples: Samples | None, rows: Any) -> Samples:

@@ -103,6 +103,8 @@ class NearestSamples(_OfSpace):
         Labels of training samples.
     weights_ : ndarray of shape (n_samples,), or None
         Weights of training samples.
+    ids_ : ndarray of shape (n_samples,)
+        Ids of training samples; their positions if none were given.
 
     Examples
     --------
@@ -159,6 +161,7 @@ class NearestSamples(_OfSpace):
         unit = self._unit(samples, is_sparse)
         self.labels_ = sp.csr_array(Y)
         self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
         if is_sparse:
             counts = np.bincount(unit.indices, minlength=unit.shape[1])
             searched = counts <= max(self.max_df * unit.shape[0], _FREQUENT)
@@ -170,6 +173,48 @@ class NearestSamples(_OfSpace):
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
         queries = self._unit(samples, sp.issparse(self.index_))
         return _Neighbors(*best_items(queries, self.index_, max(self.n_neighbors)))
+
+    def examples(self, samples: Samples, labels: Array, n_examples: int) -> tuple[Array, Array]:
+        """Find the nearest training samples that have given labels.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in the space of the retriever.
+        labels : ndarray of shape (n_samples, n_labels)
+            Labels of each sample.
+        n_examples : int
+            Number of training samples for each label.
+
+        Returns
+        -------
+        ids : ndarray of shape (n_samples, n_labels, n_examples), object
+            Ids of training samples with the label and a positive cosine, nearest first; None after
+            the last one.
+        cosines : ndarray of the same shape, float32
+            Their cosines; 0 after the last one.
+        """
+        queries = self._unit(samples, sp.issparse(self.index_))
+        having, index = transposed(self.labels_), self.index_
+        place = np.arange(len(self.ids_))
+        if not sp.issparse(index) and "ids" in index:
+            place = np.argsort(index["ids"])
+        items = np.empty((*labels.shape, n_examples), dtype=np.int64)
+        cosines = np.empty(items.shape, dtype=np.float32)
+        for row, of_row in enumerate(labels):
+            lengths = np.diff(having.indptr)[of_row]
+            members = having.indices[joined_ranges(having.indptr[of_row], lengths)]
+            if sp.issparse(index):
+                values = (queries[[row]] @ index).toarray()[0, members]
+            else:
+                rows = np.full(len(members), row)
+                values = pair_cosines(queries, index["vectors"], rows, place[members])
+            ends = np.concatenate([[0], np.cumsum(lengths)])
+            cosines[row], items[row] = best_entries(values, members, ends, n_examples)
+        items[cosines <= 0] = -1
+        named = np.full(len(self.ids_) + 1, None, dtype=object)
+        named[:-1] = self.ids_
+        return named[items], np.maximum(cosines, 0)
 
     @property
     def entries_per_sample(self) -> int:

@@ -155,7 +155,7 @@ def test_features_of_the_encoder_are_a_space(data):
     X, Y = data
     near = [("near", NearestSamples(space="features")), ("mean", LabelCentroids(space="features"))]
     clf = quick("flat", max_epochs=3, ranker=BoostedRanker(near)).fit(X.toarray() + 0.01, Y)
-    assert clf.ranker_.reads == ("features",)
+    assert clf.ranker_.reads == ("features", "ids")
     labels, scores = clf.predict_topk(X[:50].toarray() + 0.01, 5)
     assert (np.diff(scores) < 0).all()
     assert precision_at_k(Y[:50], labels, 1) > 0.8

@@ -1,11 +1,18 @@
-"""Ranker and decision learnt anew, and parts that were set but not learnt."""
+"""Ranker and decision learnt anew, parts that were set but not learnt, samples forgotten."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import f1_score
 
+import sklearn_xlc
 from _factories import quick
 from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold, TopK
@@ -138,3 +145,105 @@ def test_a_part_that_is_set_after_the_fit_is_named_once(clf, data):
     clf.set_params(encoder="mlp", encoder__dropout=0.1)
     with pytest.warns(UserWarning, match=r"encoder \(fit again\)"):
         clf.predict_topk(X, k=1)
+
+
+# --- samples that the ranker remembers -----------------------------------------------------------
+
+
+def remembered(clf):
+    return clf.ranker_.memory_["samples"]["ids"].tolist()
+
+
+@pytest.fixture(scope="module")
+def boosted(data):
+    X, Y = data
+    return quick("flat", max_epochs=3, ranker="boosted").fit(X[:1500], Y[:1500])
+
+
+def test_positions_name_samples_and_go_on(boosted, data):
+    X, Y = data
+    assert sorted(remembered(boosted)) == list(range(1500))
+    clf = copy.deepcopy(boosted)
+    weights = np.r_[0.0, np.ones(9)]
+    clf.partial_fit(X[1500:1510], Y[1500:1510], sample_weight=weights)
+    clf.recalibrate(X[2000:2500], Y[2000:2500])
+    clf.partial_fit(X[1510:1512], Y[1510:1512])
+    assert sorted(remembered(clf)) == [*range(1500), *range(1501, 1512)]
+    weights = np.r_[np.ones(700), np.zeros(300)]
+    clf.fit(X[:1000], Y[:1000], sample_weight=weights)
+    assert sorted(remembered(clf)) == list(range(700))
+
+
+@pytest.mark.parametrize("held_out", [0.1, "refit"])
+def test_samples_keep_their_names_in_a_split(held_out, data):
+    X, Y = data
+    params = {"ranker": "boosted", "validation_fraction": held_out, "decision": "threshold"}
+    clf = quick("flat", max_epochs=2, **params).fit(X[:600], Y[:600])
+    memory = clf.ranker_.memory_
+    names = memory["samples"]["ids"]
+    assert sorted(names) == list(range(600))
+    assert (memory["labels"] != sp.csr_array(Y[names])).nnz == 0
+
+
+def test_an_index_names_samples(data):
+    X, Y = data
+    X = X[:600].toarray()
+    X[X < 0] = 0
+    names = [f"s{i}" for i in range(600)]
+    frame = pd.DataFrame(X, index=names)
+    clf = quick("flat", max_epochs=2, ranker="boosted").fit(frame, Y[:600])
+    assert set(remembered(clf)) == set(names)
+    clf.partial_fit(frame.set_axis([f"t{i}" for i in range(600)])[:5], Y[:5])
+    assert set(remembered(clf)) == {*names, "t0", "t1", "t2", "t3", "t4"}
+    tags = pd.Series([row.indices.tolist() for row in Y[:600]], index=names)
+    of_y = quick("flat", max_epochs=2, ranker="boosted").fit(sp.csr_matrix(X), tags)
+    assert set(remembered(of_y)) == set(names)
+    loaded = pickle.loads(pickle.dumps(of_y)).forget(["s3", "s599"])
+    assert set(names) - set(remembered(loaded)) == {"s3", "s599"}
+
+
+def test_forgotten_samples_are_listed_no_more(boosted, data):
+    X, Y = data
+    clf = copy.deepcopy(boosted)
+    before = clf.decision_function(X[:50])
+    assert clf.forget(np.arange(50)) is clf
+    assert sorted(remembered(clf)) == list(range(50, 1500))
+    assert (clf.decision_function(X[:50]) != before).any()
+    assert clf.settings_["ranker"] == "boosted"
+    with pytest.raises(ValueError, match=r"not remembered: \[3, 4000\]"):
+        clf.forget([60, 3, 4000])
+    assert sorted(remembered(clf)) == list(range(50, 1500))
+    clf.partial_fit(X[:2], Y[:2])
+    assert sorted(remembered(clf)) == [*range(50, 1500), 1500, 1501]
+
+
+def test_a_file_without_samples(boosted, data, tmp_path):
+    X, Y = (part[1500:] for part in data)
+    clf = copy.deepcopy(boosted)
+    threshold, calibration = clf.threshold_, clf.ranker_.calibration_
+    clf.forget()
+    assert clf.ranker_ is calibration
+    assert clf.settings_["ranker"] == "calibration"
+    assert clf.threshold_ == threshold
+    scores = clf.decision_function(X)
+    np.testing.assert_allclose(clf.predict_proba(X), expit(scores), rtol=1e-6)
+    best = max(f1_score(Y, scores > cut, average="micro") for cut in np.linspace(-3, 3, 30))
+    assert f1_score(Y, clf.predict(X), average="micro") > best - 0.05
+    for name, each in (("all", boosted), ("none", clf)):
+        sklearn_xlc.save(each, tmp_path / name, exact=True)
+    sizes = [(tmp_path / name).stat().st_size for name in ("none", "all")]
+    assert sizes[0] < sizes[1] - 100 * 1500  # of each sample more than its labels
+    loaded = sklearn_xlc.load(tmp_path / "none")
+    np.testing.assert_array_equal(loaded.decision_function(X), scores)
+    clf.partial_fit(X[:100], Y[:100])  # and later ones are not remembered, either
+    assert type(clf.ranker_) is Calibration
+
+
+@pytest.mark.parametrize("ranker", [None, "calibration"])
+def test_what_remembers_nothing_cannot_forget(ranker, data):
+    clf = quick("flat", max_epochs=1, ranker=ranker).fit(data[0][:600], data[1][:600])
+    for ids in (None, [3]):
+        with pytest.raises(ValueError, match="remembers no training samples.*'boosted'"):
+            clf.forget(ids)
+    with pytest.raises(NotFittedError):
+        quick("flat").forget()

@@ -269,6 +269,78 @@ def test_each_sample_of_a_bag_is_explained():
         np.testing.assert_array_equal(found.labels, predict_topk(clf, X[:4], k=1).labels)
 
 
+# --- training samples ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def remembering():
+    """Pipeline with a ranker, fitted to a frame whose index names samples."""
+    texts, tags = planted(400)
+    frame = pd.DataFrame({"text": texts, "tags": [[tag] for tag in tags]})
+    frame = frame.set_axis([f"s{i}" for i in range(400)])
+    clf = MultiHeadClassifier(**{**FEW, "max_epochs": 5, "ranker": "boosted"})
+    return make_pipeline(TfidfVectorizer(), clf).fit(frame["text"], frame["tags"]), frame
+
+
+def test_examples_have_the_label_and_are_near(remembering):
+    pipeline, frame = remembering
+    texts = pd.Series(planted(5, seed=1)[0], index=list("abcde"))
+    found = explain_topk(pipeline, texts, k=2, examples=3)
+    assert found.examples.shape == found.cosines.shape == (5, 2, 3)
+    vectorizer = pipeline[0]
+    every = (vectorizer.transform(texts) @ vectorizer.transform(frame["text"]).T).toarray()
+    for sample, rank in np.ndindex(5, 2):
+        label, ids = found.labels[sample, rank], found.examples[sample, rank]
+        having = frame["tags"].map(lambda tags, label=label: label in tags).to_numpy()
+        assert all(frame.loc[name, "tags"] == [label] for name in ids)
+        best = np.sort(every[sample][having])[::-1][:3]
+        np.testing.assert_allclose(found.cosines[sample, rank], best, rtol=1e-3)
+    by_label = explain_topk(pipeline, texts, labels=found.labels[0].tolist(), examples=1)
+    np.testing.assert_array_equal(by_label.examples[0], found.examples[0, :, :1])
+    for other in (explain_topk(pipeline, texts, k=2), found):
+        assert repr(other.to_frame()) == repr(found.to_frame())
+        np.testing.assert_array_equal(other.contributions, found.contributions)
+    assert explain_topk(pipeline, texts, k=2).examples.shape == (5, 2, 0)
+
+
+def test_examples_are_shown(remembering):
+    found = explain_topk(remembering[0], ["w1 meow", ""], k=1, examples=2)
+    (one, two), (cosine, other) = found.examples[0, 0], found.cosines[0, 0]
+    assert f"; near {one} ({cosine:.2f}), {two} ({other:.2f})" in repr(found)
+    assert found.examples[1, 0].tolist() == [None, None]
+    assert repr(found).splitlines()[-1].endswith(": ")
+    page = found._repr_html_()
+    assert page.count("<th") == 7 + 2
+    assert f"{one} ({cosine:.2f}), {two} ({other:.2f})</td></tr>" in page
+    frame = found.to_frame("examples")
+    assert frame.columns.tolist() == ["sample", "rank", "label", "score", "example", "cosine"]
+    assert frame["example"].tolist() == [one, two]
+    copied = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(copied.examples, found.examples)
+    np.testing.assert_array_equal(copied.cosines, found.cosines)
+    with pytest.raises(ValueError, match="of must be 'columns' or 'examples', got 'words'"):
+        found.to_frame("words")
+
+
+def test_examples_of_texts_have_the_index_of_X():
+    texts, tags = planted(400)
+    X = pd.Series(texts, index=np.arange(400) + 1000)
+    clf = MultiHeadClassifier(**{**FEW, "max_epochs": 5, "ranker": "boosted", "encoder": Text(16)})
+    clf.fit(X, tags)
+    found = explain_topk(clf, X[:3], labels=tags[:3], examples=1)
+    assert found.examples[range(3), range(3), 0].tolist() == [1000, 1001, 1002]  # themselves
+    np.testing.assert_allclose(found.cosines[range(3), range(3), 0], 1, rtol=1e-6)
+
+
+def test_examples_need_a_ranker_that_remembers(pipeline):
+    with pytest.raises(ValueError, match="None, remembers no training samples.*'boosted'"):
+        explain_topk(pipeline, TEXTS[:1], k=1, examples=3)
+    calibrated = MultiHeadClassifier(**{**FEW, "max_epochs": 1, "ranker": "calibration"})
+    X, Y = make_learnable(True)
+    with pytest.raises(ValueError, match="Calibration, remembers no training samples"):
+        explain_topk(calibrated.fit(X, Y), X[:1], k=1, examples=3)
+
+
 # --- what it refuses ----------------------------------------------------------------------------
 
 
@@ -323,6 +395,7 @@ def test_what_has_no_columns_is_refused():
         ({"labels": ["cat", "horse"]}, ValueError, "entries of classes_, got 'horse'"),
         ({"labels": [["cat"]]}, ValueError, r"entries of classes_, got \['cat'\]"),
         ({"labels": []}, ValueError, "entries of classes_, got none"),
+        ({"examples": -1}, ValueError, "examples must be an integer >= 0, got -1"),
         ({"n_columns": 0}, ValueError, "n_columns must be an integer >= 1, got 0"),
         ({"n_steps": 1.5}, TypeError, "n_steps must be an integer >= 1, got 1.5"),
     ],

@@ -324,6 +324,73 @@ def test_what_the_ranker_does_not_know_is_named(rng):
         ranker.rank(scores[:1], labels[:1], {"features": X[:1]})
 
 
+# --- samples that are remembered ----------------------------------------------------------------
+
+
+def ids_of(ranker):
+    return ranker.memory_["samples"]["ids"].tolist()
+
+
+def test_ids_are_positions_unless_given(rng):
+    X, Y, _, _ = make_data(rng)
+    weights = np.array([1.0, 0.0, 2.0, 1.0])
+    ranker = BoostedRanker().remember({"input": X[:4]}, Y[:4], weights)
+    ranker.remember_more({"input": X[4:6]}, Y[4:6])
+    ranker.remember_more({"input": X[6:8], "ids": ["a", "b"]}, Y[6:8])
+    ranker.remember_more({"input": X[8:9]}, Y[8:9])
+    assert ids_of(ranker) == [0, 2, 3, 4, 5, "a", "b", 8]
+    assert ids_of(ranker.remember({"input": X[:2]}, Y[:2])) == [0, 1]
+    spread = BoostedRanker(max_samples=3).remember({"input": X[:9]}, Y[:9])
+    assert ids_of(spread) == [0, 4, 8]
+    assert ids_of(spread.remember_more({"input": X[:2]}, Y[:2])) == [8, 9, 10]
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_forgotten_samples_leave_no_trace_in_the_index(is_sparse, rng):
+    X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    before = ranker.rank(scores, labels, {"input": X})[0]
+    changed = ranker.forget(range(100, 200))
+    kept = np.r_[:100, 200:400]
+    expected = copy.copy(ranker).remember({"input": X[kept]}, Y[kept])
+    np.testing.assert_array_equal(
+        changed.rank(scores, labels, {"input": X})[0],
+        expected.rank(scores, labels, {"input": X})[0],
+    )
+    assert ids_of(changed) == kept.tolist()
+    np.testing.assert_array_equal(ranker.rank(scores, labels, {"input": X})[0], before)
+    near = changed.examples({"input": X[100:101]}, labels[100:101], 50)[0]
+    assert not {*range(100, 200)} & set(near.ravel().tolist())
+    with pytest.raises(ValueError, match=r"not remembered: \[150, 900, 'x'\]"):
+        changed.forget([3, 150, "x", 900])
+    assert ids_of(changed.forget([])) == kept.tolist()
+
+
+def test_without_samples_it_is_its_calibration(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    assert ranker.forget() is ranker.calibration_
+    assert ranker.forget(range(400)) is ranker.calibration_
+
+
+def test_an_index_follows_the_last_samples(rng):
+    X, Y, _, _ = make_data(rng)
+    ranker = BoostedRanker(max_samples=100).remember({"input": X[:100]}, Y[:100])
+    for start in range(100, 900, 50):
+        ranker.remember_more({"input": X[start : start + 50]}, Y[start : start + 50])
+    assert ids_of(ranker) == list(range(800, 900))
+    label = int(np.argmax(Y[800:].sum(axis=0)))
+    ids = ranker.examples({"input": X[800:]}, np.full((100, 1), label), 9)[0].ravel().tolist()
+    assert {each for each in ids if each is not None} <= set(range(800, 900))
+
+
+def test_examples_need_a_retriever_of_samples(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker([("mean", LabelCentroids())]), X, Y, scores, labels)
+    with pytest.raises(ValueError, match="no retriever NearestSamples"):
+        ranker.examples({"input": X}, labels, 3)
+
+
 # --- parameters and state ---------------------------------------------------------------------
 
 
@@ -342,10 +409,10 @@ def test_parameters_of_retrievers_are_nested():
     assert copied.retrievers[0][1] is not ranker.retrievers[0][1]
     ranker.set_params(near=LabelCentroids(), near__space="features")
     assert ranker.get_params()["near__space"] == "features"
-    assert ranker.reads == ("features", "input")
+    assert ranker.reads == ("features", "input", "ids")
     assert clone(BoostedRanker()).retrievers == "auto"
     ranker.set_params(retrievers=[("c", CooccurringLabels())])
-    assert ranker.reads == ()
+    assert ranker.reads == ("ids",)
     assert RANKERS["boosted"] is BoostedRanker
     with pytest.raises(ValueError, match="wrong"):
         BoostedRanker().set_params(near__wrong=3)

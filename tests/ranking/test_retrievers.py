@@ -85,6 +85,39 @@ def test_votes_of_neighbours(is_sparse, weights, rng):
         np.testing.assert_allclose(found[i, :, 3], top, atol=1e-5)
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_examples_are_the_nearest_samples_with_a_label(is_sparse, rng, monkeypatch):
+    X, Y = make_data(rng, is_sparse)
+    queries, labels = make_data(rng, is_sparse, 9)[0], np.array([[2, 6, 0]] * 9)
+    names = np.array([f"s{i}" for i in range(len(X))], dtype=object)
+    near = NearestSamples(max_features_per_sample=3)
+    near.fit({"input": sp.csr_array(X), "ids": names}, sp.csr_array(Y))
+    ids, cosines = near.examples({"input": sp.csr_array(queries)}, labels, 4)
+    assert ids.shape == cosines.shape == (9, 3, 4)
+    left, right = (unit(kept_features(A, 3) if is_sparse else A) for A in (queries, X))
+    every = (left @ right.T).astype(np.float32)
+    for i, rank in np.ndindex(9, 3):
+        found = [int(each[1:]) for each in ids[i, rank] if each is not None]
+        having = [j for j in np.flatnonzero(Y[:, labels[i, rank]]) if every[i, j] > 1e-6]
+        if not is_sparse and (np.abs(every[i, Y[:, labels[i, rank]] == 1]) < 2e-3).any():
+            continue  # integers may have another sign
+        assert len(found) == min(4, len(having))
+        assert set(found) <= set(having)
+        best = np.sort(every[i, having])[::-1][:4]
+        atol = 1e-5 if is_sparse else 2e-3  # of integers
+        np.testing.assert_allclose(cosines[i, rank, : len(found)], best, atol=atol)
+        np.testing.assert_allclose(every[i, found], best, atol=atol)
+        assert not cosines[i, rank, len(found) :].any()
+    by_position = near.fit({"input": sp.csr_array(X)}, sp.csr_array(Y))
+    again = by_position.examples({"input": sp.csr_array(queries)}, labels, 4)[0]
+    assert [None if each is None else f"s{each}" for each in again.ravel()] == ids.ravel().tolist()
+    monkeypatch.setattr("sklearn_xlc.ranking.search._FEW_ITEMS", 10)  # dense items in lists
+    in_lists = near.fit({"input": sp.csr_array(X)}, sp.csr_array(Y))
+    found = in_lists.examples({"input": sp.csr_array(queries)}, labels, 4)
+    np.testing.assert_array_equal(found[0], again)
+    np.testing.assert_array_equal(found[1], cosines)
+
+
 def test_candidates_are_the_labels_with_most_votes(rng):
     X, Y = make_data(rng, True)
     near = NearestSamples(n_neighbors=(1, 4, 9)).fit({"input": X}, sp.csr_array(Y))

@@ -1,0 +1,98 @@
+"""Ids of samples, and arrays of strings in a compact form for files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: Form of an array of strings: bytes of all of them, and where each ends.
+_PACKED = {"utf8", "ends"}
+
+
+def as_ids(values: Any) -> npt.NDArray[Any]:
+    """Return ids as an array of integers, or of objects.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_samples,), pandas index, or a single id
+        Ids. Integers and strings stay as they are; others, such as dates, become strings.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), int64 or object
+        Ids.
+
+    Examples
+    --------
+    >>> from sklearn_xlc._ids import as_ids
+    >>> as_ids([3, 1])
+    array([3, 1])
+    >>> as_ids([3, "b"])
+    array([3, 'b'], dtype=object)
+    """
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
+    named = [
+        int(each) if isinstance(each, Integral) else str(each)
+        for each in ([listed] if is_one else listed)
+    ]
+    if all(isinstance(each, int) for each in named):
+        return np.array(named, dtype=np.int64)
+    ids = np.empty(len(named), dtype=object)
+    ids[:] = named
+    return ids
+
+
+def ids_of(n_samples: int, start: int, *indexes: Any) -> npt.NDArray[Any]:
+    """Return ids of samples: the entries of an index, or positions.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of samples.
+    start : int
+        Position of the first sample.
+    *indexes : pandas.Index or None
+        The first of them counts that has an entry for each sample. The default index of pandas
+        (0, 1, 2 and so on) does not count.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), int64 or object
+        Ids.
+    """
+    for index in indexes:
+        is_default = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
+        if index is not None and len(index) == n_samples and not is_default:
+            return as_ids(index)
+    return np.arange(start, start + n_samples)
+
+
+def packed(values: Any) -> Any:
+    """Return an array of strings as UTF-8 and the ends of the strings; other values unchanged.
+
+    Strings of a fixed width would all have the length of the longest.
+    """
+    is_objects = isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
+    if not (is_objects and len(values) and all(type(item) is str for item in values)):
+        return values
+    texts = [item.encode("utf-8", "surrogatepass") for item in values]
+    ends = np.cumsum([len(text) for text in texts])
+    return {"utf8": np.frombuffer(b"".join(texts), np.uint8), "ends": ends}
+
+
+def unpacked(plain: Any) -> Any:
+    """Return the array of a result of :func:`packed`; other values unchanged."""
+    if not (isinstance(plain, dict) and plain.keys() == _PACKED):
+        return plain
+    text, ends = plain["utf8"].tobytes(), plain["ends"].tolist()
+    starts = [0, *ends[:-1]]
+    if ends != sorted(ends) or ends[-1] != len(text) or ends[0] < 0:
+        raise ValueError("the names in a saved state do not fit together")
+    names = np.empty(len(ends), dtype=object)
+    names[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends)]
+    return names

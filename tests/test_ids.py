@@ -1,0 +1,64 @@
+"""Ids of samples: positions, entries of an index, strings of all others; packed strings."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_xlc._ids import as_ids, ids_of, packed, unpacked
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ([3, 1], [3, 1]),
+        (np.array([3, 1], dtype=np.int32), [3, 1]),
+        (pd.Index([7, 5]), [7, 5]),
+        ([np.int64(3), 1], [3, 1]),
+        ([np.int64(3), np.str_("b")], [3, "b"]),
+        (np.int64(3), [3]),
+        (["a", "b"], ["a", "b"]),
+        (np.array(["a", "b"]), ["a", "b"]),
+        (pd.Index(["a", 2]), ["a", 2]),
+        (pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), ["('a', 1)", "('b', 2)"]),
+        ([datetime.date(2026, 5, 1)], ["2026-05-01"]),
+        ([1.5], ["1.5"]),
+        ("abc", ["abc"]),
+        (4, [4]),
+        ({"b"}, ["b"]),
+        ([], []),
+    ],
+)
+def test_integers_and_strings_stay(given, expected):
+    ids = as_ids(given)
+    assert ids.tolist() == expected
+    assert ids.dtype == (np.int64 if all(isinstance(each, int) for each in expected) else object)
+
+
+def test_the_first_index_of_one_s_own_names_samples():
+    default, of_others = pd.RangeIndex(3), pd.Index([4, 5, 6, 7])
+    assert ids_of(3, 0).tolist() == [0, 1, 2]
+    assert ids_of(3, 10, None, default).tolist() == [10, 11, 12]
+    assert ids_of(3, 10, of_others).tolist() == [10, 11, 12]  # of instances, not of bags
+    assert ids_of(3, 10, default, pd.Index(list("abc"))).tolist() == ["a", "b", "c"]
+    assert ids_of(3, 10, pd.Index([9, 8, 7]), pd.Index(list("abc"))).tolist() == [9, 8, 7]
+    assert ids_of(3, 0, pd.RangeIndex(6)[3:]).tolist() == [3, 4, 5]
+    assert ids_of(3, 0, pd.RangeIndex(6)[::2]).tolist() == [0, 2, 4]
+
+
+def test_strings_are_packed_and_unpacked():
+    names = as_ids(["a", "", "änd", "\ud800"])
+    plain = packed(names)
+    assert plain["ends"].tolist() == [1, 1, 5, 8]
+    np.testing.assert_array_equal(unpacked(plain), names)
+    for other in (np.arange(3), as_ids([1, "a"]), "a", {"a": 1}, as_ids([]), None):
+        assert packed(other) is other
+        assert unpacked(other) is other
+
+
+@pytest.mark.parametrize("ends", [[1, 5], [2, 1, 3], [-1, 3]])
+def test_strings_that_do_not_fit_are_refused(ends):
+    plain = {"utf8": np.frombuffer(b"abc", np.uint8), "ends": np.array(ends)}
+    with pytest.raises(ValueError, match="do not fit together"):
+        unpacked(plain)
