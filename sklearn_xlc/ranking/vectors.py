@@ -96,7 +96,13 @@ def rounded(vectors: Any, n_heaviest: int) -> Any:
 
 
 def has_word_vectors() -> bool:
-    """Return whether the packages that :func:`texts_to_vectors` needs are installed."""
+    """Return whether the packages that :func:`texts_to_vectors` needs are installed.
+
+    Returns
+    -------
+    bool
+        Whether they are.
+    """
     return all(importlib.util.find_spec(name) for name in (WORDLLAMA, "tokenizers", "safetensors"))
 
 
