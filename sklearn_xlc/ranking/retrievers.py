@@ -13,6 +13,7 @@ from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
+    index_dtype,
     joined_ranges,
     row_numbers,
     uneven_blocks,
@@ -182,14 +183,16 @@ class NearestSamples(_OfSpace):
         entries = joined_ranges(self.labels_.indptr[items].ravel(), lengths)
         of_items = self.labels_.indices[entries]
         indptr = np.concatenate([[0], np.cumsum(lengths.reshape(items.shape).sum(axis=1))])
-        of_entry = np.repeat(np.arange(items.size), lengths)
+        at, of_pair = pairs.find(indptr, of_items)
+        of_entry = np.repeat(np.arange(items.size), lengths)[at]
         columns = []
         for n in self.n_neighbors:
             votes = np.zeros(items.shape)
             votes[:, items.shape[1] - n :] = self._votes(found, n)[:, ::-1]
-            columns.append(pairs.sums(indptr, of_items, votes.ravel()[of_entry]))
-        cosines = found.cosines[:, ::-1].ravel()[of_entry]
-        columns.append(pairs.entries(indptr, of_items, cosines))
+            columns.append(np.bincount(of_pair, votes.ravel()[of_entry], len(rows)))
+        nearest = np.zeros(len(rows), dtype=found.cosines.dtype)
+        nearest[of_pair] = found.cosines[:, ::-1].ravel()[of_entry]  # the last one counts
+        columns.append(nearest)
         columns.append(found.cosines[rows, 0])
         return np.stack(columns, axis=1)
 
@@ -398,8 +401,10 @@ def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:
     indices = columns[present]
     if indices.max(initial=-1) >= n_columns:  # SciPy would read out of bounds
         raise IndexError(f"column {indices.max()} of a matrix with {n_columns} columns")
-    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-    return sp.csr_array((values[present], indices, indptr), shape=(len(columns), n_columns))
+    kind = index_dtype(n_columns, indices.size)  # other types would be copied to that of one
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(kind)
+    parts = values[present], indices.astype(kind), indptr
+    return sp.csr_array(parts, shape=(len(columns), n_columns))
 
 
 def _pattern(X: Any) -> Any:

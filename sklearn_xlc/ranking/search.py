@@ -215,18 +215,54 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
     lengths = np.diff(indptr)
     best = np.full((len(lengths), n), -np.inf, dtype=values.dtype)
     best_ids = np.full(best.shape, -1, dtype=np.int64)
+    keys = _keys(values, ids)
     order = np.argsort(lengths, kind="stable")  # rows of a block are about as long
     for part in uneven_blocks(lengths[order] + 1, FEW_ENTRIES):
         rows = order[part]
-        inside = np.arange(max(1, lengths[rows[-1]])) < lengths[rows, None]
-        entries = joined_ranges(indptr[rows], lengths[rows])
-        side_by_side = np.full(inside.shape, -np.inf, dtype=values.dtype)
-        side_by_side[inside] = values[entries]
-        of_entries = np.full(inside.shape, -1, dtype=np.int64)
-        of_entries[inside] = ids[entries]
-        ranked = rank_rows(side_by_side, n, of_entries)
-        best[rows, : ranked[0].shape[1]], best_ids[rows, : ranked[0].shape[1]] = ranked
+        width = max(1, lengths[rows[-1]])
+        inside = np.arange(width) < lengths[rows, None]
+        entries, to = joined_ranges(indptr[rows], lengths[rows]), slice(min(n, width))
+        if keys is not None:
+            side_by_side = np.full(inside.shape, _NO_KEY)
+            side_by_side[inside] = keys[entries]
+            ranked = _of_keys(_largest(side_by_side, n))
+        else:
+            of_entries = np.full(inside.shape, -1, dtype=np.int64)
+            of_entries[inside] = ids[entries]
+            side_by_side = np.full(inside.shape, -np.inf, dtype=values.dtype)
+            side_by_side[inside] = values[entries]
+            ranked = rank_rows(side_by_side, n, of_entries)
+        best[rows, to], best_ids[rows, to] = ranked
     return best, best_ids
+
+
+#: Key of no entry: minus infinity, and the id -1 (see below).
+_LOW = np.int64(2**32 - 1)
+_NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
+
+
+def _keys(values: Array, ids: Array) -> IntArray | None:
+    """Return integers in the order of float32 values, of equal ones in that of falling ids.
+
+    A sort of integers takes a fraction of a sort by two numbers. None for other values or ids.
+    """
+    if values.dtype != np.float32 or ids.max(initial=0) >= _LOW:
+        return None
+    bits = (values + np.float32(0)).view(np.int32)  # -0 becomes 0
+    bits = bits ^ ((bits >> 31) & np.int32(2**31 - 1))
+    return (bits.astype(np.int64) << 32) + (_LOW - 1 - ids)
+
+
+def _of_keys(keys: IntArray) -> tuple[Array, IntArray]:
+    """Return the values and ids of keys."""
+    bits = (keys >> 32).astype(np.int32)
+    bits ^= (bits >> 31) & np.int32(2**31 - 1)
+    return bits.view(np.float32), _LOW - 1 - (keys & _LOW)
+
+
+def _largest(keys: IntArray, n: int) -> IntArray:
+    """Return the n largest keys of each row, largest first."""
+    return np.sort(keys, axis=1)[:, : -n - 1 : -1]
 
 
 def _least(values: Array, indptr: Array, n: int) -> Array:
