@@ -27,6 +27,7 @@ from sklearn_xlc.ranking.search import (
     best_items,
     heaviest,
     pair_products,
+    sparse_pair_products,
     transposed,
 )
 
@@ -34,6 +35,8 @@ from sklearn_xlc.ranking.search import (
 N_ADDED = 8
 #: Samples with a feature, at least, before `max_df` applies.
 _FREQUENT = 50
+#: Share of the centroids with a feature, above which it is not searched.
+_MOST_CENTROIDS = 0.05
 #: Entries of a sparse centroid.
 _OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
@@ -146,9 +149,7 @@ class NearestSamples(_OfSpace):
         self.labels_ = sp.csr_array(Y)
         self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         if is_sparse:
-            counts = np.bincount(unit.indices, minlength=unit.shape[1])
-            searched = counts <= max(self.max_df * unit.shape[0], _FREQUENT)
-            self.index_ = transposed(_kept(unit, searched[unit.indices]))
+            self.index_ = _searched(unit, self.max_df)
         else:
             self.index_ = unit
         return self
@@ -205,8 +206,8 @@ class LabelCentroids(_OfSpace):
 
     Parameters
     ----------
-    n_nearest : int, default=20
-        Centroids to find for a sample. The cosines of others count as zero if X is mostly zeros.
+    n_nearest : int, default=8
+        Labels to list for a sample.
     max_features_per_sample : int, default=32
         Features of largest magnitude that are kept of a sparse sample.
     space : {"input", "features"}, default="input"
@@ -214,8 +215,11 @@ class LabelCentroids(_OfSpace):
 
     Attributes
     ----------
-    centroids_ : csr_array of shape (n_features, n_labels), or ndarray
-        Centroids, float32; as rows, if they are dense.
+    centroids_ : {csr_array, ndarray} of shape (n_labels, n_features)
+        Centroids, float32.
+    index_ : csr_array of shape (n_features, n_labels), or ndarray
+        What is searched: sparse centroids without the features of more than 5% of them, unless at
+        most 50 have them. The number of a listed label is the cosine with all features.
 
     Examples
     --------
@@ -237,7 +241,7 @@ class LabelCentroids(_OfSpace):
     monotonic = (1,)
 
     def __init__(
-        self, n_nearest: int = 20, max_features_per_sample: int = 32, space: str = "input"
+        self, n_nearest: int = 8, max_features_per_sample: int = 32, space: str = "input"
     ) -> None:
         self.n_nearest = n_nearest
         self.max_features_per_sample = max_features_per_sample
@@ -257,23 +261,22 @@ class LabelCentroids(_OfSpace):
                 heaviest(_sorted(unit_rows(of_labels[part] @ unit)), _OF_CENTROID)
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
-            self.centroids_ = transposed(sp.vstack(means, format="csr"))
+            self.centroids_ = sp.vstack(means, format="csr")
+            self.index_ = _searched(self.centroids_, _MOST_CENTROIDS)
         else:
-            self.centroids_ = unit_rows(of_labels @ unit)
+            self.centroids_ = self.index_ = unit_rows(of_labels @ unit)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
-        return queries, *best_items(queries, self.centroids_, self.n_nearest)
+        return queries, best_items(queries, self.index_, self.n_nearest)[0]
 
     def candidates(self, found: Any) -> Array:
-        return found[1][:, :N_ADDED]
+        return found[1]  # type: ignore[no-any-return]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        queries, items, cosines = found
-        if not sp.issparse(self.centroids_):
-            return pair_products(queries, self.centroids_, rows, labels)[:, None]
-        return _numbers_of(_padded_csr(cosines, items, self.centroids_.shape[1]), rows, labels)
+        products = sparse_pair_products if sp.issparse(self.centroids_) else pair_products
+        return products(found[0], self.centroids_, rows, labels)[:, None]
 
 
 class FeatureVotes(Retriever):
@@ -393,6 +396,13 @@ def _kept(X: Any, mask: Array) -> Any:
     """Keep marked entries of a CSR matrix."""
     ends = np.concatenate([[0], np.cumsum(mask)])[X.indptr].astype(X.indptr.dtype)
     return sp.csr_array((X.data[mask], X.indices[mask], ends), shape=X.shape)
+
+
+def _searched(items: Any, max_df: float) -> Any:
+    """Return an index of CSR rows: their transpose without frequent features."""
+    counts = np.bincount(items.indices, minlength=items.shape[1])
+    searched = counts <= max(max_df * items.shape[0], _FREQUENT)
+    return transposed(_kept(items, searched[items.indices]))
 
 
 def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:

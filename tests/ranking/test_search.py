@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_xlc.ranking import search
-from sklearn_xlc.ranking.search import Spaces, best_entries, best_items, heaviest, pair_products
+from sklearn_xlc.ranking.search import (
+    Spaces,
+    best_entries,
+    best_items,
+    heaviest,
+    pair_products,
+    sparse_pair_products,
+)
 
 #: Few values, so that there are ties.
 SMALL = st.integers(-2, 2)
@@ -135,6 +142,19 @@ def test_products_of_pairs(rng):
     expected = (left.astype(float) @ right.T.astype(float))[rows, items]
     np.testing.assert_allclose(pair_products(left, right, rows, items), expected, rtol=1e-6)
     assert pair_products(left, right, rows[:0], items[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("block", [3, 2**16])
+def test_products_of_sparse_pairs(block, rng, monkeypatch):
+    monkeypatch.setattr(search, "FEW_ENTRIES", block)
+    left, right = (np.round(rng.random((n, 9)) * (rng.random((n, 9)) < 0.4), 1) for n in (4, 6))
+    rows, items = np.repeat(np.arange(4), 6), np.tile(np.arange(6), 4)
+    found = sparse_pair_products(sp.csr_array(left), sp.csr_array(right), rows, items)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, (left @ right.T).ravel(), rtol=1e-6)
+    assert (
+        sparse_pair_products(sp.csr_array(left), sp.csr_array(right), rows[:0], items[:0]).size == 0
+    )
 
 
 def test_a_space_is_sparse_or_dense_by_its_content_not_by_its_form(rng):
