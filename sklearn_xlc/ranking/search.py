@@ -27,6 +27,12 @@ from sklearn_xlc._csr import (
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.ranking.base import Array, Samples
 
+#: Share of the items that have an entry in common with a query, above which sums are dense.
+_MANY = 0.15
+#: Blocks of dense sums whose best items are ranked together.
+_TOGETHER = 16
+#: Smallest positive cosine.
+_TINY = np.finfo(np.float32).smallest_subnormal
 #: Rounding error of a float32 number, relative to it.
 _EPSILON = float(np.finfo(np.float32).eps)
 
@@ -163,14 +169,50 @@ _Blocks = Iterator[tuple[slice, Array, IntArray, IntArray]]
 
 
 def _sparse_blocks(queries: Any, index: Any, n: int) -> _Blocks:
-    """Yield cosines of blocks of queries, by sparse products."""
-    steps = np.diff(index.indptr)[queries.indices]
-    steps = np.bincount(row_numbers(queries.indptr), steps, minlength=queries.shape[0])
-    sizes = 1 + np.minimum(steps, index.shape[1]).astype(np.int64)
+    """Yield cosines of blocks of queries, by sparse products.
+
+    If queries like the items have entries in common with many items, dense sums are faster. They
+    are the same, and the index alone decides.
+    """
+    n_items, lengths = index.shape[1], np.diff(index.indptr)
+    steps = np.bincount(
+        row_numbers(queries.indptr), lengths[queries.indices], minlength=queries.shape[0]
+    ).astype(np.int64)
+    if np.square(lengths, dtype=np.float64).sum() > _MANY * n_items**2:
+        yield from _summed_blocks(queries, index, n, steps)
+        return
+    sizes = 1 + np.minimum(steps, n_items)
     for part in uneven_blocks(sizes, min(BLOCK_ENTRIES, memory_limit() // 32)):
         is_all = part == slice(0, len(sizes))
         product = (queries if is_all else queries[part]) @ index
         yield part, product.data, product.indices, product.indptr
+
+
+def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks:
+    """Yield the largest cosines of blocks of queries, of sums in dense rows.
+
+    `steps`: number of terms of the sums of each query.
+    """
+    n_items, limit = index.shape[1], min(BLOCK_ENTRIES // 4, memory_limit() // 32)
+    blocks = uneven_blocks(n_items + 2 * steps, limit)
+    table = np.empty((max((each.stop - each.start for each in blocks), default=0), n_items), "f4")
+    for first in range(0, len(blocks), _TOGETHER):
+        some, parts = blocks[first : first + _TOGETHER], []
+        for part in some:
+            indptr = queries.indptr[part.start : part.stop + 1]
+            inside = slice(indptr[0], indptr[-1])
+            terms = index[queries.indices[inside]]
+            terms.data *= np.repeat(queries.data[inside], np.diff(terms.indptr))
+            sums = table[: part.stop - part.start]
+            of_rows = terms.data, terms.indices, terms.indptr[indptr - indptr[0]]
+            sp.csr_array(of_rows, shape=sums.shape).toarray(out=sums)
+            least = np.maximum(_least_of_rows(sums, n), _TINY)
+            kept = np.flatnonzero(sums >= least[:, None])
+            rows, ids = np.divmod(kept, n_items)
+            parts.append((sums.reshape(-1)[kept], ids, np.bincount(rows, minlength=len(sums))))
+        values, ids, counts = (np.concatenate(column) for column in zip(*parts))
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        yield slice(some[0].start, some[-1].stop), values, ids, indptr
 
 
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
@@ -286,6 +328,18 @@ def _least(values: Array, indptr: Array, n: int) -> Array:
         nth = np.partition(largest, n_groups - n, axis=1)[:, n_groups - n]
         least[long] = np.maximum(nth, 0)
     return least
+
+
+def _least_of_rows(values: Array, n: int) -> Array:
+    """Return a bound, not below zero, that n entries of each row reach if it is above zero."""
+    n_groups, n_rows = 4 * n, len(values)
+    for width in (8 * n_groups, n_groups):  # wide rows are faster
+        size = values.shape[1] // width
+        if size > 1:
+            values = values[:, : size * width].reshape(n_rows, size, width).max(axis=1)
+    if values.shape[1] != n_groups:
+        return np.zeros(n_rows, dtype=values.dtype)
+    return np.maximum(np.partition(values, n_groups - n, axis=1)[:, n_groups - n], 0)
 
 
 def pair_products(left: Array, right: Array, rows: IntArray, items: IntArray) -> Array:

@@ -94,8 +94,11 @@ def test_a_long_row_before_a_short_one_with_larger_values():
     np.testing.assert_array_equal(best, [[0.5], [1.0]])
 
 
-@pytest.mark.parametrize("is_sparse", [False, True])
-def test_many_items_in_blocks_equal_brute_force_and_single_queries(is_sparse, rng, monkeypatch):
+@pytest.mark.parametrize("is_sparse, share", [(False, 0), (True, 0), (True, 9)])
+def test_many_items_in_blocks_equal_brute_force_and_single_queries(
+    is_sparse, share, rng, monkeypatch
+):
+    monkeypatch.setattr(search, "_MANY", share)  # sums in dense rows, or sparse products
     items = np.round(rng.random((700, 30)) * (rng.random((700, 30)) < 0.2), 1)
     items[300:] = items[:400]  # twins: ties
     queries = unit(items[::11]).astype(np.float32)
@@ -114,6 +117,22 @@ def test_many_items_in_blocks_equal_brute_force_and_single_queries(is_sparse, rn
     monkeypatch.setattr(search, "FEW_ENTRIES", 100)
     for k, part in enumerate(best_items(given_queries, index, 20)):
         np.testing.assert_array_equal(whole[k], part)
+
+
+@given(queries=matrices(5, 6), items=matrices(30, 6), n=st.integers(1, 4))
+def test_dense_sums_equal_sparse_products(queries, items, n):
+    queries, index = (
+        sp.csr_array(unit(queries), dtype="f4"),
+        sp.csr_array(unit(items).T, dtype="f4"),
+    )
+    before, found = search._MANY, []
+    try:
+        for search._MANY in (0, 1e9):
+            found.append(best_items(queries, index, n))
+    finally:
+        search._MANY = before
+    for one, other in zip(*found):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_blocks_follow_the_working_memory(rng, monkeypatch):
