@@ -355,6 +355,6 @@ def sparse_pair_products(left: Any, right: Any, rows: IntArray, items: IntArray)
     """Return products of pairs of rows of two canonical CSR matrices: float32, sums in float64."""
     products, ones = np.empty(len(rows), dtype=np.float32), np.ones(left.shape[1])
     sizes = np.diff(left.indptr)[rows] + np.diff(right.indptr)[items]
-    for part in uneven_blocks(1 + sizes.astype(np.int64), 4 * FEW_ENTRIES):
+    for part in uneven_blocks(1 + sizes.astype(np.int64), BLOCK_ENTRIES // 16):
         products[part] = left[rows[part]].multiply(right[items[part]]) @ ones
     return products

@@ -163,9 +163,9 @@ def test_products_of_pairs(rng):
     assert pair_products(left, right, rows[:0], items[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize("block", [3, 2**16])
+@pytest.mark.parametrize("block", [16, 200, 2**16])
 def test_products_of_sparse_pairs(block, rng, monkeypatch):
-    monkeypatch.setattr(search, "FEW_ENTRIES", block)
+    monkeypatch.setattr(search, "BLOCK_ENTRIES", block)
     left, right = (np.round(rng.random((n, 9)) * (rng.random((n, 9)) < 0.4), 1) for n in (4, 6))
     rows, items = np.repeat(np.arange(4), 6), np.tile(np.arange(6), 4)
     found = sparse_pair_products(sp.csr_array(left), sp.csr_array(right), rows, items)
