@@ -289,6 +289,7 @@ class BoostedRanker(PlainArrays, Ranker):
             more = {space: X[last] for space, X in more.items()}
             Y, weight = Y[last], weight[last]
         self.memory_ = {"samples": more, "labels": Y, "weights": weight}
+        self.is_indexed_ = False
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
         return {space: self._heaviest(space, X) for space, X in samples.items()}
@@ -306,20 +307,58 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def _index(self) -> BoostedRanker:
         """Fit the retrievers to the samples that are remembered."""
-        Y, weight = self.memory_["labels"], self.memory_["weights"]
+        Y = self.memory_["labels"]
         self.n_labels_ = Y.shape[1]
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
         samples, self.n_indexed_ = self.memory_["samples"], len(Y.indptr) - 1
-        spaces, space = Spaces(samples), "input" if "input" in samples else "features"
-        weight = None if (weight == 1).all() else weight
-        self.retrievers_ = [
-            (name, cloned(each).fit(spaces, Y, weight))
-            for name, each in (self._named(space) if Y.shape[0] else [])
+        space = "input" if "input" in samples else "features"
+        retrievers = [
+            (name, cloned(each)) for name, each in (self._named(space) if Y.shape[0] else [])
         ]
+        self._fit_to_memory([each for _, each in retrievers])
+        self.retrievers_, self.is_indexed_ = retrievers, True
         return self
+
+    def _fit_to_memory(self, retrievers: list[Retriever]) -> None:
+        weight, spaces = self.memory_["weights"], Spaces(self.memory_["samples"])
+        weight = None if (weight == 1).all() else weight
+        for each in retrievers:
+            each.fit(spaces, self.memory_["labels"], weight)
+
+    # --- state --------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what the samples that are remembered tell."""
+        state = super().__getstate__()
+        if state.get("memory_") and (state["memory_"]["weights"] == 1).all():
+            state["memory_"]["weights"] = None
+        if state.get("is_indexed_") and self.retrievers_ is not None:
+            left_out = {name for name, each in self.retrievers_ if each.refits}
+            state["retrievers_"] = [
+                (name, cloned(each) if name in left_out else each)
+                for name, each in self.retrievers_
+            ]
+            state["left_out"] = sorted(left_out)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        left_out = state.get("left_out", [])
+        super().__setstate__({name: value for name, value in state.items() if name != "left_out"})
+        memory = vars(self).get("memory_")
+        if memory and memory["weights"] is None:
+            memory["weights"] = np.ones(memory["labels"].shape[0])
+        if left_out:
+            self._fit_to_memory([each for name, each in self.retrievers_ if name in left_out])
+
+    def __copy__(self) -> BoostedRanker:
+        copied = type(self).__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    # --- numbers ------------------------------------------------------------------------------
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the numbers that describe a listed label.

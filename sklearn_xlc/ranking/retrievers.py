@@ -50,6 +50,7 @@ class _OfSpace(Retriever):
         "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
         "space": [StrOptions({"input", "features"})],
     }
+    refits = True
     space: str
     max_features_per_sample: int
 
@@ -310,6 +311,7 @@ class FeatureVotes(Retriever):
         "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
     }
     monotonic = (1,)
+    refits = True
 
     def __init__(self, max_features_per_sample: int = 32) -> None:
         self.max_features_per_sample = max_features_per_sample
@@ -370,6 +372,7 @@ class CooccurringLabels(Retriever):
 
     reads = ()
     monotonic = (1,)
+    refits = True
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["companions"])
