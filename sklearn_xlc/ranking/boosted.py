@@ -355,7 +355,7 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def __copy__(self) -> BoostedRanker:
         copied = type(self).__new__(type(self))
-        vars(copied).update(vars(self))
+        copied.__dict__.update(self.__dict__)
         return copied
 
     # --- numbers ------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ class Pairs:
         """
         n_rows, n_labels = self.shape
         table = np.full(min(self._step, n_rows) * n_labels, -1, dtype=np.int32)
-        starts = np.arange(0, n_rows, self._step)
-        cuts = np.searchsorted(self.rows, [*starts, n_rows])
+        starts = list(range(0, n_rows, self._step))
+        cuts: list[int] = np.searchsorted(self.rows, [*starts, n_rows]).tolist()
         parts: list[Any] = []
         for start, first, last in zip(starts, cuts, cuts[1:]):
             stop = min(start + self._step, n_rows)

@@ -278,7 +278,7 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
     return best, best_ids
 
 
-#: Key of no entry: minus infinity, and the id -1 (see below).
+#: Lower half of a key, and the key of no entry: minus infinity with the id -1.
 _LOW = np.int64(2**32 - 1)
 _NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
 
@@ -291,8 +291,10 @@ def _keys(values: Array, ids: Array) -> IntArray | None:
     if values.dtype != np.float32 or ids.max(initial=0) >= _LOW:
         return None
     bits = (values + np.float32(0)).view(np.int32)  # -0 becomes 0
-    bits = bits ^ ((bits >> 31) & np.int32(2**31 - 1))
-    return (bits.astype(np.int64) << 32) + (_LOW - 1 - ids)
+    bits ^= (bits >> 31) & np.int32(2**31 - 1)
+    keys: IntArray = bits.astype(np.int64) << 32
+    keys += _LOW - 1 - ids
+    return keys
 
 
 def _of_keys(keys: IntArray) -> tuple[Array, IntArray]:
