@@ -333,7 +333,7 @@ class BoostedRanker(PlainArrays, Ranker):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what the samples that are remembered tell."""
         state = super().__getstate__()
-        if state.get("memory_") and (state["memory_"]["weights"] == 1).all():
+        if state.get("memory_") and (self.memory_["weights"] == 1).all():
             state["memory_"]["weights"] = None
         if state.get("is_indexed_") and self.retrievers_ is not None:
             left_out = {name for name, each in self.retrievers_ if each.refits}

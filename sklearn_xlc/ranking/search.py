@@ -32,7 +32,7 @@ _MANY = 0.15
 #: Blocks of dense sums whose best items are ranked together.
 _TOGETHER = 16
 #: Smallest positive cosine.
-_TINY = np.finfo(np.float32).smallest_subnormal
+_TINY = np.nextafter(np.float32(0), np.float32(1))
 #: Rounding error of a float32 number, relative to it.
 _EPSILON = float(np.finfo(np.float32).eps)
 
