@@ -318,14 +318,14 @@ class BoostedRanker(PlainArrays, Ranker):
         retrievers = [
             (name, cloned(each)) for name, each in (self._named(space) if Y.shape[0] else [])
         ]
-        self._fit_to_memory([each for _, each in retrievers])
+        self._fit_to_memory(retrievers)
         self.retrievers_, self.is_indexed_ = retrievers, True
         return self
 
-    def _fit_to_memory(self, retrievers: list[Retriever]) -> None:
+    def _fit_to_memory(self, retrievers: list[tuple[str, Retriever]]) -> None:
         weight, spaces = self.memory_["weights"], Spaces(self.memory_["samples"])
         weight = None if (weight == 1).all() else weight
-        for each in retrievers:
+        for _, each in retrievers:
             each.fit(spaces, self.memory_["labels"], weight)
 
     # --- state --------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class BoostedRanker(PlainArrays, Ranker):
         if memory and memory["weights"] is None:
             memory["weights"] = np.ones(memory["labels"].shape[0])
         if left_out:
-            self._fit_to_memory([each for name, each in self.retrievers_ if name in left_out])
+            self._fit_to_memory([pair for pair in self.retrievers_ if pair[0] in left_out])
 
     def __copy__(self) -> BoostedRanker:
         copied = type(self).__new__(type(self))
