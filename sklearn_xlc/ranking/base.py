@@ -278,11 +278,16 @@ class Retriever(PlainArrays):
         Roughly the temporary numbers of :meth:`search` and :meth:`numbers` for a sample: fewer
         samples at a time are ranked if there are many, to keep to scikit-learn's `working_memory`.
         Known after :meth:`fit`.
+    refits : bool, default=False
+        Whether :meth:`fit` is quick and gives an equal retriever again. Pickles and files of a
+        ranker leave such a retriever out: it is fitted to the remembered samples when they are
+        loaded.
     """
 
     reads: Any = ("input",)
     monotonic: Any = ()
     entries_per_sample: Any = 0
+    refits: Any = False
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the numbers.

@@ -16,14 +16,13 @@ from threadpoolctl import threadpool_limits
 from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._config import memory_limit
-from sklearn_xlc._csr import IntArray, find_entries, is_mostly_zeros, row_blocks
+from sklearn_xlc._csr import IntArray, find_entries, row_blocks
 from sklearn_xlc._ids import as_ids
 from sklearn_xlc._part import cloned
 from sklearn_xlc._ranking import ranked_candidates
 from sklearn_xlc.metrics import propensities
 from sklearn_xlc.ranking.base import (
     Array,
-    PlainArrays,
     Ranker,
     Retriever,
     Samples,
@@ -32,15 +31,9 @@ from sklearn_xlc.ranking.base import (
 )
 from sklearn_xlc.ranking.calibration import Calibration
 from sklearn_xlc.ranking.memory import Memory, joined, taken, with_labels, without
-from sklearn_xlc.ranking.retrievers import (
-    CooccurringLabels,
-    FeatureVotes,
-    LabelCentroids,
-    NearestSamples,
-)
-from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
+from sklearn_xlc.ranking.retrievers import NearestSamples
+from sklearn_xlc.ranking.retrieving import Retrieving
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
-from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
 
 #: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
@@ -52,7 +45,7 @@ GROWTH = 0.02
 _SURE = 36.0
 
 
-class BoostedRanker(PlainArrays, Ranker):
+class BoostedRanker(Retrieving):
     """Rank labels that the network or training samples suggest, by boosted trees.
 
     The best labels of the network make a list for each sample. Retrievers add labels of similar
@@ -160,105 +153,6 @@ class BoostedRanker(PlainArrays, Ranker):
         self.tail = tail
         self.max_samples = max_samples
 
-    # --- parameters ---------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, with those of retrievers by their names.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to return the retrievers and their parameters, too.
-
-        Returns
-        -------
-        dict
-            Parameters.
-        """
-        params = super().get_params(deep)
-        if deep:
-            for name, retriever in self._named():
-                params[name] = retriever
-                inner = retriever.get_params(deep=True)
-                params.update({f"{name}__{key}": value for key, value in inner.items()})
-        return params
-
-    def set_params(self, **params: Any) -> BoostedRanker:
-        """Set parameters, of retrievers by their names.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters. The name of a retriever replaces it.
-
-        Returns
-        -------
-        self : object
-            Ranker.
-        """
-        if "retrievers" in params:
-            self.retrievers = params.pop("retrievers")
-        named = dict(self._named())
-        inside = {key for key in params if key.partition("__")[0] in named}
-        if inside:
-            for key in sorted(inside, key=lambda key: "__" in key):  # objects first
-                name, delimiter, inner = key.partition("__")
-                if delimiter:
-                    named[name].set_params(**{inner: params[key]})
-                else:
-                    named[name] = params[key]
-            self.retrievers = list(named.items())
-        super().set_params(**{key: params[key] for key in params.keys() - inside})
-        return self
-
-    def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
-        if not isinstance(self.retrievers, str):
-            return list(self.retrievers)
-        named: list[tuple[str, Retriever]] = [
-            ("near", NearestSamples(space=space)),
-            ("centroids", LabelCentroids(space=space)),
-            *([("votes", FeatureVotes())] if space == "input" else []),
-            ("together", CooccurringLabels()),
-        ]
-        if self.retrievers == "texts":
-            named += [
-                ("near_in_meaning", NearestSamples(vectorizer=WORDLLAMA)),
-                ("centroids_in_meaning", LabelCentroids(vectorizer=WORDLLAMA)),
-            ]
-        return named
-
-    def check(self) -> None:
-        """Raise ValueError if a parameter is not valid."""
-        super().check()
-        names = []
-        for pair in self._named():
-            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-                raise ValueError(
-                    f"retrievers must hold pairs of a name and a retriever, got {pair!r}"
-                )
-            if not isinstance(pair[1], Retriever):
-                raise ValueError(f"retriever {pair[0]!r} must be a Retriever, got {pair[1]!r}")
-            names.append(pair[0])
-        own = set(self.get_params(deep=False))
-        if len(set(names)) < len(names) or own & set(names) or any("__" in name for name in names):
-            raise ValueError(
-                f"names of retrievers must be distinct, without '__' and none of {sorted(own)}, "
-                f"got {names}"
-            )
-        for _, retriever in self._named():
-            retriever.check()
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        read = [space for _, each in self._named() for space in each.reads]
-        spaces = dict.fromkeys("given" if space == "vectors" else space for space in read)
-        return (*spaces, "ids")
-
-    def check_given(self, given: Any) -> None:
-        for _, each in self._named():
-            if getattr(each, "vectorizer", None) == WORDLLAMA:
-                texts_to_vectors(given[:1])
-
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         return min(self.n_candidates, n_labels)
 
@@ -267,14 +161,7 @@ class BoostedRanker(PlainArrays, Ranker):
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self.check()
         self.memory_ = None
-        with_vectors = {
-            name: each.vectorizer for name, each in self._named() if "vectors" in each.reads
-        }
-        vectorizers, self.places_ = distinct(with_vectors)
-        self.vectorizers_ = [
-            each if isinstance(each, str) else cloned(each).fit(samples["given"])
-            for each in vectorizers
-        ]
+        self._fit_vectorizers(samples)
         self._add(samples, Y, sample_weight, spread=True)
         return self._index()
 
@@ -304,7 +191,7 @@ class BoostedRanker(PlainArrays, Ranker):
         self._blocks(0)
         for name, each in self.retrievers_:
             if isinstance(each, NearestSamples):
-                read = self._read_by(self._with_vectors(samples))[name]
+                read = self._read_by(self._with_vectors(samples))(name)
                 return each.examples(read, labels, n_examples)
         raise ValueError(f"{self!r} has no retriever NearestSamples, which finds training samples")
 
@@ -331,56 +218,62 @@ class BoostedRanker(PlainArrays, Ranker):
         if len(memory["weights"]) > self.max_samples:
             memory = taken(memory, slice(len(memory["weights"]) - self.max_samples, None))
         self.memory_ = memory
-
-    def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
-        """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
-        found = {space: X for space, X in samples.items() if space != "given"}
-        for place, vectorizer in enumerate(self.vectorizers_):
-            vectors = vectors_by(vectorizer, samples["given"])
-            readers = [each for name, each in self._named() if self.places_.get(name) == place]
-            most = max(getattr(each, "max_features_per_sample", 32) for each in readers)
-            found[_space(place)] = rounded(vectors, most) if is_rounded else vectors
-        if any("given" in each.reads for _, each in self._named()):
-            found["given"] = samples["given"]
-        return found
-
-    def _read_by(self, samples: Samples) -> dict[str, Spaces]:
-        """Return what each retriever reads of samples; those that read the same share it."""
-        spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
-        for place in range(len(self.vectorizers_)):
-            spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
-        return {name: spaces[self.places_.get(name)] for name, _ in self._named()}
-
-    def shortened(self, samples: Samples) -> dict[str, Any]:
-        return {space: self._heaviest(space, X) for space, X in samples.items()}
-
-    def _heaviest(self, space: str, X: Any) -> Any:
-        """Return samples with no more features than the retrievers read."""
-        if not (space == "input" and sp.issparse(X) and is_mostly_zeros(X)):
-            return X
-        read = [each for _, each in self._named() if space in each.reads]
-        if not read:
-            return sp.csr_array(X.shape, dtype=np.float32)
-        if not all(hasattr(each, "max_features_per_sample") for each in read):
-            return X
-        return heaviest(as_csr(X), max(each.max_features_per_sample for each in read))
+        self.is_indexed_ = False
 
     def _index(self) -> BoostedRanker:
         """Fit the retrievers to the samples that are remembered."""
-        Y, weight = self.memory_["labels"], self.memory_["weights"]
+        Y = self.memory_["labels"]
         self.n_labels_ = Y.shape[1]
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         self.log_counts_ = np.log1p(counts).astype(np.float32)
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
         samples, self.n_indexed_ = self.memory_["samples"], self.n_seen_
-        read_by, space = self._read_by(samples), "input" if "input" in samples else "features"
-        weight = None if (weight == 1).all() else weight
-        self.retrievers_ = [
-            (name, cloned(each).fit(read_by[name], Y, weight))
-            for name, each in (self._named(space) if Y.shape[0] else [])
+        space = "input" if "input" in samples else "features"
+        retrievers = [
+            (name, cloned(each)) for name, each in (self._named(space) if Y.shape[0] else [])
         ]
+        self._fit_to_memory(retrievers)
+        self.retrievers_, self.is_indexed_ = retrievers, True
         return self
+
+    def _fit_to_memory(self, retrievers: list[tuple[str, Retriever]]) -> None:
+        weight, read_by = self.memory_["weights"], self._read_by(self.memory_["samples"])
+        weight = None if (weight == 1).all() else weight
+        for name, each in retrievers:
+            each.fit(read_by(name), self.memory_["labels"], weight)
+
+    # --- state --------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what the samples that are remembered tell."""
+        state = super().__getstate__()
+        if state.get("memory_") and (self.memory_["weights"] == 1).all():
+            state["memory_"]["weights"] = None
+        if state.get("is_indexed_") and self.retrievers_ is not None:
+            left_out = {name for name, each in self.retrievers_ if each.refits}
+            state["retrievers_"] = [
+                (name, cloned(each) if name in left_out else each)
+                for name, each in self.retrievers_
+            ]
+            state["left_out"] = sorted(left_out)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        left_out = state.get("left_out", [])
+        super().__setstate__({name: value for name, value in state.items() if name != "left_out"})
+        memory = vars(self).get("memory_")
+        if memory and memory["weights"] is None:
+            memory["weights"] = np.ones(memory["labels"].shape[0])
+        if left_out:
+            self._fit_to_memory([pair for pair in self.retrievers_ if pair[0] in left_out])
+
+    def __copy__(self) -> BoostedRanker:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    # --- numbers ------------------------------------------------------------------------------
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the numbers that describe a listed label.
@@ -413,9 +306,9 @@ class BoostedRanker(PlainArrays, Ranker):
             )
         present, read_by = labels >= 0, self._read_by(self._with_vectors(samples or {}))
         own = self._keys(labels)
-        found = [each.search(read_by[name], scores, labels) for name, each in self.retrievers_]
+        found = [each.search(read_by(name), scores, labels) for name, each in self.retrievers_]
         added = [each.candidates(one) for (_, each), one in zip(self.retrievers_, found)]
-        keys = np.unique(np.concatenate([own, *map(self._keys, added)]))
+        keys = _distinct(np.concatenate([own, *map(self._keys, added)]))
         rows, listed = np.divmod(keys, max(1, self.n_labels_))
         # A label that the network does not list scores a little less than its last one.
         last = np.where(present, scores, np.inf).min(axis=1, initial=np.inf)
@@ -549,21 +442,23 @@ class BoostedRanker(PlainArrays, Ranker):
     def _ranked(self, scores: Array, labels: Array, samples: Samples | None) -> tuple[Array, Array]:
         rows, listed, by_network, numbers = self._described(scores, labels, samples)
         odds = self.slope_ * self._scored(numbers) + self.offset_
-        order = np.lexsort((listed, -by_network, -odds, rows))
         lengths = np.bincount(rows, minlength=len(scores))
         inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        ranked = np.full(inside.shape, -np.inf, dtype=scores.dtype)
+        ranked, last = np.full(inside.shape, -np.inf), np.full(inside.shape, -np.inf)
         ids = np.full(inside.shape, -1, dtype=np.int64)
-        ranked[inside], ids[inside] = odds[order], listed[order]
-        return in_strict_order(ranked, ids)
+        ranked[inside], last[inside], ids[inside] = odds, by_network, listed
+        order = np.lexsort((-last, -ranked), axis=-1)  # stable: labels ascend
+        ranked, ids = (np.take_along_axis(each, order, axis=1) for each in (ranked, ids))
+        return in_strict_order(ranked.astype(scores.dtype), ids)
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
 
 
-def _space(place: int) -> str:
-    """Return the name of the space of a vectorizer."""
-    return f"vectors {place}"
+def _distinct(keys: IntArray) -> IntArray:
+    """Return distinct integers, ascending; `np.unique` takes several times as long."""
+    keys = np.sort(keys)
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]]
 
 
 def _rows_of(samples: Samples | None, rows: Any) -> Samples:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_xlc._csr import FEW_ENTRIES, IntArray, row_numbers
+from sklearn_xlc._csr import FEW_ENTRIES, IntArray
 from sklearn_xlc.ranking.base import Array
 
 #: Number of entries of a table of a few samples and all labels.
-_TABLE = 16 * FEW_ENTRIES
+_TABLE = 8 * FEW_ENTRIES
 
 
 class Pairs:
@@ -19,7 +19,7 @@ class Pairs:
     Parameters
     ----------
     rows, labels : ndarray of shape (n_pairs,)
-        Pairs; rows ascend.
+        Distinct pairs; rows ascend.
     shape : tuple of int
         Numbers of rows and labels.
     """
@@ -28,15 +28,53 @@ class Pairs:
         self.rows, self.labels, self.shape = rows, labels, shape
         self._step = max(1, _TABLE // max(1, shape[1]))
 
-    def entries(self, indptr: Array, labels: Array, values: Array) -> Array:
-        """Return values at pairs, 0 where there is none.
+    def find(self, indptr: Array, labels: Array) -> tuple[IntArray, IntArray]:
+        """Find the entries of all rows whose labels are listed.
 
         Parameters
         ----------
         indptr : ndarray of shape (n_rows + 1,)
             Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``.
-        labels, values : ndarray of shape (n_entries,)
-            Entries. Of several entries of a row with one label the last one counts.
+        labels : ndarray of shape (n_entries,)
+            Labels of the entries.
+
+        Returns
+        -------
+        entries : ndarray of shape (n_found,)
+            Entries at pairs, ascending.
+        pairs : ndarray of shape (n_found,)
+            Their pairs.
+        """
+        n_rows, n_labels = self.shape
+        table = np.full(min(self._step, n_rows) * n_labels, -1, dtype=np.int32)
+        starts = list(range(0, n_rows, self._step))
+        cuts: list[int] = np.searchsorted(self.rows, [*starts, n_rows]).tolist()
+        parts: list[Any] = []
+        for start, first, last in zip(starts, cuts, cuts[1:]):
+            stop = min(start + self._step, n_rows)
+            wanted = (self.rows[first:last] - start) * n_labels + self.labels[first:last]
+            table[wanted] = np.arange(last - first)
+            inside = slice(indptr[start], indptr[stop])
+            of_rows = np.arange(stop - start) * n_labels
+            at = np.repeat(of_rows, np.diff(indptr[start : stop + 1])) + labels[inside]
+            found = table[at]
+            table[wanted] = -1
+            entries = np.flatnonzero(found >= 0)
+            parts.append((entries + inside.start, found[entries] + first))
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        entries, pairs = (np.concatenate(column) for column in zip(*parts))
+        return entries, pairs
+
+    def entries(self, indptr: Array, labels: Array, values: Array) -> Array:
+        """Return values at pairs, 0 where there is none.
+
+        Parameters
+        ----------
+        indptr, labels : ndarray
+            Entries, as in :meth:`find`.
+        values : ndarray of shape (n_entries,)
+            Their values. Of several entries of a row with one label the last one counts.
 
         Returns
         -------
@@ -44,26 +82,6 @@ class Pairs:
             Values.
         """
         found = np.zeros(len(self.rows), dtype=values.dtype)
-        for inside, own, positions, wanted, size in self._tables(indptr, labels):
-            table = np.zeros(size, dtype=values.dtype)
-            table[positions] = values[inside]
-            found[own] = table[wanted]
+        entries, pairs = self.find(indptr, labels)
+        found[pairs] = values[entries]
         return found
-
-    def sums(self, indptr: Array, labels: Array, values: Array) -> Array:
-        """Return sums, in float64, of the values of all entries at each pair."""
-        found = np.zeros(len(self.rows))
-        for inside, own, positions, wanted, size in self._tables(indptr, labels):
-            found[own] = np.bincount(positions, values[inside], size)[wanted]
-        return found
-
-    def _tables(self, indptr: Array, labels: Array) -> Any:
-        """Yield entries and pairs of some rows, their positions in a table, and its size."""
-        for start in range(0, self.shape[0], self._step):
-            stop = min(start + self._step, self.shape[0])
-            first, last = np.searchsorted(self.rows, [start, stop])
-            inside, own = slice(indptr[start], indptr[stop]), slice(first, last)
-            entry_rows = row_numbers(indptr[start : stop + 1])
-            positions = entry_rows * self.shape[1] + labels[inside]
-            wanted = (self.rows[own] - start) * self.shape[1] + self.labels[own]
-            yield inside, own, positions, wanted, (stop - start) * self.shape[1]

@@ -13,6 +13,7 @@ from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
+    index_dtype,
     joined_ranges,
     row_numbers,
     uneven_blocks,
@@ -29,6 +30,7 @@ from sklearn_xlc.ranking.search import (
     integer_rows,
     inverse_norms,
     pair_cosines,
+    sparse_pair_products,
     transposed,
 )
 from sklearn_xlc.ranking.vectors import WORDLLAMA
@@ -37,6 +39,8 @@ from sklearn_xlc.ranking.vectors import WORDLLAMA
 N_ADDED = 8
 #: Samples with a feature, at least, before `max_df` applies.
 _FREQUENT = 50
+#: Share of the centroids with a feature, above which it is not searched.
+_MOST_CENTROIDS = 0.05
 #: Entries of a sparse centroid.
 _OF_CENTROID = 50
 #: Least shares of samples with a feature, or with a label, that have another label.
@@ -51,6 +55,7 @@ class _OfSpace(Retriever):
         "space": [StrOptions({"input", "features"})],
         "vectorizer": [StrOptions({WORDLLAMA}), HasMethods(["fit", "transform"]), None],
     }
+    refits = True
     space: str
     vectorizer: Any
     max_features_per_sample: int
@@ -163,9 +168,7 @@ class NearestSamples(_OfSpace):
         self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         self.ids_ = samples.get("ids", np.arange(self.labels_.shape[0]))
         if is_sparse:
-            counts = np.bincount(unit.indices, minlength=unit.shape[1])
-            searched = counts <= max(self.max_df * unit.shape[0], _FREQUENT)
-            self.index_ = transposed(_kept(unit, searched[unit.indices]))
+            self.index_ = _searched(unit, self.max_df)
         else:
             self.index_ = dense_index(unit)
         return self
@@ -242,14 +245,16 @@ class NearestSamples(_OfSpace):
         entries = joined_ranges(self.labels_.indptr[items].ravel(), lengths)
         of_items = self.labels_.indices[entries]
         indptr = np.concatenate([[0], np.cumsum(lengths.reshape(items.shape).sum(axis=1))])
-        of_entry = np.repeat(np.arange(items.size), lengths)
+        at, of_pair = pairs.find(indptr, of_items)
+        of_entry = np.repeat(np.arange(items.size), lengths)[at]
         columns = []
         for n in self.n_neighbors:
             votes = np.zeros(items.shape)
             votes[:, items.shape[1] - n :] = self._votes(found, n)[:, ::-1]
-            columns.append(pairs.sums(indptr, of_items, votes.ravel()[of_entry]))
-        cosines = found.cosines[:, ::-1].ravel()[of_entry]
-        columns.append(pairs.entries(indptr, of_items, cosines))
+            columns.append(np.bincount(of_pair, votes.ravel()[of_entry], len(rows)))
+        nearest = np.zeros(len(rows), dtype=found.cosines.dtype)
+        nearest[of_pair] = found.cosines[:, ::-1].ravel()[of_entry]  # the last one counts
+        columns.append(nearest)
         columns.append(found.cosines[rows, 0])
         return np.stack(columns, axis=1)
 
@@ -262,8 +267,8 @@ class LabelCentroids(_OfSpace):
 
     Parameters
     ----------
-    n_nearest : int, default=20
-        Centroids to find for a sample. The cosines of others count as zero if X is mostly zeros.
+    n_nearest : int, default=8
+        Labels to list for a sample.
     max_features_per_sample : int, default=32
         Features of largest magnitude that are kept of a sparse sample.
     space : {"input", "features"}, default="input"
@@ -273,10 +278,12 @@ class LabelCentroids(_OfSpace):
 
     Attributes
     ----------
-    centroids_ : csr_array of shape (n_features, n_labels), or ndarray
-        Centroids, float32; as rows, if they are dense.
-    index_ : csr_array or dict of str to ndarray
-        The centroids, as samples in :class:`NearestSamples`.
+    centroids_ : {csr_array, ndarray} of shape (n_labels, n_features)
+        Centroids, float32.
+    index_ : csr_array of shape (n_features, n_labels), or dict of str to ndarray
+        What is searched: sparse centroids without the features of more than 5% of them, unless at
+        most 50 have them; dense ones as samples in :class:`NearestSamples`. The number of a listed
+        label is the cosine with all features.
 
     Examples
     --------
@@ -299,7 +306,7 @@ class LabelCentroids(_OfSpace):
 
     def __init__(
         self,
-        n_nearest: int = 20,
+        n_nearest: int = 8,
         max_features_per_sample: int = 32,
         space: str = "input",
         vectorizer: Any = None,
@@ -323,24 +330,23 @@ class LabelCentroids(_OfSpace):
                 heaviest(_sorted(unit_rows(of_labels[part] @ unit)), _OF_CENTROID)
                 for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
             ]
-            self.centroids_ = transposed(sp.vstack(means, format="csr"))
+            self.centroids_ = sp.vstack(means, format="csr")
+            self.index_ = _searched(self.centroids_, _MOST_CENTROIDS)
         else:
             self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
-        self.index_ = self.centroids_ if is_sparse else dense_index(self.centroids_)
+            self.index_ = dense_index(self.centroids_)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
-        return queries, *best_items(queries, self.index_, self.n_nearest)
+        return queries, best_items(queries, self.index_, self.n_nearest)[0]
 
     def candidates(self, found: Any) -> Array:
-        return found[1][:, :N_ADDED]
+        return found[1]  # type: ignore[no-any-return]
 
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
-        queries, items, cosines = found
-        if not sp.issparse(self.centroids_):
-            return pair_cosines(queries, self.centroids_, rows, labels)[:, None]
-        return _numbers_of(_padded_csr(cosines, items, self.centroids_.shape[1]), rows, labels)
+        cosines = sparse_pair_products if sp.issparse(self.centroids_) else pair_cosines
+        return cosines(found[0], self.centroids_, rows, labels)[:, None]
 
 
 class FeatureVotes(Retriever):
@@ -374,6 +380,7 @@ class FeatureVotes(Retriever):
         "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
     }
     monotonic = (1,)
+    refits = True
 
     def __init__(self, max_features_per_sample: int = 32) -> None:
         self.max_features_per_sample = max_features_per_sample
@@ -434,6 +441,7 @@ class CooccurringLabels(Retriever):
 
     reads = ()
     monotonic = (1,)
+    refits = True
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["companions"])
@@ -462,14 +470,23 @@ def _kept(X: Any, mask: Array) -> Any:
     return sp.csr_array((X.data[mask], X.indices[mask], ends), shape=X.shape)
 
 
+def _searched(items: Any, max_df: float) -> Any:
+    """Return an index of CSR rows: their transpose without frequent features."""
+    counts = np.bincount(items.indices, minlength=items.shape[1])
+    searched = counts <= max(max_df * items.shape[0], _FREQUENT)
+    return transposed(_kept(items, searched[items.indices]))
+
+
 def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:
     """Return CSR of values at columns of the same shape; -1: no entry."""
     present = columns >= 0
     indices = columns[present]
     if indices.max(initial=-1) >= n_columns:  # SciPy would read out of bounds
         raise IndexError(f"column {indices.max()} of a matrix with {n_columns} columns")
-    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-    return sp.csr_array((values[present], indices, indptr), shape=(len(columns), n_columns))
+    kind = index_dtype(n_columns, indices.size)  # other types would be copied to that of one
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(kind)
+    parts = values[present], indices.astype(kind), indptr
+    return sp.csr_array(parts, shape=(len(columns), n_columns))
 
 
 def _pattern(X: Any) -> Any:

@@ -35,6 +35,12 @@ from sklearn_xlc.ranking.base import Array, Samples
 _FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
 #: Share of the lists that are searched, and number of items in them, roughly, at most.
 _SHARE, _ITEMS = 0.1, 20_000
+#: Share of the items that have an entry in common with a query, above which sums are dense.
+_MANY = 0.15
+#: Blocks of dense sums whose best items are ranked together.
+_TOGETHER = 16
+#: Smallest positive cosine.
+_TINY = np.nextafter(np.float32(0), np.float32(1))
 
 
 class Spaces(Mapping[str, Any]):
@@ -237,14 +243,50 @@ _Blocks = Iterator[tuple[slice, Array, IntArray, IntArray]]
 
 
 def _sparse_blocks(queries: Any, index: Any, n: int) -> _Blocks:
-    """Yield cosines of blocks of queries, by sparse products."""
-    steps = np.diff(index.indptr)[queries.indices]
-    steps = np.bincount(row_numbers(queries.indptr), steps, minlength=queries.shape[0])
-    sizes = 1 + np.minimum(steps, index.shape[1]).astype(np.int64)
+    """Yield cosines of blocks of queries, by sparse products.
+
+    If queries like the items have entries in common with many items, dense sums are faster. They
+    are the same, and the index alone decides.
+    """
+    n_items, lengths = index.shape[1], np.diff(index.indptr)
+    steps = np.bincount(
+        row_numbers(queries.indptr), lengths[queries.indices], minlength=queries.shape[0]
+    ).astype(np.int64)
+    if np.square(lengths, dtype=np.float64).sum() > _MANY * n_items**2:
+        yield from _summed_blocks(queries, index, n, steps)
+        return
+    sizes = 1 + np.minimum(steps, n_items)
     for part in uneven_blocks(sizes, min(BLOCK_ENTRIES, memory_limit() // 32)):
         is_all = part == slice(0, len(sizes))
         product = (queries if is_all else queries[part]) @ index
         yield part, product.data, product.indices, product.indptr
+
+
+def _summed_blocks(queries: Any, index: Any, n: int, steps: IntArray) -> _Blocks:
+    """Yield the largest cosines of blocks of queries, of sums in dense rows.
+
+    `steps`: number of terms of the sums of each query.
+    """
+    n_items, limit = index.shape[1], min(BLOCK_ENTRIES // 4, memory_limit() // 32)
+    blocks = uneven_blocks(n_items + 2 * steps, limit)
+    table = np.empty((max((each.stop - each.start for each in blocks), default=0), n_items), "f4")
+    for first in range(0, len(blocks), _TOGETHER):
+        some, parts = blocks[first : first + _TOGETHER], []
+        for part in some:
+            indptr = queries.indptr[part.start : part.stop + 1]
+            inside = slice(indptr[0], indptr[-1])
+            terms = index[queries.indices[inside]]
+            terms.data *= np.repeat(queries.data[inside], np.diff(terms.indptr))
+            sums = table[: part.stop - part.start]
+            of_rows = terms.data, terms.indices, terms.indptr[indptr - indptr[0]]
+            sp.csr_array(of_rows, shape=sums.shape).toarray(out=sums)
+            least = np.maximum(_least_of_rows(sums, n), _TINY)
+            kept = np.flatnonzero(sums >= least[:, None])
+            rows, ids = np.divmod(kept, n_items)
+            parts.append((sums.reshape(-1)[kept], ids, np.bincount(rows, minlength=len(sums))))
+        values, ids, counts = (np.concatenate(column) for column in zip(*parts))
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        yield slice(some[0].start, some[-1].stop), values, ids, indptr
 
 
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
@@ -315,18 +357,56 @@ def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Arra
     lengths = np.diff(indptr)
     best = np.full((len(lengths), n), -np.inf, dtype=values.dtype)
     best_ids = np.full(best.shape, -1, dtype=np.int64)
+    keys = _keys(values, ids)
     order = np.argsort(lengths, kind="stable")  # rows of a block are about as long
     for part in uneven_blocks(lengths[order] + 1, FEW_ENTRIES):
         rows = order[part]
-        inside = np.arange(max(1, lengths[rows[-1]])) < lengths[rows, None]
-        entries = joined_ranges(indptr[rows], lengths[rows])
-        side_by_side = np.full(inside.shape, -np.inf, dtype=values.dtype)
-        side_by_side[inside] = values[entries]
-        of_entries = np.full(inside.shape, -1, dtype=np.int64)
-        of_entries[inside] = ids[entries]
-        ranked = rank_rows(side_by_side, n, of_entries)
-        best[rows, : ranked[0].shape[1]], best_ids[rows, : ranked[0].shape[1]] = ranked
+        width = max(1, lengths[rows[-1]])
+        inside = np.arange(width) < lengths[rows, None]
+        entries, to = joined_ranges(indptr[rows], lengths[rows]), slice(min(n, width))
+        if keys is not None:
+            side_by_side = np.full(inside.shape, _NO_KEY)
+            side_by_side[inside] = keys[entries]
+            ranked = _of_keys(_largest(side_by_side, n))
+        else:
+            of_entries = np.full(inside.shape, -1, dtype=np.int64)
+            of_entries[inside] = ids[entries]
+            side_by_side = np.full(inside.shape, -np.inf, dtype=values.dtype)
+            side_by_side[inside] = values[entries]
+            ranked = rank_rows(side_by_side, n, of_entries)
+        best[rows, to], best_ids[rows, to] = ranked
     return best, best_ids
+
+
+#: Lower half of a key, and the key of no entry: minus infinity with the id -1.
+_LOW = np.int64(2**32 - 1)
+_NO_KEY = (np.int64(~np.float32(np.inf).view(np.int32)) << 32) + _LOW
+
+
+def _keys(values: Array, ids: Array) -> IntArray | None:
+    """Return integers in the order of float32 values, of equal ones in that of falling ids.
+
+    A sort of integers takes a fraction of a sort by two numbers. None for other values or ids.
+    """
+    if values.dtype != np.float32 or ids.max(initial=0) >= _LOW:
+        return None
+    bits = (values + np.float32(0)).view(np.int32)  # -0 becomes 0
+    bits ^= (bits >> 31) & np.int32(2**31 - 1)
+    keys: IntArray = bits.astype(np.int64) << 32
+    keys += _LOW - 1 - ids
+    return keys
+
+
+def _of_keys(keys: IntArray) -> tuple[Array, IntArray]:
+    """Return the values and ids of keys."""
+    bits = (keys >> 32).astype(np.int32)
+    bits ^= (bits >> 31) & np.int32(2**31 - 1)
+    return bits.view(np.float32), _LOW - 1 - (keys & _LOW)
+
+
+def _largest(keys: IntArray, n: int) -> IntArray:
+    """Return the n largest keys of each row, largest first."""
+    return np.sort(keys, axis=1)[:, : -n - 1 : -1]
 
 
 def _least(values: Array, indptr: Array, n: int) -> Array:
@@ -352,6 +432,18 @@ def _least(values: Array, indptr: Array, n: int) -> Array:
     return least
 
 
+def _least_of_rows(values: Array, n: int) -> Array:
+    """Return a bound, not below zero, that n entries of each row reach if it is above zero."""
+    n_groups, n_rows = 4 * n, len(values)
+    for width in (8 * n_groups, n_groups):  # wide rows are faster
+        size = values.shape[1] // width
+        if size > 1:
+            values = values[:, : size * width].reshape(n_rows, size, width).max(axis=1)
+    if values.shape[1] != n_groups:
+        return np.zeros(n_rows, dtype=values.dtype)
+    return np.maximum(np.partition(values, n_groups - n, axis=1)[:, n_groups - n], 0)
+
+
 def pair_cosines(left: Array, right: Array, rows: IntArray, items: IntArray) -> Array:
     """Return cosines of pairs of rows of two results of :func:`integer_rows`: float32."""
     cosines = np.empty(len(rows), dtype=np.float32)
@@ -359,3 +451,12 @@ def pair_cosines(left: Array, right: Array, rows: IntArray, items: IntArray) -> 
         a, b = left[rows[part]], right[items[part]]
         cosines[part] = np.einsum("ij,ij->i", a, b) * inverse_norms(b) * inverse_norms(a)
     return cosines
+
+
+def sparse_pair_products(left: Any, right: Any, rows: IntArray, items: IntArray) -> Array:
+    """Return products of pairs of rows of two canonical CSR matrices: float32, sums in float64."""
+    products, ones = np.empty(len(rows), dtype=np.float32), np.ones(left.shape[1])
+    sizes = np.diff(left.indptr)[rows] + np.diff(right.indptr)[items]
+    for part in uneven_blocks(1 + sizes.astype(np.int64), BLOCK_ENTRIES // 16):
+        products[part] = left[rows[part]].multiply(right[items[part]]) @ ones
+    return products

@@ -108,7 +108,7 @@ def test_a_vectorizer_of_ones_own(data, form, tmp_path):
     named = [("words", NearestSamples()), ("letters", NearestSamples(vectorizer=of_own))]
     clf = text_classifier(ranker=BoostedRanker(named)).fit(X[:900], Y[:900])
     memory = clf.ranker_.memory_["samples"]
-    assert memory.keys() == {"input", "vectors 0"}
+    assert memory.keys() == {"input", "vectors 0", "ids"}
     assert len(clf.ranker_.memory_["weights"]) == 900
     kept = memory["vectors 0"]
     assert sp.issparse(kept) if form == "sparse" else kept.dtype == np.int8

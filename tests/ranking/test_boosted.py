@@ -12,16 +12,14 @@ import scipy.sparse as sp
 import sklearn
 import skops.io
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from sklearn_xlc.metrics import expected_calibration_error
 from sklearn_xlc.ranking import (
-    RANKERS,
     BoostedRanker,
-    CooccurringLabels,
     LabelCentroids,
     NearestSamples,
     Retriever,
@@ -394,52 +392,6 @@ def test_examples_need_a_retriever_of_samples(rng):
 # --- parameters and state ---------------------------------------------------------------------
 
 
-def test_parameters_of_retrievers_are_nested():
-    ranker = BoostedRanker()
-    assert ranker.get_params(deep=False).keys() == {
-        "retrievers", "n_candidates", "estimator", "tail", "max_samples"
-    }  # fmt: skip
-    assert ranker.get_params()["near__n_neighbors"] == (3, 10, 50)
-    ranker.set_params(near__n_neighbors=(4,), n_candidates=7, near__max_df=0.5)
-    assert [name for name, _ in ranker.retrievers] == ["near", "centroids", "votes", "together"]
-    copied = clone(ranker)
-    assert copied.get_params()["near__n_neighbors"] == (4,)
-    assert copied.get_params()["near__max_df"] == 0.5
-    assert copied.n_candidates == 7
-    assert copied.retrievers[0][1] is not ranker.retrievers[0][1]
-    ranker.set_params(near=LabelCentroids(), near__space="features")
-    assert ranker.get_params()["near__space"] == "features"
-    assert ranker.reads == ("features", "input", "ids")
-    assert clone(BoostedRanker()).retrievers == "auto"
-    ranker.set_params(retrievers=[("c", CooccurringLabels())])
-    assert ranker.reads == ("ids",)
-    assert RANKERS["boosted"] is BoostedRanker
-    with pytest.raises(ValueError, match="wrong"):
-        BoostedRanker().set_params(near__wrong=3)
-    with pytest.raises(ValueError, match="wrong"):
-        BoostedRanker().set_params(wrong=3)
-
-
-@pytest.mark.parametrize(
-    "wrong, words",
-    [
-        ({"retrievers": [("a", 3)]}, "must be a Retriever"),
-        ({"retrievers": [NearestSamples()]}, "pairs of a name"),
-        ({"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]}, "distinct"),
-        ({"retrievers": [("tail", NearestSamples())]}, "none of"),
-        ({"retrievers": [("a__b", NearestSamples())]}, "without '__'"),
-        ({"retrievers": [("a", NearestSamples(n_neighbors=()))]}, "n_neighbors"),
-        ({"n_candidates": 0}, "n_candidates"),
-        ({"tail": 2.0}, "tail"),
-        ({"estimator": 3}, "estimator"),
-    ],
-)
-def test_wrong_parameters_are_named(wrong, words, rng):
-    X, Y, _, _ = make_data(rng)
-    with pytest.raises(ValueError, match=words):
-        BoostedRanker(**wrong).remember({"input": X}, Y)
-
-
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -500,6 +452,72 @@ def test_a_copy_ranks_the_same(carry, is_sparse, rng, tmp_path):
     copied = carry(ranker, tmp_path)
     for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, copied))):
         np.testing.assert_array_equal(a, b)
+
+
+class Counted(Listed):
+    """Has a fit that gives another result each time."""
+
+    n_fits = 0
+
+    def fit(self, samples, Y, sample_weight=None):
+        Counted.n_fits += 1
+        self.labels_ = [Counted.n_fits]
+        return self
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("carry", [through_joblib, through_skops], ids=["joblib", "skops"])
+def test_a_state_leaves_out_what_the_memory_tells(carry, weights, rng, tmp_path):
+    X, Y, scores, labels = make_data(rng)
+    weight = rng.integers(1, 3, 400) if weights else None
+    ranker = BoostedRanker().remember({"input": X[:400]}, Y[:400], weight)
+    ranker.fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
+    state = ranker.__getstate__()
+    assert all(not hasattr(each, "index_") for _, each in state["retrievers_"])
+    assert (state["memory_"]["weights"] is None) != weights
+    assert hasattr(ranker.retrievers_[0][1], "index_")
+    # Other parameters hold from the next index on.
+    ranker.set_params(retrievers=[("near", NearestSamples(n_neighbors=(2,)))])
+    copied = carry(ranker, tmp_path)
+    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, copied))):
+        np.testing.assert_array_equal(a, b)
+    for name, each in copied.retrievers_:
+        for key, value in vars(dict(ranker.retrievers_)[name]).items():
+            found = getattr(each, key)
+            assert (abs(found - value).nnz == 0) if sp.issparse(value) else np.all(found == value)
+    np.testing.assert_array_equal(copied.memory_["weights"], ranker.memory_["weights"])
+    assert copy.copy(ranker).retrievers_ is ranker.retrievers_
+
+
+@pytest.mark.parametrize("max_samples", [10**6, 400])
+def test_a_state_keeps_an_index_that_is_older_than_the_memory(max_samples, rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(max_samples=max_samples), X, Y, scores, labels)
+    ranker.remember_more({"input": X[400:406]}, Y[400:406])
+    assert ranker.memory_["labels"].shape[0] == min(406, max_samples)
+    copied = pickle.loads(pickle.dumps(ranker))
+    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, copied))):
+        np.testing.assert_array_equal(a, b)
+    for each in (ranker, copied):
+        each._index()
+    again = pickle.loads(pickle.dumps(copied))
+    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, again))):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_state_keeps_retrievers_that_may_not_be_fitted_again(rng):
+    X, Y, scores, labels = make_data(rng)
+    named = [("counted", Counted()), ("near", NearestSamples())]
+    ranker = fitted(BoostedRanker(named), X, Y, scores, labels)
+    before = Counted.n_fits
+    copied = pickle.loads(pickle.dumps(ranker))
+    assert Counted.n_fits == before
+    assert copied.retrievers_[0][1].labels_ == ranker.retrievers_[0][1].labels_
+    assert copied.retrievers_[1][1].index_.nnz == ranker.retrievers_[1][1].index_.nnz
+    changed = ranker.for_labels(np.arange(N_LABELS - 1))  # without an index yet
+    copied = pickle.loads(pickle.dumps(changed))
+    new = scores[:, :3], np.minimum(labels[:, :3], N_LABELS - 2), {"input": X}
+    np.testing.assert_array_equal(copied.rank(*new)[0], changed.rank(*new)[0])
 
 
 def _rank_in_child(ranker, arguments, queue):

@@ -142,6 +142,18 @@ def test_frequent_features_are_not_searched(rng):
     assert (every.search({"input": X[:1]}, None, None).items[0] >= 0).sum() == 200
 
 
+def test_centroids_are_searched_by_their_rarer_features_and_compared_by_all():
+    X = sp.csr_array(np.hstack([np.ones((200, 1)), np.eye(200), np.zeros((200, 9))]))
+    centroids = LabelCentroids(n_nearest=30).fit({"input": X}, sp.eye_array(200, format="csr"))
+    found = centroids.search({"input": X[[7]]}, None, None)
+    assert centroids.candidates(found).tolist() == [[7] + [-1] * 29]
+    cosines = centroids.numbers(found, np.array([0, 0]), np.array([6, 7]))
+    np.testing.assert_allclose(cosines[:, 0], [0.5, 1.0], rtol=1e-6)
+    few = LabelCentroids(n_nearest=30).fit({"input": X[:40]}, sp.eye_array(40, format="csr"))
+    listed = few.candidates(few.search({"input": X[[7]]}, None, None))
+    assert listed[0, :3].tolist() == [7, 0, 1]
+
+
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_cosines_of_centroids(is_sparse, rng):
     X, Y = make_data(rng, is_sparse)
@@ -151,8 +163,7 @@ def test_cosines_of_centroids(is_sparse, rng):
     vectors = unit(kept_features(X, 3) if is_sparse else in_integers(X))
     means = (Y * weight[:, None]).T @ vectors
     cosines = vectors @ unit(means if is_sparse else in_integers(means)).T
-    expected = np.maximum(cosines, 0) if is_sparse else cosines
-    np.testing.assert_allclose(numbers_of(centroids, X)[:, :, 0], expected, atol=1e-5)
+    np.testing.assert_allclose(numbers_of(centroids, X)[:, :, 0], cosines, atol=1e-5)
     listed = centroids.candidates(centroids.search({"input": X}, None, None))
     assert (listed[:, 0] == np.where(cosines.max(1) > 1e-6, cosines.argmax(1), -1)).mean() > 0.95
 

@@ -17,6 +17,7 @@ from sklearn_xlc.ranking.search import (
     integer_rows,
     inverse_norms,
     pair_cosines,
+    sparse_pair_products,
 )
 
 #: Few values, so that there are ties.
@@ -101,8 +102,11 @@ def test_a_long_row_before_a_short_one_with_larger_values():
     np.testing.assert_array_equal(best, [[0.5], [1.0]])
 
 
-@pytest.mark.parametrize("is_sparse", [False, True])
-def test_many_items_in_blocks_equal_brute_force_and_single_queries(is_sparse, rng, monkeypatch):
+@pytest.mark.parametrize("is_sparse, share", [(False, 0), (True, 0), (True, 9)])
+def test_many_items_in_blocks_equal_brute_force_and_single_queries(
+    is_sparse, share, rng, monkeypatch
+):
+    monkeypatch.setattr(search, "_MANY", share)  # sums in dense rows, or sparse products
     items = np.round(rng.random((700, 30)) * (rng.random((700, 30)) < 0.2), 1)
     items[300:] = items[:400]  # twins: ties
     queries, index, exact = forms(items[::11], items, is_sparse)
@@ -161,6 +165,22 @@ def test_products_of_integer_rows_are_exact(n_features, rng):
     np.testing.assert_array_equal(inverse_norms(integer_rows(np.zeros((1, n_features)))), 0)
 
 
+@given(queries=matrices(5, 6), items=matrices(30, 6), n=st.integers(1, 4))
+def test_dense_sums_equal_sparse_products(queries, items, n):
+    queries, index = (
+        sp.csr_array(unit(queries), dtype="f4"),
+        sp.csr_array(unit(items).T, dtype="f4"),
+    )
+    before, found = search._MANY, []
+    try:
+        for search._MANY in (0, 1e9):
+            found.append(best_items(queries, index, n))
+    finally:
+        search._MANY = before
+    for one, other in zip(*found):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_blocks_follow_the_working_memory(rng, monkeypatch):
     sizes = []
     X = integer_rows(rng.normal(size=(300, 8)))
@@ -189,6 +209,19 @@ def test_cosines_of_pairs(rng):
     left, right = integer_rows(left), integer_rows(right)
     np.testing.assert_allclose(pair_cosines(left, right, rows, items), expected, atol=1e-3)
     assert pair_cosines(left, right, rows[:0], items[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("block", [16, 200, 2**16])
+def test_products_of_sparse_pairs(block, rng, monkeypatch):
+    monkeypatch.setattr(search, "BLOCK_ENTRIES", block)
+    left, right = (np.round(rng.random((n, 9)) * (rng.random((n, 9)) < 0.4), 1) for n in (4, 6))
+    rows, items = np.repeat(np.arange(4), 6), np.tile(np.arange(6), 4)
+    found = sparse_pair_products(sp.csr_array(left), sp.csr_array(right), rows, items)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, (left @ right.T).ravel(), rtol=1e-6)
+    assert (
+        sparse_pair_products(sp.csr_array(left), sp.csr_array(right), rows[:0], items[:0]).size == 0
+    )
 
 
 def test_a_space_is_sparse_or_dense_by_its_content_not_by_its_form(rng):

@@ -1,0 +1,185 @@
+"""Rankers that ask retrievers: their parameters by name, and what each of them reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._csr import is_mostly_zeros
+from sklearn_xlc._part import cloned
+from sklearn_xlc.ranking.base import PlainArrays, Ranker, Retriever, Samples
+from sklearn_xlc.ranking.retrievers import (
+    CooccurringLabels,
+    FeatureVotes,
+    LabelCentroids,
+    NearestSamples,
+)
+from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
+from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
+
+
+class Retrieving(PlainArrays, Ranker):
+    """Base class of a ranker with the parameter `retrievers`.
+
+    Attributes
+    ----------
+    vectorizers_ : list of {"wordllama", transformer}
+        Fitted vectorizers of the retrievers, equal ones once.
+    places_ : dict of str to int
+        Position of the vectorizer of each retriever that has one.
+    """
+
+    retrievers: Any
+    vectorizers_: list[Any]
+    places_: dict[str, int]
+
+    # --- parameters ---------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with those of retrievers by their names.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to return the retrievers and their parameters, too.
+
+        Returns
+        -------
+        dict
+            Parameters.
+        """
+        params = super().get_params(deep)
+        if deep:
+            for name, retriever in self._named():
+                params[name] = retriever
+                inner = retriever.get_params(deep=True)
+                params.update({f"{name}__{key}": value for key, value in inner.items()})
+        return params
+
+    def set_params(self, **params: Any) -> Retrieving:
+        """Set parameters, of retrievers by their names.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters. The name of a retriever replaces it.
+
+        Returns
+        -------
+        self : object
+            Ranker.
+        """
+        if "retrievers" in params:
+            self.retrievers = params.pop("retrievers")
+        named = dict(self._named())
+        inside = {key for key in params if key.partition("__")[0] in named}
+        if inside:
+            for key in sorted(inside, key=lambda key: "__" in key):  # objects first
+                name, delimiter, inner = key.partition("__")
+                if delimiter:
+                    named[name].set_params(**{inner: params[key]})
+                else:
+                    named[name] = params[key]
+            self.retrievers = list(named.items())
+        super().set_params(**{key: params[key] for key in params.keys() - inside})
+        return self
+
+    def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
+        if not isinstance(self.retrievers, str):
+            return list(self.retrievers)
+        named: list[tuple[str, Retriever]] = [
+            ("near", NearestSamples(space=space)),
+            ("centroids", LabelCentroids(space=space)),
+            *([("votes", FeatureVotes())] if space == "input" else []),
+            ("together", CooccurringLabels()),
+        ]
+        if self.retrievers == "texts":
+            named += [
+                ("near_in_meaning", NearestSamples(vectorizer=WORDLLAMA)),
+                ("centroids_in_meaning", LabelCentroids(vectorizer=WORDLLAMA)),
+            ]
+        return named
+
+    def check(self) -> None:
+        """Raise ValueError if a parameter is not valid."""
+        super().check()
+        names = []
+        for pair in self._named():
+            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise ValueError(
+                    f"retrievers must hold pairs of a name and a retriever, got {pair!r}"
+                )
+            if not isinstance(pair[1], Retriever):
+                raise ValueError(f"retriever {pair[0]!r} must be a Retriever, got {pair[1]!r}")
+            names.append(pair[0])
+        own = set(self.get_params(deep=False))
+        if len(set(names)) < len(names) or own & set(names) or any("__" in name for name in names):
+            raise ValueError(
+                f"names of retrievers must be distinct, without '__' and none of {sorted(own)}, "
+                f"got {names}"
+            )
+        for _, retriever in self._named():
+            retriever.check()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        read = [space for _, each in self._named() for space in each.reads]
+        spaces = dict.fromkeys("given" if space == "vectors" else space for space in read)
+        return (*spaces, "ids")
+
+    def check_given(self, given: Any) -> None:
+        for _, each in self._named():
+            if getattr(each, "vectorizer", None) == WORDLLAMA:
+                texts_to_vectors(given[:1])
+
+    # --- what retrievers read -----------------------------------------------------------------
+
+    def _fit_vectorizers(self, samples: Samples) -> None:
+        """Fit the vectorizers of the retrievers to samples, as they came."""
+        named = {name: each.vectorizer for name, each in self._named() if "vectors" in each.reads}
+        vectorizers, self.places_ = distinct(named)
+        self.vectorizers_ = [
+            each if isinstance(each, str) else cloned(each).fit(samples["given"])
+            for each in vectorizers
+        ]
+
+    def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
+        """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
+        found = {space: X for space, X in samples.items() if space != "given"}
+        for place, vectorizer in enumerate(self.vectorizers_):
+            vectors = vectors_by(vectorizer, samples["given"])
+            readers = [each for name, each in self._named() if self.places_.get(name) == place]
+            most = max([getattr(each, "max_features_per_sample", 32) for each in readers])
+            found[_space(place)] = rounded(vectors, most) if is_rounded else vectors
+        if any("given" in each.reads for _, each in self._named()):
+            found["given"] = samples["given"]
+        return found
+
+    def _read_by(self, samples: Samples) -> Callable[[str], Spaces]:
+        """Return what a retriever of a name reads of samples; those that read the same share it."""
+        spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
+        for place in range(len(self.vectorizers_)):
+            spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
+        return lambda name: spaces[self.places_.get(name)]
+
+    def shortened(self, samples: Samples) -> dict[str, Any]:
+        return {space: self._heaviest(space, X) for space, X in samples.items()}
+
+    def _heaviest(self, space: str, X: Any) -> Any:
+        """Return samples with no more features than the retrievers read."""
+        if not (space == "input" and sp.issparse(X) and is_mostly_zeros(X)):
+            return X
+        read = [each for _, each in self._named() if space in each.reads]
+        if not read:
+            return sp.csr_array(X.shape, dtype=np.float32)
+        if not all(hasattr(each, "max_features_per_sample") for each in read):
+            return X
+        return heaviest(as_csr(X), max(each.max_features_per_sample for each in read))
+
+
+def _space(place: int) -> str:
+    """Return the name of the space of a vectorizer."""
+    return f"vectors {place}"

@@ -1,0 +1,111 @@
+"""Named retrievers: nested parameters, and what each of them reads."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.preprocessing import FunctionTransformer
+
+from sklearn_xlc.ranking import (
+    RANKERS,
+    BoostedRanker,
+    CooccurringLabels,
+    FeatureVotes,
+    LabelCentroids,
+    NearestSamples,
+    Retriever,
+)
+
+
+def test_parameters_of_retrievers_are_nested():
+    ranker = BoostedRanker()
+    assert ranker.get_params(deep=False).keys() == {
+        "retrievers", "n_candidates", "estimator", "tail", "max_samples"
+    }  # fmt: skip
+    assert ranker.get_params()["near__n_neighbors"] == (3, 10, 50)
+    ranker.set_params(near__n_neighbors=(4,), n_candidates=7, near__max_df=0.5)
+    assert [name for name, _ in ranker.retrievers] == ["near", "centroids", "votes", "together"]
+    copied = clone(ranker)
+    assert copied.get_params()["near__n_neighbors"] == (4,)
+    assert copied.get_params()["near__max_df"] == 0.5
+    assert copied.n_candidates == 7
+    assert copied.retrievers[0][1] is not ranker.retrievers[0][1]
+    ranker.set_params(near=LabelCentroids(), near__space="features")
+    assert ranker.get_params()["near__space"] == "features"
+    assert ranker.reads == ("features", "input", "ids")
+    assert clone(BoostedRanker()).retrievers == "auto"
+    ranker.set_params(retrievers=[("c", CooccurringLabels())])
+    assert ranker.reads == ("ids",)
+    assert RANKERS["boosted"] is BoostedRanker
+    with pytest.raises(ValueError, match="wrong"):
+        BoostedRanker().set_params(near__wrong=3)
+    with pytest.raises(ValueError, match="wrong"):
+        BoostedRanker().set_params(wrong=3)
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ({"retrievers": [("a", 3)]}, "must be a Retriever"),
+        ({"retrievers": [NearestSamples()]}, "pairs of a name"),
+        ({"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]}, "distinct"),
+        ({"retrievers": [("tail", NearestSamples())]}, "none of"),
+        ({"retrievers": [("a__b", NearestSamples())]}, "without '__'"),
+        ({"retrievers": [("a", NearestSamples(n_neighbors=()))]}, "n_neighbors"),
+        ({"n_candidates": 0}, "n_candidates"),
+        ({"tail": 2.0}, "tail"),
+        ({"estimator": 3}, "estimator"),
+    ],
+)
+def test_wrong_parameters_are_named(wrong, words):
+    X, Y = sp.random_array((30, 9), density=0.3, format="csr"), sp.csr_array(np.eye(30)[:, :4])
+    with pytest.raises(ValueError, match=words):
+        BoostedRanker(**wrong).remember({"input": X}, Y)
+
+
+class Reads(Retriever):
+    """Remembers what it was fitted to."""
+
+    def __init__(self, reads=("input",), vectorizer=None):
+        self.reads = reads
+        self.vectorizer = vectorizer
+
+    def fit(self, samples, Y, sample_weight=None):
+        self.found_ = {space: samples[space] for space in self.reads}
+        return self
+
+
+def double(X):
+    return 2.0 * X
+
+
+def test_each_retriever_reads_its_own_vectors():
+    X = np.arange(12.0).reshape(4, 3)
+    named = [
+        ("plain", Reads(("input",))),
+        ("double", Reads(("vectors",), FunctionTransformer(double))),
+        ("again", Reads(("vectors",), FunctionTransformer(double))),
+        ("raw", Reads(("given",))),
+        ("half", Reads(("vectors",), FunctionTransformer())),
+    ]
+    ranker = BoostedRanker(named)
+    assert ranker.reads == ("input", "given", "ids")
+    ranker.remember({"input": X, "given": X}, sp.csr_array(np.eye(4)))
+    assert ranker.places_ == {"double": 0, "again": 0, "half": 1}
+    found = {name: each.found_ for name, each in ranker.retrievers_}
+    np.testing.assert_array_equal(found["plain"]["input"], X)
+    np.testing.assert_array_equal(found["raw"]["given"], X)
+    for name in ("double", "again", "half"):  # eight bits: directions only
+        np.testing.assert_array_equal(found[name]["vectors"].max(axis=1), [127] * 4)
+    assert found["double"]["vectors"] is found["again"]["vectors"]
+
+
+def test_sparse_samples_keep_the_features_that_are_read():
+    X = sp.random_array((50, 400), density=0.03, format="csr", rng=np.random.default_rng(0))
+    near, votes = NearestSamples(max_features_per_sample=2), FeatureVotes(max_features_per_sample=5)
+    for named, most in (([("a", near)], 2), ([("a", near), ("b", votes)], 5)):
+        kept = BoostedRanker(named).shortened({"input": X})["input"]
+        np.testing.assert_array_equal(np.diff(kept.indptr), np.minimum(np.diff(X.indptr), most))
+    assert BoostedRanker([("c", CooccurringLabels())]).shortened({"input": X})["input"].nnz == 0
+    whole = BoostedRanker([("a", near), ("r", Reads())]).shortened({"input": X})["input"]
+    assert whole.nnz == X.nnz
