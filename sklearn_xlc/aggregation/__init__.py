@@ -17,7 +17,13 @@ from sklearn_xlc.aggregation._embeddings import Embeddings, grlr_objective, lear
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._parallel import run_tasks as run_tasks
 from sklearn_xlc.aggregation._posterior import EPSILON as EPSILON
-from sklearn_xlc.aggregation._posterior import group_log_likelihood, noisy_or_posterior
+from sklearn_xlc.aggregation._posterior import (
+    draw_labels,
+    expected_precision,
+    group_log_likelihood,
+    label_rates,
+    noisy_or_posterior,
+)
 from sklearn_xlc.aggregation._sharing import expected_samples, sharing_rates
 
 __all__ = [
@@ -27,9 +33,12 @@ __all__ = [
     "aggregation",
     "assign_by_scores",
     "assign_labels",
+    "draw_labels",
+    "expected_precision",
     "expected_samples",
     "grlr_objective",
     "group_log_likelihood",
+    "label_rates",
     "learn_embeddings",
     "make_background",
     "noisy_or_posterior",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from sklearn_xlc._csr import IntArray, canonical, find_entries, row_numbers
 from sklearn_xlc.aggregation._pairs import (
     Aggregation,
     FloatArray,
@@ -118,6 +119,119 @@ def group_log_likelihood(
         none = pairs.segment_sum(np.log1p(-_inside(part.data[entries])))
         total += float((np.log(-np.expm1(none)) - none).sum())
     return total / max(1, len(data.groups))
+
+
+def draw_labels(probabilities: sp.csr_matrix, n_draws: int, seed: int = 0) -> sp.csr_matrix:
+    """Draw labels of samples, for classifiers that cannot be trained on probabilities.
+
+    A label of probability p is in ``n_draws * p`` of the draws of a sample, rounded up or down at
+    random: the expected share is p. Which draws these are is drawn for each label by itself.
+
+    Parameters
+    ----------
+    probabilities : CSR matrix of shape (n_samples, n_labels)
+        Probabilities of the labels.
+    n_draws : int
+        Number of draws.
+    seed : int, default=0
+        Seed.
+
+    Returns
+    -------
+    csr_matrix of shape (n_draws * n_samples, n_labels) and dtype int8
+        Indicator; the rows of the first draw come first.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_matrix
+    >>> from sklearn_xlc.aggregation import draw_labels
+    >>> draw_labels(csr_matrix([[1.0, 0.5]]), 4).sum(axis=0)
+    matrix([[4, 2]])
+    """
+    rng = np.random.default_rng(seed)
+    n_samples, n_labels = probabilities.shape
+    rows, p = row_numbers(probabilities.indptr), probabilities.data.astype(np.float64)
+    number = np.floor(n_draws * p + rng.random(len(p))).astype(np.int64)
+    start = rng.integers(n_draws, size=len(p))
+    parts = []
+    for draw in range(n_draws):
+        carried = (draw - start) % n_draws < number
+        counts = np.bincount(rows[carried], minlength=n_samples)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        columns = probabilities.indices[carried]
+        entries = (np.ones(len(columns), dtype=np.int8), columns, indptr)
+        parts.append(sp.csr_matrix(entries, shape=probabilities.shape))
+    return sp.vstack(parts, format="csr")
+
+
+def label_rates(data: Aggregation) -> FloatArray:
+    r"""Estimate the share of the samples with each label, as if members of groups were independent.
+
+    If a share s of the groups of g samples has a label, its rate is ``1 - (1 - s)^(1 / g)``, with
+    the mean size g. If all groups have it, every rate from that of one group in n without the label
+    up to 1 explains them equally well, and the rate is the middle.
+
+    Parameters
+    ----------
+    data : Aggregation
+        Groups and their labels.
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        Rates in [0, 1].
+
+    Examples
+    --------
+    >>> from sklearn_xlc.aggregation import aggregation, label_rates
+    >>> label_rates(aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1, 1], [0, 1]]))
+    array([0.292..., 0.646...])
+    """
+    filled = max(1, int(np.count_nonzero(data.groups.sizes)))
+    share = np.diff(data.labels.indptr) / filled
+    power = filled / max(1, len(data.groups.samples))
+    rates = 1 - (1 - np.minimum(share, 1 - 1 / filled)) ** power
+    return np.where(share < 1, rates, (1 + rates) / 2)
+
+
+def expected_precision(data: Aggregation, samples: IntArray, labels: IntArray) -> FloatArray:
+    r"""Estimate how often samples carry a label, from the labels of their groups alone.
+
+    Let z be 1 if a group of the sample has the label, and b the probability that another of its
+    members carries it (:func:`label_rates`). In random groups the mean of ``(z - b) / (1 - b)`` is
+    the probability that the sample carries the label, whichever way the label was chosen, as long
+    as the choice did not see z. In groups of similar samples b is too small, the mean too large.
+
+    Parameters
+    ----------
+    data : Aggregation
+        Groups and their labels.
+    samples, labels : ndarray of shape (n_pairs,)
+        A label for each of some samples, such as the best one by a classifier that was trained on
+        other groups.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,)
+        One estimate a pair, at most 1; only means are meaningful. If all groups have the label,
+        there is nothing to learn from z, and the estimate is the rate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.aggregation import aggregation, expected_precision
+    >>> data = aggregation([[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0]])
+    >>> expected_precision(data, np.array([0, 2]), np.array([0, 0]))
+    array([ 1.        , -0.414...])
+    """
+    membership = data.groups.membership()
+    n_others = (membership @ (data.groups.sizes - 1))[samples]
+    rates = label_rates(data)[labels]
+    of_groups = canonical(sp.csr_array(membership[samples] @ data.labels))
+    has_label = find_entries(of_groups, np.arange(len(samples)), labels) >= 0
+    by_chance = 1 - (1 - rates) ** n_others
+    is_everywhere = np.diff(data.labels.indptr)[labels] == np.count_nonzero(data.groups.sizes)
+    return np.where(is_everywhere, rates, (has_label - by_chance) / (1 - by_chance))
 
 
 def _inside(probabilities: FloatArray) -> FloatArray:

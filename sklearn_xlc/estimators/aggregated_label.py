@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +13,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import GroupKFold
-from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -27,22 +29,31 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, named_sets
-from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
-    cross_fitted_posterior,
+    candidates,
+    cross_fitted_posteriors,
+    held_out_precision,
     reads_soft_labels,
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups import check_groups
+from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics import topk_scorer
 
-#: What n_rounds="auto" trains on the halves at most, and the number of scores up to which it does.
-MAX_FITS, MAX_SCORES = 3, 2**31
+#: Rounds of probabilities with n_rounds="auto" at most, and the number of scores up to which it
+#: tries them.
+MAX_FITS, MAX_SCORES = 2, 2**31
+#: One of so many parts of the groups is held out to choose, if there are groups enough.
+N_PARTS, MIN_GROUPS = 4, 20
+#: More parts are held out, one after the other, up to about this number of samples in total.
+HELD_OUT = 1000
+#: A label that more of the groups have is warned of: a share.
+NEARLY_ALL = 0.99
 #: Attributes that belong to the training samples, and are not saved.
 OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
@@ -227,6 +238,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         assigner = default if self.assigner is None else clone(self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
         samples = Samples(X, y, assigned, fit_params)
+        samples.takes_soft_labels = reads_soft_labels(self.estimator, assigned)
+        samples.names = samples.classes if sets is None else sets.classes
         assigned, posterior = self._rounds(samples, y, groups, assigner, assigned)
         estimator = samples.fit(self.estimator, assigned if posterior is None else posterior)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
@@ -250,48 +263,92 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
         Each round after the first trains classifiers on the last round's labels or probabilities.
         """
-        use_counts = getattr(assigner, "multiplicity", "ignore") == "top"
-        is_soft = not (use_counts or samples.one_label)
-        is_soft = is_soft and reads_soft_labels(self.estimator, assigned)
-        is_auto = isinstance(self.n_rounds, str)
-        if is_auto:
-            n_fits = MAX_FITS if is_soft and np.prod(assigned.shape) <= MAX_SCORES else 0
-        else:
-            n_fits = int(self.n_rounds) - 1
-        groups = check_groups(groups, assigned.shape[0])
-        if not n_fits or groups.sizes.max(initial=0) < 2:
+        given, groups = groups, check_groups(groups, assigned.shape[0])
+        if groups.sizes.max(initial=0) < 2:
             return assigned, None  # groups of one sample leave no choice
-        connected = _connected(groups.membership())
-        if is_auto and len(np.unique(connected[connected >= 0])) < self.n_folds:
-            return assigned, None
-        folds = list(self._folds(connected))
-        if is_auto and not all(assigned[train].nnz for train, _ in folds):
-            return assigned, None
         data = aggregation(groups, groups.per_group(samples.indicator(y), "y"))
+        _warn_of_labels_everywhere(data, samples.names)
+        use_counts = getattr(assigner, "multiplicity", "ignore") == "top"
+        is_soft = samples.takes_soft_labels or hasattr(self.estimator, "predict_proba")
+        is_soft = is_soft and not (use_counts or samples.one_label)
+        connected = _connected(groups.membership())
+        n_fits: int | None
+        if not isinstance(self.n_rounds, str):
+            n_fits = int(self.n_rounds) - 1
+        elif (
+            use_counts
+            or not (is_soft or hasattr(self.estimator, "decision_function"))
+            or len(np.unique(connected[connected >= 0])) < max(MIN_GROUPS, self.n_folds)
+            or np.prod(assigned.shape) > MAX_SCORES
+        ):
+            n_fits = 0
+        else:
+            n_fits = self._choose(
+                samples, data, y, given, assigner, connected, MAX_FITS if is_soft else 0
+            )
+        if n_fits is None:
+            return candidates(data).astype(np.int8), None
+        if not n_fits:
+            return assigned, None
+        folds = list(self._folds(connected, self.n_folds))
         if not is_soft:
             for _ in range(n_fits):
                 assigned = assign_anew(
                     samples, data, self.estimator, assigned, folds, use_counts, self.n_jobs
                 )
             return assigned, None
-        posterior = cross_fitted_posterior(
-            samples, data, self.estimator, assigned, folds, n_fits, is_auto, self.n_jobs
-        )
-        if posterior is None:
-            return assigned, None
+        posterior = cross_fitted_posteriors(
+            samples, data, self.estimator, assigned, folds, n_fits, self.n_jobs
+        )[-1]
         totals = np.asarray(posterior.sum(axis=0)).ravel()
         return assign_by_scores(data, posterior, totals=totals), posterior
 
-    def _folds(self, connected: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _choose(
+        self,
+        samples: Samples,
+        data: Aggregation,
+        y: Any,
+        groups: Any,
+        assigner: Any,
+        connected: np.ndarray,
+        n_fits: int,
+    ) -> int | None:
+        """Choose the number of rounds by held-out groups; None: all labels for all samples."""
+        n_samples, parts, tested = len(connected), [], []
+        n_parts = max(1, min(N_PARTS, -(-N_PARTS * HELD_OUT // n_samples)))
+        for train, test in islice(self._folds(connected, N_PARTS), n_parts):
+            of_part = (_rows(samples.X, train), *_of_samples(y, groups, data.groups, train))
+            start = sp.csr_matrix(clone(assigner).fit(*of_part).assign(*of_part))
+            if start.shape[1] < data.n_labels:
+                return 0  # the part lacks a class
+            start = _at_rows(start, train, n_samples)
+            inner = np.full(n_samples, -1)
+            inner[train] = connected[train]
+            folds = [(np.intersect1d(of, train), to) for of, to in self._folds(inner, self.n_folds)]
+            held_out = (train, test)
+            parts.append(
+                held_out_precision(
+                    samples, data, self.estimator, start, folds, held_out, n_fits, self.n_jobs
+                )
+            )
+            tested.append(connected[test])
+        found, groups_of = np.concatenate(parts, axis=1), np.concatenate(tested)
+        best = int(found[1:].mean(axis=1).argmax())
+        gain = np.bincount(groups_of, found[0] - found[1 + best])
+        return None if gain.sum() > np.sqrt((gain**2).sum()) else best
+
+    def _folds(
+        self, connected: np.ndarray, n_folds: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Split the samples into training and test samples; connected groups stay whole."""
         members, others = np.flatnonzero(connected >= 0), np.flatnonzero(connected < 0)
         n_parts = len(np.unique(connected[members]))
-        if n_parts < self.n_folds:
+        if n_parts < n_folds:
             raise ValueError(
-                f"groups must be at least n_folds={self.n_folds} that share no sample, got "
+                f"groups must be at least n_folds={n_folds} that share no sample, got "
                 f"{n_parts}; use n_rounds=1"
             )
-        for train, test in GroupKFold(self.n_folds).split(members, groups=connected[members]):
+        for train, test in GroupKFold(n_folds).split(members, groups=connected[members]):
             yield np.sort(np.concatenate([members[train], others])), members[test]
 
     # --- prediction, by the classifier --------------------------------------------------------
@@ -428,6 +485,42 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             tags.classifier_tags = inner.classifier_tags
         tags.target_tags.multi_output = inner.target_tags.multi_output
         return tags
+
+
+def _warn_of_labels_everywhere(data: Aggregation, names: Any) -> None:
+    """Warn of labels that nearly all groups have."""
+    n_groups = np.count_nonzero(data.groups.sizes)
+    everywhere = np.flatnonzero(np.diff(data.labels.indptr) > NEARLY_ALL * n_groups)
+    if len(everywhere):
+        some = ", ".join(str(names[label]) for label in everywhere[:5])
+        warnings.warn(
+            f"{len(everywhere)} of {data.n_labels} labels are in more than {NEARLY_ALL:.0%} of the "
+            f"groups, which samples carry them cannot be learnt: {some}"
+            f"{', ...' if len(everywhere) > 5 else ''}; use smaller groups, or leave them out",
+            stacklevel=3,
+        )
+
+
+def _rows(values: Any, index: np.ndarray) -> Any:
+    """Select rows of any container."""
+    return _safe_indexing(values.tocsr() if sp.issparse(values) else values, index)
+
+
+def _of_samples(y: Any, groups: Any, found: Groups, index: np.ndarray) -> tuple[Any, Any]:
+    """Return y and groups of some samples: by sample if y has a row for each, else by group."""
+    if found.is_per_sample(np.shape(y)[0], "y"):
+        return _rows(y, index), _rows(groups, index)
+    membership = found.membership()[index]
+    kept = np.flatnonzero(membership.sum(axis=0))
+    return _rows(y, kept), membership[:, kept]
+
+
+def _at_rows(part: sp.csr_matrix, rows: np.ndarray, n_rows: int) -> sp.csr_matrix:
+    """Build a matrix with the rows of `part` at the given rows, and nothing elsewhere."""
+    sizes = np.zeros(n_rows, dtype=np.int64)
+    sizes[rows] = np.diff(part.indptr)
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return sp.csr_matrix((part.data, part.indices, indptr), shape=(n_rows, part.shape[1]))
 
 
 def _connected(membership: sp.csr_array) -> np.ndarray:

@@ -202,6 +202,7 @@ def test_rows_of_many_groups(problem):
     assert clf.assigned_[[5]].nnz == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_counts_are_carried_through_rounds():
     X, Y = make_extreme_multilabel(400, 200, 10, random_state=0)
     grouped, groups = make_aggregated(Y, group_size=5, merge="list", random_state=0)
@@ -235,6 +236,29 @@ def test_lists_of_probabilities_and_frames(n_rounds):
     assert list(clf.feature_names_in_) == list(frame.columns)
     assert clf.predict(frame).shape == (200, 6)
     assert not hasattr(clf, "decision_function")
+
+
+@pytest.mark.parametrize("names", [None, list("abc")])
+def test_labels_that_nearly_all_groups_have_are_warned_of(names):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(800, 4)), np.arange(800) // 4
+    of_groups = rng.random((200, 3)) < [0.5, 0.8, 0.98]
+    of_groups[:, 0] |= ~of_groups.any(axis=1)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1)
+
+    def fit():
+        y = of_groups.astype(int)
+        return clf.fit(X, y if names is None else pd.DataFrame(y, columns=names), groups)
+
+    fit()
+    of_groups[:, 2] = np.arange(200) != 7
+    with pytest.warns(
+        UserWarning,
+        match="1 of 3 labels are in more than 99% of the groups.*: 2;"
+        if names is None
+        else "cannot be learnt: c;",
+    ):
+        fit()
 
 
 # --- in scikit-learn --------------------------------------------------------------------------
@@ -389,6 +413,7 @@ def test_bad_parameters(problem, parameters, message):
         clf.fit(X, grouped, groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_too_few_groups_for_the_folds(problem):
     X, _, grouped, _, _, _ = problem
     y = sparse.csr_array(np.ones((600, 20), dtype=int))
@@ -423,6 +448,7 @@ def test_an_assigner_needs_fit_and_assign_only(problem, n_rounds):
         assert (clf.assigned_ != grouped).nnz == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_rows_without_a_group_are_no_fold():
     X, Y = make_extreme_multilabel(240, 60, 3, random_state=0)
     membership = np.zeros((240, 2), dtype=int)

@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsRegressor
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
@@ -98,18 +99,80 @@ def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "likelihoods, kept", [([-2, -3], 0), ([-3, -2, -2.5], 1), ([-3, -2, -1], 3)]
+    "precisions, kept",
+    [((0.5, 0.5, 0.4, 0.4), 0), ((0.4, 0.3, 0.5, 0.4), 1), ((0.4, 0.3, 0.5, 0.6), 2)],
 )
-def test_auto_keeps_what_explains_held_out_groups_best(problem, monkeypatch, likelihoods, kept):
+def test_auto_keeps_what_is_best_on_held_out_groups(problem, monkeypatch, precisions, kept):
     X, _, grouped, groups, _, _ = problem
-    values = iter(likelihoods)
-    monkeypatch.setattr(assignment_rounds, "group_log_likelihood", lambda *_: next(values))
+
+    def estimates(samples, data, estimator, start, folds, held_out, n_fits, n_jobs):
+        assert n_fits == 2
+        return np.outer(precisions, np.ones(len(held_out[1])))
+
+    monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
-    assert next(values, None) is None
     again = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=kept + 1).fit(X, grouped, groups)
     np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
     assert (clf.assigned_ != again.assigned_).nnz == 0
     assert (clf.posterior_ is None) == (kept == 0)
+
+
+@pytest.mark.parametrize("spread, kept", [(0.0, "all"), (3.0, "assigned")])
+def test_auto_assigns_nothing_only_where_that_is_clearly_better(problem, monkeypatch, spread, kept):
+    X, _, grouped, groups, _, _ = problem
+
+    def estimates(samples, data, estimator, start, folds, held_out, n_fits, n_jobs):
+        noise = spread * np.where(groups[held_out[1]] % 2, 1, -1)
+        return np.array([0.51 + noise, *np.full((3, len(noise)), 0.5)])
+
+    monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
+    clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
+    expected = (
+        grouped if kept == "all" else SEEDED.fit(X, grouped, groups).assign(X, grouped, groups)
+    )
+    assert (clf.assigned_ != expected).nnz == 0
+    assert clf.posterior_ is None
+
+
+@pytest.mark.parametrize("given", ["ids", "ids of groups", "membership"])
+def test_held_out_groups_are_hidden_from_the_choice(problem, given):
+    """Neither the assigner nor a classifier may see the groups that it is judged by."""
+    X, _, grouped, groups, _, _ = problem
+    kept = groups < 80
+    groups, grouped = groups[kept], grouped[kept, :4]
+    X = np.column_stack([X[kept], groups / 1000])
+    assigned, fitted, judged = [], [], []
+
+    class Assigner(EAGLETransformer):
+        def fit(self, X, y, groups=None):
+            assigned.append(set(np.asarray(X)[:, -1]))
+            return super().fit(X, y, groups)
+
+    class Watch(OneVsRestClassifier):
+        def fit(self, X, y):
+            self.own_ = set(np.asarray(X)[:, -1])
+            fitted.append(self.own_)
+            return super().fit(X, y)
+
+        def decision_function(self, X):
+            assert not set(np.asarray(X)[:, -1]) & self.own_
+            judged.append((set(np.asarray(X)[:, -1]), len(fitted)))
+            return super().decision_function(X)
+
+    y, ids = grouped, groups
+    if given != "ids":
+        y = grouped[np.unique(groups, return_index=True)[1]]
+    if given == "membership":
+        ids = sparse.csr_matrix(np.eye(80)[groups])
+    clf = AggregatedLabelClassifier(Watch(LogisticRegression()), Assigner(random_state=0))
+    clf.fit(X, y, ids)
+    (held_out, n_fitted), *_ = judged
+    assert len(held_out) == 20
+    # All that led to the first verdict: classifiers of rounds, and the second assigner.
+    assert n_fitted > 4
+    assert not any(held_out & each for each in fitted[:n_fitted])
+    assert not held_out & assigned[1]
+    assert len(clf.estimator_.own_) == len(assigned[0]) == 80
 
 
 def test_labels_that_a_half_never_saw_stay_as_assigned():
@@ -126,13 +189,14 @@ def test_labels_that_a_half_never_saw_stay_as_assigned():
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_one_round_where_there_is_nothing_to_weigh(problem, monkeypatch):
     X, _, grouped, groups, _, _ = problem
-    linear = OneVsRestClassifier(LogisticRegression())
+    without_scores = KNeighborsRegressor()
     counted = EAGLETransformer(multiplicity="top", random_state=0)
     alone = sparse.csr_matrix(np.ones((1200, 12), dtype=int))
     for clf, y, ids in (
-        (AggregatedLabelClassifier(linear, SEEDED), grouped, groups),
+        (AggregatedLabelClassifier(without_scores, SEEDED), grouped.toarray(), groups),
         (AggregatedLabelClassifier(QUICK, counted), grouped, groups),
         (AggregatedLabelClassifier(QUICK, SEEDED), grouped, np.arange(1200)),
         (AggregatedLabelClassifier(QUICK, SEEDED), alone, np.zeros(1200)),
