@@ -3,7 +3,7 @@
     python benchmarks/labels_of_groups.py --seeds 0 1 2
     python benchmarks/labels_of_groups.py --quick --sets debtags --learners logistic
 
-The 60 most frequent labels of a set (chapters and blocks of ``icd10cm``), and 2000 of its
+The 60 most frequent labels of a set (chapters and blocks of ``icd10cm``), and 1500 of its
 training rows, in groups: random ones of 4 and of 10, 4 consecutive rows, and clusters of 4 similar
 ones. Rows are drawn in blocks of 20 that follow each other, so that consecutive rows stay so. A
 learner is trained on all labels of the group of each row ("all"), by `AggregatedLabelClassifier`
@@ -46,7 +46,7 @@ def parse_arguments():
     parser.add_argument("--groupings", nargs="+", choices=GROUPINGS, default=GROUPINGS)
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=LEARNERS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=1500)
     parser.add_argument("--quick", action="store_true", help="1000 rows")
     parser.add_argument("--part", choices=("test", "validation"), default="test")
     parser.add_argument("--out", type=Path, default=Path("results"))
@@ -119,7 +119,7 @@ def measure(key, data, all_truth):
     assigned = sp.csr_matrix(clf.assigned_)
     chosen = "probabilities" if clf.posterior_ is not None else "labels"
     if assigned.nnz == grouped.nnz:
-        chosen = "all"
+        chosen = f"all, {chosen}" if clf.posterior_ is not None else "all"
     return {
         **dict(zip(KEYS, key)),
         "all": score(every, X_test, Y_test),

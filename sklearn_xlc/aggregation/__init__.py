@@ -4,7 +4,9 @@
 :func:`learn_embeddings` learns a vector for each label (Algorithm 1 of EAGLE and variants of it);
 :func:`grlr_objective` is its objective. :func:`assign_labels` assigns the labels of a group to its
 samples by these vectors (Algorithm 2), :func:`assign_by_scores` by given scores.
-:func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier.
+:func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier, and
+:func:`draw_labels` draws labels from the result. :func:`expected_precision` judges a classifier by
+the labels of groups.
 
 The functions visit the possible (sample, label) pairs only: each sample with each label of its
 groups. They run in blocks of labels under a memory limit and do not need torch.

@@ -37,7 +37,7 @@ from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
     candidates,
-    cross_fitted_posteriors,
+    cross_fitted_posterior,
     held_out_precision,
     reads_soft_labels,
 )
@@ -83,17 +83,20 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         assign the labels of a group anew (`n_folds`). A round takes the time of ``n_folds - 1``
         fits.
 
-        - A flat :class:`MultiHeadClassifier` with the loss "auto" or "bce" is trained on
-          *probabilities* of labels, given the labels of the group (see Notes).
-        - For any other classifier, and with counts of labels (``multiplicity="top"`` of the
+        - A classifier with `predict_proba` is trained on *probabilities* of labels, given the
+          labels of the group (see Notes). A flat :class:`MultiHeadClassifier` with the loss "auto"
+          or "bce" reads them; any other classifier gets every sample four times, with labels drawn
+          from them, at a quarter of its weight if `fit` takes `sample_weight`.
+        - For any other classifier, a 1-D y, and counts of labels (``multiplicity="top"`` of the
           assigner), each label goes to the samples with the highest scores, as many as the assigner
           gave it to.
-        - "auto": with probabilities up to four rounds, while the likelihood of the labels of
-          held-out groups grows; it may stay with the assigned labels. One round for any other
-          classifier, for groups of one sample, for fewer groups than `n_folds`, and for more than
-          2**31 samples times labels.
+        - "auto": what is best on held-out groups (see Notes): the assigned labels, or all labels of
+          the group for each of its samples, as they are or after two rounds of probabilities. This
+          takes the time of about ten fits, and of up to forty for few samples. The assigned labels
+          without a choice for classifiers without scores, for counts of labels, for groups of one
+          sample, for fewer than 20 groups, and for more than 2**31 samples times labels.
     n_folds : int, default=2
-        Number of folds of the groups, if there is more than one round.
+        Number of folds of the groups, for rounds after the first.
     n_jobs : int, default=None
         Number of joblib jobs for the classifiers of a round and the default assigner. The result
         does not depend on it, if each job has the same number of threads.
@@ -106,8 +109,10 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         Fitted assigner.
     assigned_ : csr_matrix of shape (n_samples, n_labels)
         Labels of the training samples in the last round; samples have labels of their groups only.
+        All of these where held-out groups do not say that assigning pays.
     posterior_ : csr_matrix of shape (n_samples, n_labels) or None
-        Probabilities of labels of the training samples, the targets of `estimator_`. `assigned_`
+        Probabilities of labels of the training samples, the targets of `estimator_`, which may be
+        draws from them. `assigned_`
         then holds the most probable labels, as many as the sum of the probabilities. None:
         `estimator_` was trained on `assigned_`.
     classes_ : ndarray of shape (n_labels,)
@@ -136,6 +141,15 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     :math:`p_i = q_i / (1 - \prod_j (1 - q_j))` over the samples j of the group, a noisy-or.
     Classifiers know little about rare labels. With n training samples of the label, p is therefore
     averaged with the assigned label a: ``(n p + 20 a) / (n + 20)``.
+
+    "auto" holds out a quarter of the groups, from the assigner, too; up to four quarters one after
+    the other, while they are about a thousand samples. For each candidate it estimates the
+    precision at 1 from the labels of these groups
+    (:func:`~sklearn_xlc.aggregation.expected_precision`). Assigned labels must beat all labels for
+    all samples by two standard errors. In groups of samples that share most of their labels, or
+    where X says little of the labels, they often do not.
+
+    A label that all groups have cannot be learnt from groups; `fit` warns of it.
 
     `groups` is metadata of `fit`: with metadata routing, ``set_fit_request(groups=True)`` lets
     pipelines and searches pass it on; without it a pipeline takes it as
@@ -272,7 +286,6 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         is_soft = samples.takes_soft_labels or hasattr(self.estimator, "predict_proba")
         is_soft = is_soft and not (use_counts or samples.one_label)
         connected = _connected(groups.membership())
-        n_fits: int | None
         if not isinstance(self.n_rounds, str):
             n_fits = int(self.n_rounds) - 1
         elif (
@@ -283,11 +296,11 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         ):
             n_fits = 0
         else:
-            n_fits = self._choose(
+            pays, is_better_soft = self._choose(
                 samples, data, y, given, assigner, connected, MAX_FITS if is_soft else 0
             )
-        if n_fits is None:
-            return candidates(data).astype(np.int8), None
+            assigned = assigned if pays else candidates(data).astype(np.int8)
+            n_fits = MAX_FITS if is_better_soft else 0
         if not n_fits:
             return assigned, None
         folds = list(self._folds(connected, self.n_folds))
@@ -297,9 +310,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
                     samples, data, self.estimator, assigned, folds, use_counts, self.n_jobs
                 )
             return assigned, None
-        posterior = cross_fitted_posteriors(
+        posterior = cross_fitted_posterior(
             samples, data, self.estimator, assigned, folds, n_fits, self.n_jobs
-        )[-1]
+        )
         totals = np.asarray(posterior.sum(axis=0)).ravel()
         return assign_by_scores(data, posterior, totals=totals), posterior
 
@@ -312,30 +325,37 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         assigner: Any,
         connected: np.ndarray,
         n_fits: int,
-    ) -> int | None:
-        """Choose the number of rounds by held-out groups; None: all labels for all samples."""
+    ) -> tuple[bool, bool]:
+        """Choose by held-out groups: whether to start from assigned labels, and to make rounds.
+
+        The other start is all labels of the group for all samples. Assigned labels must be better
+        by two standard errors: where groups do not tell, nothing is assigned.
+        """
         n_samples, parts, tested = len(connected), [], []
-        n_parts = max(1, min(N_PARTS, -(-N_PARTS * HELD_OUT // n_samples)))
+        n_parts = min(N_PARTS, max(1, N_PARTS * HELD_OUT // n_samples))
+        every = candidates(data).astype(np.int8)
         for train, test in islice(self._folds(connected, N_PARTS), n_parts):
             of_part = (_rows(samples.X, train), *_of_samples(y, groups, data.groups, train))
             start = sp.csr_matrix(clone(assigner).fit(*of_part).assign(*of_part))
             if start.shape[1] < data.n_labels:
-                return 0  # the part lacks a class
-            start = _at_rows(start, train, n_samples)
+                return True, False  # the part lacks a class
+            starts = (every, _at_rows(start, train, n_samples))
             inner = np.full(n_samples, -1)
             inner[train] = connected[train]
             folds = [(np.intersect1d(of, train), to) for of, to in self._folds(inner, self.n_folds)]
             held_out = (train, test)
             parts.append(
                 held_out_precision(
-                    samples, data, self.estimator, start, folds, held_out, n_fits, self.n_jobs
+                    samples, data, self.estimator, starts, folds, held_out, n_fits, self.n_jobs
                 )
             )
             tested.append(connected[test])
-        found, groups_of = np.concatenate(parts, axis=1), np.concatenate(tested)
-        best = int(found[1:].mean(axis=1).argmax())
-        gain = np.bincount(groups_of, found[0] - found[1 + best])
-        return None if gain.sum() > np.sqrt((gain**2).sum()) else best
+        found = np.concatenate(parts, axis=2)
+        best = found.mean(axis=2).argmax(axis=1)
+        difference = found[1, best[1]] - found[0, best[0]]
+        gain = np.bincount(np.concatenate(tested), difference)
+        pays = bool(gain.sum() > 2 * np.sqrt((gain**2).sum()))
+        return pays, bool(best[int(pays)])
 
     def _folds(
         self, connected: np.ndarray, n_folds: int

@@ -42,7 +42,7 @@ STRENGTH = 20
 #: Smaller probabilities of a label are set to zero.
 SMALLEST = 1e-3
 #: Number of draws from probabilities, for classifiers that are trained on labels only.
-N_DRAWS = 2
+N_DRAWS = 4
 #: Training and test samples of a fold.
 Fold = tuple[IntArray, IntArray]
 
@@ -197,7 +197,7 @@ def _scores_of_fold(
     return samples.score_pairs(samples.fit(estimator, seen, train), like, test, assigned, seen)
 
 
-def cross_fitted_posteriors(
+def cross_fitted_posterior(
     samples: Samples,
     data: Aggregation,
     estimator: Any,
@@ -205,8 +205,8 @@ def cross_fitted_posteriors(
     folds: Sequence[Fold],
     n_fits: int,
     n_jobs: int | None = None,
-) -> list[sp.csr_matrix]:
-    """Compute the probability of each label of a sample's groups, after each of `n_fits` rounds.
+) -> sp.csr_matrix:
+    """Compute the probability of each label of a sample's groups, after `n_fits` rounds.
 
     In each round, classifiers are trained on the probabilities of the last round, at first on the
     assigned labels. They give probabilities of labels in the groups of the other folds. A noisy-or
@@ -214,21 +214,19 @@ def cross_fitted_posteriors(
     with the weight of 20 samples, since classifiers know little about rare labels.
     """
     prior = _at_entries(assigned, candidates(data))
-    targets, posteriors = assigned, []
+    posterior = assigned
     for _ in range(n_fits):
-        found, weight = _held_out(samples, estimator, targets, prior, folds, n_jobs)
+        found, weight = _held_out(samples, estimator, posterior, prior, folds, n_jobs)
         posterior = noisy_or_posterior(data, found)
         posterior.data = weight * posterior.data + (1 - weight) * prior.data
-        targets = posterior
-        posteriors.append(posterior)
-    return posteriors
+    return posterior
 
 
 def held_out_precision(
     samples: Samples,
     data: Aggregation,
     estimator: Any,
-    assigned: sp.csr_matrix,
+    starts: Sequence[sp.csr_matrix],
     folds: Sequence[Fold],
     held_out: Fold,
     n_fits: int,
@@ -236,20 +234,26 @@ def held_out_precision(
 ) -> npt.NDArray[np.float64]:
     """Estimate the precision at 1 of classifiers on held-out samples, from labels of groups alone.
 
-    One is trained on all labels of each sample's groups, one on the assigned labels, and one on the
-    probabilities of each of `n_fits` rounds. `assigned` and `folds` are of the training samples of
-    `held_out`.
+    One is trained on each of the starts, and one on the probabilities after `n_fits` rounds from
+    there. `starts` and `folds` are of the training samples of `held_out`.
 
     Returns
     -------
-    ndarray of shape (2 + n_fits, n_test)
+    ndarray of shape (n_starts, 2, n_test), or (n_starts, 1, n_test) without rounds
         Estimates of each classifier for each test sample
         (:func:`~sklearn_xlc.aggregation.expected_precision`).
     """
-    posteriors = cross_fitted_posteriors(samples, data, estimator, assigned, folds, n_fits, n_jobs)
-    targets = [(each,) for each in (candidates(data).astype(np.int8), assigned, *posteriors)]
+    targets = []
+    for start in starts:
+        targets.append((start,))
+        if n_fits:
+            posterior = cross_fitted_posterior(
+                samples, data, estimator, start, folds, n_fits, n_jobs
+            )
+            targets.append((posterior,))
     shared = (samples, _for_scores(estimator), data, held_out)
-    return np.array(run_tasks(_precision, shared, targets, n_jobs, prefer=None))
+    found = np.array(run_tasks(_precision, shared, targets, n_jobs, prefer=None))
+    return found.reshape(len(starts), -1, found.shape[1])
 
 
 def _precision(

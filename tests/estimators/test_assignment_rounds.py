@@ -4,9 +4,10 @@ import joblib
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsRegressor
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
@@ -18,6 +19,16 @@ from sklearn_xlc.metrics import precision_at_k
 FLAT = MultiHeadClassifier("flat", random_state=0)
 QUICK = MultiHeadClassifier("flat", encoder=MLP((16,)), max_epochs=2, random_state=0)
 SEEDED = EAGLETransformer(random_state=0)
+
+
+class Everyone(BaseEstimator):
+    """Assigns all labels of the group to all samples."""
+
+    def fit(self, X, y, groups):
+        return self
+
+    def assign(self, X, y, groups):
+        return sparse.csr_matrix(y, dtype=np.int8)
 
 
 def dense_labels(n, n_labels=12, n_features=24, seed=0):
@@ -99,39 +110,96 @@ def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "precisions, kept",
-    [((0.5, 0.5, 0.4, 0.4), 0), ((0.4, 0.3, 0.5, 0.4), 1), ((0.4, 0.3, 0.5, 0.6), 2)],
+    "precisions, start, soft",
+    [
+        ([[0.4, 0.4], [0.5, 0.4]], "assigned", False),
+        ([[0.3, 0.4], [0.4, 0.5]], "assigned", True),
+        ([[0.6, 0.5], [0.5, 0.5]], "all", False),
+        ([[0.5, 0.6], [0.5, 0.5]], "all", True),
+        ([[0.5, 0.5], [0.5, 0.5]], "all", False),
+    ],
 )
-def test_auto_keeps_what_is_best_on_held_out_groups(problem, monkeypatch, precisions, kept):
+def test_auto_keeps_what_is_best_on_held_out_groups(problem, monkeypatch, precisions, start, soft):
     X, _, grouped, groups, _, _ = problem
 
-    def estimates(samples, data, estimator, start, folds, held_out, n_fits, n_jobs):
-        assert n_fits == 2
-        return np.outer(precisions, np.ones(len(held_out[1])))
+    def estimates(samples, data, estimator, starts, folds, held_out, n_fits, n_jobs):
+        assert n_fits == aggregated_label.MAX_FITS
+        return np.array(precisions)[:, :, None] * np.ones(len(held_out[1]))
 
     monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
-    again = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=kept + 1).fit(X, grouped, groups)
+    n_rounds = 1 + soft * aggregated_label.MAX_FITS
+    assigner = SEEDED if start == "assigned" else Everyone()
+    again = AggregatedLabelClassifier(QUICK, assigner, n_rounds=n_rounds).fit(X, grouped, groups)
     np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
     assert (clf.assigned_ != again.assigned_).nnz == 0
-    assert (clf.posterior_ is None) == (kept == 0)
+    assert (clf.posterior_ is not None) == soft
 
 
-@pytest.mark.parametrize("spread, kept", [(0.0, "all"), (3.0, "assigned")])
-def test_auto_assigns_nothing_only_where_that_is_clearly_better(problem, monkeypatch, spread, kept):
+@pytest.mark.parametrize("spread, pays", [(0.0, True), (3.0, False)])
+def test_auto_assigns_only_where_that_is_clearly_better(problem, monkeypatch, spread, pays):
     X, _, grouped, groups, _, _ = problem
 
-    def estimates(samples, data, estimator, start, folds, held_out, n_fits, n_jobs):
+    def estimates(samples, data, estimator, starts, folds, held_out, n_fits, n_jobs):
         noise = spread * np.where(groups[held_out[1]] % 2, 1, -1)
-        return np.array([0.51 + noise, *np.full((3, len(noise)), 0.5)])
+        return np.stack([np.full((2, len(noise)), 0.5), np.stack([0.51 + noise] * 2)])
 
     monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
-    expected = (
-        grouped if kept == "all" else SEEDED.fit(X, grouped, groups).assign(X, grouped, groups)
-    )
-    assert (clf.assigned_ != expected).nnz == 0
+    assert (clf.assigned_.nnz < grouped.nnz) == pays
     assert clf.posterior_ is None
+
+
+def related_groups(n_groups, n_features, shared, seed):
+    """Members of groups that have most labels in common, and features that say little of them."""
+    rng = np.random.default_rng(seed)
+    vectors = np.random.default_rng(99).normal(size=(n_features, 10))
+    vectors /= np.linalg.norm(vectors, axis=0)
+    of_group = np.repeat(rng.normal(size=(n_groups, 10)), 4, axis=0)
+    own = rng.normal(size=of_group.shape)
+    latent = np.sqrt(shared) * of_group + np.sqrt(1 - shared) * own
+    X = latent @ vectors.T + rng.normal(size=(4 * n_groups, n_features))
+    return X, (latent > np.linspace(0, 1.2, 10)).astype(int)
+
+
+@pytest.mark.parametrize(
+    "n_features, shared, seed", [(40, 0.8, 0), (40, 0.8, 1), (40, 0.95, 0), (150, 0.9, 0)]
+)
+def test_never_below_all_labels_for_all_members(n_features, shared, seed):
+    X, Y = related_groups(650, n_features, shared, seed)
+    groups = np.arange(600) // 4
+    grouped = np.repeat(Y[:600].reshape(150, 4, 10).max(axis=1), 4, axis=0)
+    tested = 600 + np.flatnonzero(Y[600:].any(axis=1))
+    linear = OneVsRestClassifier(LogisticRegression(C=0.1))
+
+    def share(clf):
+        return precision_at_k(Y[tested], clf.decision_function(X[tested]), k=1)
+
+    everything = share(linear.fit(X[:600], grouped))
+    once, found = (
+        share(AggregatedLabelClassifier(linear, SEEDED, n_rounds=n).fit(X[:600], grouped, groups))
+        for n in (1, "auto")
+    )
+    assert once < everything - 0.04  # what the choice is for
+    assert found > everything - 0.015
+
+
+def test_draws_weigh_as_much_as_their_samples(problem):
+    X, _, grouped, groups, _, _ = problem
+    seen = []
+
+    class Watch(MultiOutputClassifier):
+        def fit(self, X, Y, sample_weight=None):
+            seen.append((len(X), sample_weight))
+            return super().fit(X, Y, sample_weight=sample_weight)
+
+    given = np.linspace(0.5, 1.5, 1200)
+    clf = AggregatedLabelClassifier(Watch(LogisticRegression()), SEEDED, n_rounds=2)
+    clf.fit(X, grouped.toarray(), groups, sample_weight=given)
+    n_rows, weight = seen[-1]
+    assert n_rows == assignment_rounds.N_DRAWS * 1200
+    np.testing.assert_allclose(weight.reshape(-1, 1200).sum(axis=0), given)
+    assert clf.posterior_ is not None
 
 
 @pytest.mark.parametrize("given", ["ids", "ids of groups", "membership"])
