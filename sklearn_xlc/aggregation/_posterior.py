@@ -16,6 +16,8 @@ from sklearn_xlc.aggregation._pairs import (
 #: Distance of probabilities from 0 and 1: a certain classifier may be wrong. If all samples of a
 #: group have probability 0, they are equally likely.
 EPSILON = 1e-6
+#: Groups tell little of a label if the others of a group lack it with a smaller probability.
+LEAST_TOLD = 0.3
 
 
 def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.csr_matrix:
@@ -198,9 +200,14 @@ def expected_precision(data: Aggregation, samples: IntArray, labels: IntArray) -
     r"""Estimate how often samples carry a label, from the labels of their groups alone.
 
     Let z be 1 if a group of the sample has the label, and b the probability that another of its
-    members carries it (:func:`label_rates`). In random groups the mean of ``(z - b) / (1 - b)`` is
-    the probability that the sample carries the label, whichever way the label was chosen, as long
-    as the choice did not see z. In groups of similar samples b is too small, the mean too large.
+    members carries it, given the rate r of the label (:func:`label_rates`). In random groups the
+    mean of ``(z - b) / (1 - b)`` is the probability that the sample carries the label, whichever
+    way the label was chosen, as long as the choice did not see z. In groups of similar samples b is
+    too small, the mean too large.
+
+    If nearly all groups have the label, z says little, and the variance is huge. Where
+    ``w = (1 - b) / 0.3`` is below 1, the estimate is ``r + w * ((z - b) / (1 - b) - r)``: a label
+    of all groups counts as its rate.
 
     Parameters
     ----------
@@ -213,8 +220,7 @@ def expected_precision(data: Aggregation, samples: IntArray, labels: IntArray) -
     Returns
     -------
     ndarray of shape (n_pairs,)
-        One estimate a pair, at most 1; only means are meaningful. If all groups have the label,
-        there is nothing to learn from z, and the estimate is the rate.
+        One estimate a pair, at most 1; only means are meaningful.
 
     Examples
     --------
@@ -231,7 +237,8 @@ def expected_precision(data: Aggregation, samples: IntArray, labels: IntArray) -
     has_label = find_entries(of_groups, np.arange(len(samples)), labels) >= 0
     by_chance = 1 - (1 - rates) ** n_others
     is_everywhere = np.diff(data.labels.indptr)[labels] == np.count_nonzero(data.groups.sizes)
-    return np.where(is_everywhere, rates, (has_label - by_chance) / (1 - by_chance))
+    weight = np.where(is_everywhere, 0, np.minimum(1, (1 - by_chance) / LEAST_TOLD))
+    return rates + weight * ((has_label - by_chance) / (1 - by_chance) - rates)
 
 
 def _inside(probabilities: FloatArray) -> FloatArray:

@@ -51,7 +51,7 @@ MAX_FITS, MAX_SCORES = 2, 2**31
 #: One of so many parts of the groups is held out to choose, if there are groups enough.
 N_PARTS, MIN_GROUPS = 4, 20
 #: More parts are held out, one after the other, up to about this number of samples in total.
-HELD_OUT = 1000
+HELD_OUT = 2000
 #: A label that more of the groups have is warned of: a share.
 NEARLY_ALL = 0.99
 #: Attributes that belong to the training samples, and are not saved.
@@ -143,10 +143,10 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     averaged with the assigned label a: ``(n p + 20 a) / (n + 20)``.
 
     "auto" holds out a quarter of the groups, from the assigner, too; up to four quarters one after
-    the other, while they are about a thousand samples. For each candidate it estimates the
+    the other, while they are about two thousand samples. For each candidate it estimates the
     precision at 1 from the labels of these groups
     (:func:`~sklearn_xlc.aggregation.expected_precision`). Assigned labels must beat all labels for
-    all samples by two standard errors. In groups of samples that share most of their labels, or
+    all samples by a standard error. In groups of samples that share most of their labels, or
     where X says little of the labels, they often do not.
 
     A label that all groups have cannot be learnt from groups; `fit` warns of it.
@@ -329,7 +329,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         """Choose by held-out groups: whether to start from assigned labels, and to make rounds.
 
         The other start is all labels of the group for all samples. Assigned labels must be better
-        by two standard errors: where groups do not tell, nothing is assigned.
+        by a standard error: where groups do not tell, nothing is assigned.
         """
         n_samples, parts, tested = len(connected), [], []
         n_parts = min(N_PARTS, max(1, N_PARTS * HELD_OUT // n_samples))
@@ -354,7 +354,7 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         best = found.mean(axis=2).argmax(axis=1)
         difference = found[1, best[1]] - found[0, best[0]]
         gain = np.bincount(np.concatenate(tested), difference)
-        pays = bool(gain.sum() > 2 * np.sqrt((gain**2).sum()))
+        pays = bool(gain.sum() > np.sqrt((gain**2).sum()))
         return pays, bool(best[int(pays)])
 
     def _folds(
