@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -261,7 +262,7 @@ def _precision(
 ) -> npt.NDArray[np.float64]:
     """Train on the targets of a fold, and compare the best labels with those of the groups."""
     train, test = fold
-    best = samples.best_labels(samples.fit(estimator, targets[train], train), test)
+    best = samples.best_labels(_fit_on(samples, estimator, targets, train), test)
     return expected_precision(data, test, best)
 
 
@@ -298,12 +299,19 @@ def _probabilities_of_fold(
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
     """Return entries of the test samples and their probabilities."""
-    fitted, parts = samples.fit(estimator, targets[train], train), []
+    fitted, parts = _fit_on(samples, estimator, targets, train), []
     for _, X, row, entries in samples.blocks(like, test):
         q = all_scores(fitted, X, True, like.shape[1], proba=True)
         q = q.toarray() if sp.issparse(q) else q
         parts.append((entries, q[row, like.indices[entries]]))
     return _joined(parts)
+
+
+def _fit_on(samples: Samples, estimator: Any, targets: sp.csr_matrix, train: IntArray) -> Any:
+    """Fit a classifier on a part, which may lack a label or have it throughout."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label (not )?.* is present in all training examples")
+        return samples.fit(estimator, targets[train], train)
 
 
 def _for_scores(estimator: Any) -> Any:
