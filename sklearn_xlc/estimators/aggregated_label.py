@@ -92,8 +92,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
           gave it to.
         - "auto": what is best on held-out groups (see Notes): the assigned labels, or all labels of
           the group for each of its samples, as they are or after two rounds of probabilities. This
-          takes the time of about ten fits, and of up to forty for few samples. The assigned labels
-          without a choice for classifiers without scores, for counts of labels, for groups of one
+          takes the time of about ten fits, and of thirty for up to 2000 samples; a fit on draws
+          counts four times. The assigned labels without a choice for classifiers without scores,
+          for counts of labels, for groups of one
           sample, for fewer than 20 groups, and for more than 2**31 samples times labels.
     n_folds : int, default=2
         Number of folds of the groups, for rounds after the first.

@@ -281,16 +281,16 @@ def text_problem(n=240, seed=0):
 
 def test_pipeline_without_routing():
     texts, grouped, groups, Y = text_problem()
-    pipeline = make_pipeline(TfidfVectorizer(), AggregatedLabelClassifier(LINEAR, SEEDED))
+    pipeline = make_pipeline(
+        TfidfVectorizer(), AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1)
+    )
     pipeline.fit(texts, grouped, aggregatedlabelclassifier__groups=groups)
     assert (pipeline.predict(texts) == Y).mean() > 0.95
 
 
 def test_search_over_the_assigner_with_groups_routed(routing):
     texts, grouped, groups, Y = text_problem()
-    clf = AggregatedLabelClassifier(LINEAR, EAGLETransformer(random_state=0)).set_fit_request(
-        groups=True
-    )
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).set_fit_request(groups=True)
     pipeline = make_pipeline(TfidfVectorizer(), clf)
     search = GridSearchCV(
         pipeline,
@@ -339,7 +339,7 @@ def test_weights_are_cut_to_the_folds(problem):
 
 def test_scorer_says_that_it_lacks_groups(problem):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).fit(X, grouped, groups)
     scorer = topk_scorer("aggregated_precision", k=1)
     with pytest.raises(TypeError, match="needs the groups of the samples"):
         scorer(clf, X, grouped)
@@ -386,7 +386,7 @@ def spoiled(problem, what):
 )
 def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, message):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).fit(X, grouped, groups)
     before = clf.decision_function(X_test)
     with pytest.raises(ValueError, match=message):
         clf.fit(*spoiled(problem, what))
@@ -406,7 +406,7 @@ def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, messag
 )
 def test_bad_parameters(problem, parameters, message):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1)
     for name, value in parameters.items():
         setattr(clf, name, value)
     with pytest.raises(ValueError, match=f"'{message}' parameter"):
@@ -470,7 +470,7 @@ def test_a_row_of_several_classes_is_there_for_each():
 
 def test_what_is_saved_holds_no_training_data(problem):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).fit(X, grouped, groups)
     file = io.BytesIO()
     joblib.dump(clf, file)
     inner = io.BytesIO()
