@@ -114,7 +114,7 @@ def nested_parts(
                 f"{name}__{inside[0]} sets a parameter of a part, but {name}={value!r} has none; "
                 f"set {name} to one of {sorted(tables[name])}, or to an object, in the same call"
             )
-        known = value.get_params(deep=False) if hasattr(value, "get_params") else {}
+        known = value.get_params(deep=True) if hasattr(value, "get_params") else {}
         unknown = [each for each in inside if each not in known]
         if unknown:
             raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ _SETS: dict[str, Any] = {
     "array": np.ndarray,
 }
 _COLUMNS = ("pandas", "polars")
+#: Largest number of labels searched for unsplit tags, and what may stand around a tag.
+_LOOKED_AT = 10_000
+_AROUND_TAGS = " \t\"'[](){}"
 _NUMBERS = (int, float, np.number, np.bool_)
 
 
@@ -53,15 +57,28 @@ class NamedSets(NamedTuple):
         return self.form.endswith(" frame")
 
     @property
+    def are_integer_tags(self) -> bool:
+        """Whether the input was tags that are integers."""
+        return not self.is_frame and self.classes.dtype.kind == "i"
+
+    @property
     def is_dense(self) -> bool:
         """Whether the input held a number for every label of every sample."""
         return self.is_frame and not self.form.endswith(" sparse frame")
 
 
 def named_sets(
-    y: Any, classes: Any = None, name: str = "y", counts: bool = False, needs_tags: bool = True
+    y: Any,
+    classes: Any = None,
+    name: str = "y",
+    counts: bool = False,
+    needs_tags: bool = True,
+    as_tags: bool | None = None,
 ) -> NamedSets | None:
     """Read label sets with named labels.
+
+    A list of lists of integers holds tags, as a list of lists of strings does. The exception are
+    equally long lists of 0 and 1, an indicator.
 
     Parameters
     ----------
@@ -74,10 +91,12 @@ def named_sets(
     name : str, default="y"
         Name of the argument, for messages.
     counts : bool, default=False
-        Whether equally long lists of numbers are a matrix of counts. Otherwise, they are a matrix
-        if they hold 0 and 1 only, and tags if not. Lists of length one are a column of classes.
+        Whether a matrix of whole numbers may hold counts of labels.
     needs_tags : bool, default=True
         Whether some sample must have a tag, if `classes` is None.
+    as_tags : bool, default=None
+        Whether an estimator was fitted on integer tags (True), or on other labels (False), as
+        which equally long lists of integers are then read. None: there was no fit.
 
     Returns
     -------
@@ -88,7 +107,8 @@ def named_sets(
     ------
     ValueError
         If tags are neither strings nor integers, or not all of one type, or a sample has missing
-        tags; if a frame is not an indicator; or if a label is not one of `classes`.
+        tags; if lists of integers may be tags as well as a matrix; if a frame is not an indicator;
+        or if a label is not one of `classes`.
 
     Examples
     --------
@@ -111,8 +131,12 @@ def named_sets(
     _refuse_array_of_strings(y, name)
     rows, container = _rows(y, container)
     first = next((row for row in rows if _is_set(row)), None) if rows else None
-    if first is None or not (container in _COLUMNS or _are_tags(rows, y, counts)):
+    if first is None:
         return None
+    if not isinstance(y, np.ndarray) and container not in _COLUMNS and _may_be_matrix(rows):
+        n_classes = None if classes is None else len(classes)
+        if not _are_tags(rows, name, counts, as_tags, n_classes):
+            return None
     kind = next((label for label, kind in _SETS.items() if isinstance(first, kind)), "list")
     indicator, found = _of_tags(rows, classes, name, needs_tags)
     return NamedSets(indicator, found, f"{container} of {kind}")
@@ -121,6 +145,17 @@ def named_sets(
 def plain_sets(y: Any) -> Any:
     """Convert named label sets to an indicator; return any other y as is."""
     return y.indicator if isinstance(y, NamedSets) else y
+
+
+def check_type_of_labels(sets: NamedSets, others: Iterable[Any], name: str = "y") -> None:
+    """Raise ValueError if labels are strings and others numbers, or the other way round."""
+    others = list(others)
+    for label in sets.classes[:1].tolist():
+        if others and all(isinstance(each, str) != isinstance(label, str) for each in others):
+            raise ValueError(
+                f"{name} holds the label {plain(label)!r}, but other labels are of another type, "
+                f"like {plain(others[0])!r}: none would be equal"
+            )
 
 
 def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, list[Any]]:
@@ -132,10 +167,23 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
     return canonical(sp.csr_matrix(parts, shape=(sets.indicator.shape[0], len(at)))), list(at)
 
 
+def index_of(X: Any) -> Any:
+    """Return the index of a pandas frame or series; None for other samples."""
+    if not hasattr(X, "iloc"):  # lists have a method named index
+        return None
+    import pandas as pd
+
+    return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+
+
 def in_form(
-    sets: Any, classes: npt.NDArray[Any], form: str, dtype: Any = np.int8, X: Any = None
+    sets: Any, classes: npt.NDArray[Any], form: str, dtype: Any = np.int8, index: Any = None
 ) -> Any:
-    """Convert an indicator to the form of other label sets.
+    """Convert an indicator to label sets with names.
+
+    Tags become an array of sets, a frame becomes an indicator: rows stand in the order of the
+    samples. With an index they become a pandas series or frame. What was read from polars, which
+    has no index, becomes polars again.
 
     Parameters
     ----------
@@ -147,8 +195,8 @@ def in_form(
         Form of :class:`NamedSets`.
     dtype : dtype, default=np.int8
         Type of the numbers of a frame.
-    X : object, default=None
-        Samples: a pandas result has the index of a pandas X.
+    index : pandas.Index, default=None
+        Index of the samples, if they have one.
 
     Examples
     --------
@@ -156,31 +204,34 @@ def in_form(
     >>> from scipy.sparse import csr_matrix
     >>> from sklearn_xlc._tags import in_form
     >>> in_form(csr_matrix([[1, 0], [1, 1]]), np.array(["a", "b"]), "list of tuple")
-    [('a',), ('a', 'b')]
+    array([('a',), ('a', 'b')], dtype=object)
     """
     container, _, kind = form.partition(" ")
-    library = importlib.import_module(container) if container in _COLUMNS else None
-    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
-    if library is not None and kind == "sparse frame":
-        frame = library.DataFrame.sparse.from_spmatrix(sp.csr_matrix(sets, dtype=dtype), index)
-        return frame.set_axis(list(classes), axis=1)
-    if library is not None and kind == "frame":
-        dense = np.asarray(sets.toarray() if sp.issparse(sets) else sets, dtype=dtype)
+    container = "pandas" if index is not None else container
+    library: Any = None
+    if index is not None or container == "polars":
+        library = importlib.import_module(container)
+    if kind.endswith("frame"):
+        if kind == "sparse frame":
+            table = sp.csr_matrix(sets, dtype=dtype)
+        else:
+            table = np.asarray(sets.toarray() if sp.issparse(sets) else sets, dtype=dtype)
         if container == "polars":
-            return library.DataFrame(dense, schema=list(classes), orient="row")
-        return library.DataFrame(dense, index, list(classes))
+            return library.DataFrame(table, schema=list(classes), orient="row")
+        if index is None:
+            return table
+        make = library.DataFrame.sparse.from_spmatrix if sp.issparse(table) else library.DataFrame
+        return make(table, index).set_axis(list(classes), axis=1)
     sets = sp.csr_matrix(sets)
     names, bounds = classes[sets.indices].tolist(), sets.indptr.tolist()
     entry = np.array if kind == "of array" else _SETS[kind.removeprefix("of ")]
     rows = [entry(names[start:stop]) for start, stop in zip(bounds, bounds[1:])]
-    if container in ("list", "tuple"):
-        return rows if container == "list" else tuple(rows)
     if container == "polars":
-        tag = library.Int64 if classes.dtype.kind == "i" else library.String  # type: ignore[union-attr]
-        return library.Series(rows, dtype=library.List(tag))  # type: ignore[union-attr]
+        tag = library.Int64 if classes.dtype.kind == "i" else library.String
+        return library.Series(rows, dtype=library.List(tag))
     column = np.empty(len(rows), dtype=object)
     column[:] = rows
-    return column if library is None else library.Series(column, index)
+    return column if index is None else library.Series(column, index)
 
 
 def _refuse_array_of_strings(y: Any, name: str) -> None:
@@ -210,18 +261,41 @@ def _is_set(row: Any) -> bool:
     return is_array or isinstance(row, list | tuple | set | frozenset)
 
 
-def _are_tags(rows: Sequence[Any], y: Any, counts: bool) -> bool:
-    """Return whether the rows of a list are tags, rather than rows of a matrix."""
-    if isinstance(y, np.ndarray) or not all(map(_is_set, rows)):
-        return True
-    values = list(chain.from_iterable(rows))
-    is_ragged = len({len(row) for row in rows}) > 1
-    has_sets = any(isinstance(row, set | frozenset) for row in rows)
-    if is_ragged or has_sets or not all(isinstance(value, _NUMBERS) for value in values):
-        return True
-    is_whole = all(isinstance(value, int | np.integer) for value in values)
+def _may_be_matrix(rows: Sequence[Any]) -> bool:
+    """Return whether rows are equally long lists of numbers."""
+    if not all(map(_is_set, rows)) or any(isinstance(row, set | frozenset) for row in rows):
+        return False
+    is_even = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
+    return is_even and all(isinstance(value, _NUMBERS) for value in chain.from_iterable(rows))
+
+
+def _are_tags(
+    rows: Sequence[Any], name: str, counts: bool, as_tags: bool | None, n_classes: int | None
+) -> bool:
+    """Return whether equally long lists of numbers are tags, rather than rows of a matrix."""
+    values, width = list(chain.from_iterable(rows)), len(rows[0])
+    if not all(isinstance(value, int | np.integer) for value in values):
+        return False
+    if any(isinstance(value, bool) for value in values):
+        return False
     beyond = any(value not in (0, 1) for value in values)
-    return not values or (is_whole and beyond and len(rows[0]) > 1 and not counts)
+    if as_tags:
+        return beyond or width < 3  # longer lists of 0 and 1 would repeat a tag
+    if beyond and width > 1 and counts:
+        if as_tags is None:
+            raise ValueError(
+                f"{name} holds equally long lists of integers, such as {list(rows[0])!r}: for "
+                "counts of labels give an array, for tags a list of sets"
+            )
+        return False
+    if beyond or width > 1 or as_tags is not None:
+        return beyond
+    if n_classes is not None and n_classes > 2:  # no indicator
+        return True
+    raise ValueError(
+        f"{name} holds lists of one 0 or 1 each: for tags give sets, such as "
+        f"{{{rows[0][0]}}}, for classes a 1-D {name}, for an indicator of one label an array"
+    )
 
 
 def _of_tags(
@@ -299,6 +373,61 @@ def _warn_of_blanks(tags: Sequence[Any], rows: Sequence[Any], name: str) -> None
             said = ", which has no letters; no tags are an empty list, but ''.split(';') is ['']"
         warnings.warn(f"{name}[{position}] holds the tag {tag!r}{said}", stacklevel=2)
         return
+
+
+def warn_of_joined_tags(names: npt.NDArray[Any], in_lists: bool = False) -> None:
+    """Warn of labels that seem to be several tags joined to one string.
+
+    Tags occur in many of the strings, and in any place of them. The parts of a name with commas do
+    not: a head such as "Fracture of femur" is first, a modifier such as "left side" is not, and a
+    synonym occurs in few names.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n_labels,)
+        Distinct labels.
+    in_lists : bool, default=False
+        Whether y held lists of labels, rather than one label per sample.
+    """
+    if not len(names) or not isinstance(names[0], str):
+        return
+    looked_at = names[:: 1 + (len(names) - 1) // _LOOKED_AT].tolist()
+    for separator in ";|,":
+        joined = [name for name in looked_at if separator in name]
+        if not joined or not _are_joined(looked_at, separator):
+            continue
+        if all(name.count(separator) == name.count(f"{separator} ") for name in joined):
+            separator += " "
+        is_literal = all(name[:1] + name[-1:] in ("[]", "()", "{}") for name in joined)
+        apart = f"joined.split({separator!r})"
+        apart = "ast.literal_eval(joined)" if is_literal else apart
+        if in_lists:
+            said = f"y holds {joined[0]!r} as one tag of {len(names)}; if it is several tags"
+            remedy = f"[[tag for joined in tags for tag in {apart}] for tags in y]"
+        else:
+            said = (
+                f"y holds one string a sample, such as {joined[0]!r}, and each of the "
+                f"{len(names)} distinct strings is a class; if they are tags"
+            )
+            remedy = f"[{apart} for joined in y]"
+        warnings.warn(f"{said}, split them: {remedy}", stacklevel=3)
+        return
+
+
+def _are_joined(names: Sequence[str], separator: str) -> bool:
+    """Return whether the parts of names behave as tags: common, and in any place."""
+    split = [[part.strip(_AROUND_TAGS) for part in name.split(separator)] for name in names]
+    n_names: Counter[str] = Counter()
+    places: dict[str, set[int]] = {}
+    for parts in split:
+        n_names.update(set(parts))
+        for place, part in enumerate(parts):
+            places.setdefault(part, set()).add(place)
+    found = set(chain.from_iterable(parts for parts in split if len(parts) > 1))
+    repeated = [part for part in found if n_names[part] > 1]
+    n_moving = sum(len(places[part]) > 1 for part in repeated)
+    mean = sum(n_names[part] for part in found) / len(found)
+    return mean >= 2 and 2 * n_moving >= len(repeated)
 
 
 def _of_frame(y: Any, classes: Any, container: str, name: str) -> NamedSets:

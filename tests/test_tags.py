@@ -1,12 +1,25 @@
 """Label sets as people have them: what is read as tags, and what comes back."""
 
+import ast
+import gzip
+import itertools
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sklearn_xlc._tags import aligned, in_form, named_sets, plain_sets
+from sklearn_xlc._tags import (
+    aligned,
+    check_type_of_labels,
+    in_form,
+    index_of,
+    named_sets,
+    plain_sets,
+    warn_of_joined_tags,
+)
 
 ROWS = [["b", "a"], [], ["c"], ["a", "a"]]
 DENSE = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
@@ -42,7 +55,7 @@ def test_tags_are_read_and_given_back(form):
     np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
     assert sets.indicator.dtype == np.int8
     back = in_form(sets.indicator, sets.classes, form)
-    assert type(back) is type(GIVEN[form])
+    assert type(back) is (pl.Series if form.startswith("polars") else np.ndarray)
     for given, got in zip(GIVEN[form], back):
         assert type(got) is type(given)
         assert sorted(got) == sorted(set(given))
@@ -74,8 +87,10 @@ def test_two_tags_a_row_are_no_array():
         [[0, 1], [1, 0]],
         ((0.0, 1.0), (1.0, 0.0)),
         [np.array([0, 1]), np.array([1, 1])],
-        [[3], [4]],
         [[0.5, 2.0]],
+        [[3.0], [4.0]],
+        [[True], [False]],
+        np.array([[3], [4]]),
         ["a", "b"],
         [1, 2],
         np.array(["a", "b"]),
@@ -96,8 +111,55 @@ def test_what_has_no_names(y):
     assert plain_sets(y) is y
 
 
-def test_lists_of_numbers_may_be_counts():
-    assert named_sets([[2, 0], [1, 1]], counts=True) is None
+def test_one_integer_in_each_list_is_a_tag():
+    for rows in ([[3], [4]], [(3,), (4,)], ([3], [4]), [np.array([3]), np.array([4])], [[3], [0]]):
+        sets = named_sets(rows)
+        assert sets.classes.tolist() == sorted({row[0] for row in rows})
+        np.testing.assert_array_equal(sets.indicator.sum(axis=1).ravel(), [[1, 1]])
+    with pytest.raises(ValueError, match=r"lists of one 0 or 1 each: for tags give sets.*\{0\}"):
+        named_sets([[0], [1]])
+    assert named_sets([[0], [1]], np.arange(3)).classes.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="lists of one 0 or 1 each"):
+        named_sets([[0], [1]], np.arange(2))
+
+
+@pytest.mark.parametrize(
+    "rows, as_tags",
+    [
+        ([[0], [1]], True),
+        ([[0, 1], [1, 0]], True),
+        ([[1, 1]], True),
+        ([[0, 1, 0], [1, 0, 0]], False),
+        ([[0, 1, 5], [1, 0, 2]], True),
+        ([[2]], True),
+        ([[], []], True),
+        ([[0.0, 1.0]], False),
+    ],
+)
+def test_lists_of_integers_after_a_fit_on_integer_tags(rows, as_tags):
+    assert (named_sets(rows, as_tags=True, needs_tags=False) is not None) is as_tags
+
+
+def test_lists_of_integers_after_a_fit_on_other_labels():
+    assert named_sets([[0], [1]], as_tags=False) is None
+    assert named_sets([[0, 1], [1, 0]], as_tags=False) is None
+    assert named_sets([[2, 0], [1, 1]], as_tags=False, counts=True) is None
+    assert named_sets([[2, 0], [1, 3]], as_tags=False).classes.tolist() == [0, 1, 2, 3]
+
+
+def test_labels_of_another_type():
+    check_type_of_labels(named_sets([["a"], []]), ["b", 3])
+    check_type_of_labels(named_sets([[5], []]), [])
+    with pytest.raises(ValueError, match="y_true holds the label 'a', but .* type, like 3: none"):
+        check_type_of_labels(named_sets([["a"], []]), [3], "y_true")
+    with pytest.raises(ValueError, match="y holds the label 5, but .* type, like '5'"):
+        check_type_of_labels(named_sets([[5], []]), ["5"])
+
+
+def test_lists_of_integers_may_be_counts():
+    with pytest.raises(ValueError, match=r"equally long lists of integers, such as \[2, 0\]"):
+        named_sets([[2, 0], [1, 1]], counts=True)
+    assert named_sets(np.array([[2, 0], [1, 1]]), counts=True) is None
     assert named_sets([[2, 0], [1, 1]]).classes.tolist() == [0, 1, 2]
     assert named_sets([[2, 0], [1]], counts=True).classes.tolist() == [0, 1, 2]
     assert named_sets([{2, 0}, {1, 3}], counts=True).classes.tolist() == [0, 1, 2, 3]
@@ -116,22 +178,44 @@ def test_frames_of_indicators(dtype):
     assert (sets.form, sets.is_frame) == ("pandas frame", True)
     assert sets.classes.tolist() == ["b", "a", "c"]  # in the order of the frame
     np.testing.assert_array_equal(sets.indicator.toarray(), DENSE)
-    back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype, frame)
+    back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype, frame.index)
     assert back.index.tolist() == list("wxyz")
     if not isinstance(dtype, str):
         pd.testing.assert_frame_equal(back, frame)
+    bare = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
+    np.testing.assert_array_equal(bare, DENSE)
+    assert bare.dtype == sets.dtype
 
 
 def test_sparse_and_polars_frames():
     sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(DENSE), columns=["b", "a", "c"])
     sets = named_sets(sparse)
     assert sets.form == "pandas sparse frame"
-    back = in_form(sets.indicator, sets.classes, sets.form, sets.dtype)
+    back = in_form(sets.indicator, sets.classes, sets.form, sets.dtype, sparse.index)
     pd.testing.assert_frame_equal(back, sparse)
+    bare = in_form(sets.indicator, sets.classes, sets.form, sets.dtype)
+    assert sp.issparse(bare)
+    np.testing.assert_array_equal(bare.toarray(), DENSE)
     frame = pl.DataFrame(DENSE, schema=["b", "a", "c"], orient="row")
     sets = named_sets(frame)
     back = in_form(sets.indicator.toarray(), sets.classes, sets.form, sets.dtype)
     assert back.equals(frame)
+
+
+@pytest.mark.parametrize("form", GIVEN)
+def test_what_is_given_has_the_index_of_the_samples(form):
+    sets = named_sets(GIVEN[form])
+    back = in_form(sets.indicator, sets.classes, form, index=pd.Index([7, 3, 3, 0]))
+    assert type(back) is pd.Series
+    assert back.index.tolist() == [7, 3, 3, 0]
+    assert [sorted(row) for row in back] == [sorted(set(row)) for row in ROWS]
+
+
+def test_only_frames_and_series_of_pandas_have_an_index():
+    assert index_of(pd.Series([1], index=["a"])).tolist() == ["a"]
+    assert index_of(pd.DataFrame({"x": [1]}, index=["a"])).tolist() == ["a"]
+    for other in ([1], "text", np.ones(2), sp.csr_matrix([[1]]), pl.Series([1]), {"x": [1]}, None):
+        assert index_of(other) is None
 
 
 def test_columns_are_found_by_name_or_else_by_place():
@@ -241,3 +325,119 @@ def test_no_tag_at_all_is_a_matter_of_the_caller():
     with pytest.raises(ValueError, match="y holds no tag: at least one sample must have one"):
         named_sets([[], []])
     assert named_sets([[], []], needs_tags=False).indicator.shape == (2, 0)
+
+
+# --- tags that were not split -----------------------------------------------------------------
+
+WORDS = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("ame", "iko", "ulo", "est")]
+
+
+def some_tags(n_samples, n_tags, sizes, seed=0, weights=None):
+    """Rows of distinct tags."""
+    rng = np.random.default_rng(seed)
+    names = np.array(WORDS[:n_tags] if n_tags <= len(WORDS) else [f"t{i}" for i in range(n_tags)])
+    weights = None if weights is None else weights / weights.sum()
+    for _ in range(n_samples):
+        yield rng.choice(names, rng.choice(sizes), replace=False, p=weights).tolist()
+
+
+def zipf(n):
+    return 1 / np.arange(1.0, n + 1)
+
+
+JOINED = {
+    "pairs": [";".join(pair) for pair in itertools.combinations("abcdef", 2)],
+    "three tags": ["red", "round", "red;round", "small;red", "small"],
+    "sorted": [";".join(sorted(row)) for row in some_tags(300, 40, [1, 2, 3, 4])],
+    "by importance": ["|".join(row) for row in some_tags(300, 40, [1, 2, 3, 4])],
+    "with blanks": [", ".join(row) for row in some_tags(300, 40, [1, 2, 3])],
+    "mostly single": [";".join(row) for row in some_tags(500, 30, [1] * 6 + [2])],
+    "a few combinations": [";".join(sorted(row)) for row in some_tags(2000, 4, [1, 2, 3])],
+    "long tail": ["|".join(row) for row in some_tags(300, 150, [3, 4, 5], 0, zipf(150))],
+    "more tags than strings": [";".join(row) for row in some_tags(40, 48, [3, 4, 5], 1)],
+    "ids": [",".join(row).replace("t", "") for row in some_tags(500, 100, [1, 2, 3])],
+    "lists as text": [str(row) for row in some_tags(300, 40, [1, 2, 3])],
+    "json": [json.dumps(row) for row in some_tags(300, 40, [2, 3])],
+    "many": [";".join(sorted(row)) for row in some_tags(30_000, 200, [2, 3])],
+}
+SEPARATORS = {"by importance": "|", "long tail": "|", "with blanks": ", ", "ids": ","}
+
+
+@pytest.mark.parametrize("in_lists", [False, True])
+@pytest.mark.parametrize("form", JOINED)
+def test_joined_tags_are_warned_of(form, in_lists):
+    names = np.unique(np.array(JOINED[form], dtype=object))
+    with pytest.warns(UserWarning, match="split them") as record:
+        warn_of_joined_tags(names, in_lists)
+    assert len(record) == 1
+    message = str(record[0].message)
+    apart = f"joined.split({SEPARATORS.get(form, ';')!r})"
+    apart = "ast.literal_eval(joined)" if form in ("lists as text", "json") else apart
+    # The remedy is code that runs, and makes the tags.
+    remedy = message.partition("split them: ")[2]
+    assert apart in remedy
+    y = [[joined] for joined in JOINED[form]] if in_lists else JOINED[form]
+    rows = eval(remedy, {"ast": ast, "y": y})
+    sets = named_sets(rows)
+    assert sets.indicator.nnz == sum(map(len, rows))
+    warn_of_joined_tags(sets.classes, in_lists=True)
+    assert len(sets.classes) <= 200
+
+
+SITES = ["Fracture of femur", "Fracture of tibia", "Burn of hand", "Sprain of ankle", "Contusion"]
+SIDES = ["left side", "right side", "unspecified side"]
+TIMES = ["initial encounter", "subsequent encounter", "sequela"]
+STATES = ["Ohio", "Texas", "Utah", "Iowa", "Maine"]
+NAMES = {
+    "words": ["bird", "cat", "dog"],
+    "none": [],
+    "numbers": np.arange(5),
+    "one joined": ["a;b", "c", "d"],
+    "cities": [f"{a} {b}, {s}" for a in WORDS for b in ("City", "Falls") for s in STATES[:2]],
+    "cities of one name": [f"{city}, {state}" for city in WORDS[:9] for state in STATES],
+    "clinical": [", ".join(p) for p in itertools.product(SITES, SIDES, TIMES)],
+    "clinical, uneven": [
+        *SITES,
+        *(f"{site}, {side}" for site in SITES for side in SIDES),
+        *(f"{site}, {time}" for site in SITES for time in TIMES),
+        *(", ".join(p) for p in itertools.product(SITES, SIDES, TIMES)),
+    ],
+    "inverted": [
+        *("Anemia", "Anemia, Hemolytic", "Anemia, Hemolytic, Autoimmune", "Anemia, Sickle Cell"),
+        *("Hepatitis", "Hepatitis, Autoimmune", "Hepatitis, Viral", "Hepatitis, Viral, Human"),
+        *("Pneumonia", "Pneumonia, Viral", "Pneumonia, Bacterial", "Meningitis, Viral"),
+    ],
+    "synonyms": [
+        *("dog, domestic dog, Canis familiaris", "cad, bounder, blackguard, dog, hound, heel"),
+        *("frump, dog", "dog", "cat, true cat", "guy, cat, hombre, bozo", "heel", "hound"),
+    ],
+    "people": [f"{w.title()}, {f}" for w in WORDS for f in ("Ada", "Max", "Eva")],
+    "paths": [f"src|{room}|{name}" for room in WORDS[:12] for name in ("io", "init", "core")],
+    "deep paths": [f"{a}|{b}|{c}" for a in "abc" for b in ("lib", "doc", "a") for c in WORDS[:9]],
+    "shop": [f"Electronics;{a};{b}" for a in ("Phones", "Audio") for b in ("New", "Used", "Cases")],
+    "decimals": [f"{i // 2},{5 * (i % 2)}" for i in range(11)],
+    "countries": ["Korea, Republic of", "Congo, Republic of", "Iran, Islamic Republic of", "Chad"],
+    "facets": ["role::program", "interface::x11", "role::plugin", "works-with::text"],
+}
+
+
+@pytest.mark.parametrize("in_lists", [False, True])
+@pytest.mark.parametrize("form", NAMES)
+def test_names_that_are_no_joined_tags(form, in_lists):
+    warn_of_joined_tags(np.unique(np.array(NAMES[form])), in_lists)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_names", [30, 300, 3000, None])
+@pytest.mark.parametrize("of", ["icd10cm", "wordnet_noun_closure", "eurlex57k", "icd10cm texts"])
+def test_real_names_are_no_joined_tags(of, n_names, data_dir):
+    folder = data_dir / of.partition(" ")[0]
+    if of.endswith("texts"):
+        with gzip.open(folder / "trn.jsonl.gz", "rt") as lines:
+            names = [json.loads(line)["text"] for line in lines]
+    else:
+        path = folder / ("labels.txt" if of == "eurlex57k" else "labels.txt.gz")
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
+            names = [line.rstrip("\n").rpartition("\t")[2] for line in lines]
+    np.random.default_rng(0).shuffle(names)
+    warn_of_joined_tags(np.unique(np.array(names[:n_names], dtype=object)))

@@ -146,10 +146,8 @@ class Decision(Part, ABC):
             - ``sizes``: ndarray of shape (n_training_samples,), number of labels of every training
               sample. None: the sizes in `Y`.
             - ``link``: "sigmoid", "exp" or None, the function from a score to the probability of
-              its label. Scores are log odds ("sigmoid"), log probabilities with sum one over the
-              labels ("exp"), or have no probabilities (None).
-            - ``ranker``: :class:`~sklearn_xlc.ranking.Ranker`, by which log odds become those
-              of ``predict_proba``. None: they are these.
+              its label. Scores are log odds ("sigmoid"), as the ranker corrects them, log
+              probabilities with sum one over the labels ("exp"), or have no probabilities (None).
 
         Returns
         -------

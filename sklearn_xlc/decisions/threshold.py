@@ -178,14 +178,12 @@ class Threshold(Decision):
         labels: np.ndarray | None = None,
         sizes: np.ndarray | None = None,
         link: str | None = "sigmoid",
-        ranker: Any = None,
         **context: Any,
     ) -> Threshold:
         super().fit(scores, Y)
-        self.link_, self.ranker_ = link, ranker
+        self.link_ = link
         sizes = set_sizes(Y) if sizes is None else sizes
-        has_labels = bool(len(sizes) and sizes.min() > 0)
-        self.min_labels_ = int(has_labels) if self.min_labels == "auto" else self._min_labels
+        self.min_labels_ = self._least(sizes)
         if not self._is_tuned:
             self.cut_ = self._given_cut()
         elif scores is None:
@@ -198,12 +196,20 @@ class Threshold(Decision):
             self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, Y), Y)
         return self
 
-    def partial_fit(self, scores: Any, Y: Any, **context: Any) -> Threshold:
+    def partial_fit(
+        self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
+    ) -> Threshold:
         if not self._is_tuned:
             self.cut_ = self._given_cut()
-        if not isinstance(self.min_labels, str):
-            self.min_labels_ = self.min_labels
+        least = self._least(set_sizes(Y) if sizes is None else sizes)
+        # One sample without labels, in any call, is enough for "auto".
+        self.min_labels_ = min(self.min_labels_, least) if self.min_labels == "auto" else least
         return self
+
+    def _least(self, sizes: np.ndarray) -> int:
+        """Return the smallest number of labels to predict, from those of training samples."""
+        has_labels = bool(len(sizes) and sizes.min() > 0)
+        return int(has_labels) if self.min_labels == "auto" else self._min_labels
 
     def for_labels(self, origin: np.ndarray) -> Threshold:
         # New labels have the median threshold.
@@ -217,7 +223,6 @@ class Threshold(Decision):
         cut = np.asarray(self.threshold, dtype=np.float64)
         if self.scale == "probability":
             cut = _LINKS[str(self.link_)][1](cut)
-            cut = cut if self.ranker_ is None else self.ranker_.inverse(cut)
         return float(cut) if np.ndim(cut) == 0 else cut
 
     def _default_cut(self, sizes: np.ndarray) -> float:
@@ -230,8 +235,7 @@ class Threshold(Decision):
         check_is_fitted(self, "cut_")
         if self.link_ not in _LINKS:
             return self.cut_
-        cut = self.cut_ if self.ranker_ is None else self.ranker_(self.cut_)
-        values = _LINKS[self.link_][0](cut)
+        values = _LINKS[self.link_][0](self.cut_)
         return float(values) if np.ndim(values) == 0 else values
 
     def n_candidates(self, n_labels: int) -> int | None:

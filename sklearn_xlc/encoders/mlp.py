@@ -364,7 +364,7 @@ class MLP(EncoderPart):
         Widths of the hidden layers. "auto": one layer of 1024 units, or of 512 to 1024 by the
         number of non-zeros of sparse X.
     dropout : float or "auto", default="auto"
-        Fraction of hidden units that training drops. "auto": none up to 1000 samples; beyond, 0.2
+        Fraction of hidden units that training drops. "auto": none up to 64 samples; beyond, 0.2
         for dense X and 0.5 to 0.2 for sparse X, less the more samples there are.
     n_members : int, default=1
         Networks trained side by side, whose scores are averaged; for ``head="flat"``.

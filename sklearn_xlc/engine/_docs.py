@@ -13,9 +13,10 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     loss : str or Loss, default="auto"
         Loss to minimise, such as :class:`~sklearn_xlc.heads.FocalLoss`. For label sets: "bce",
         "asymmetric", "focal", "propensity_bce", "pick_all_labels". For class labels: "ce".{loss}
-    ranker : {"auto", "calibration"}, Ranker or None, default="auto"
-        Calibration of the scores of label sets, fitted on held-out samples. "auto": "calibration"
-        if each label has a score of its own and there are enough samples. None: no calibration.
+    ranker : {"auto", "boosted", "calibration"}, Ranker or None, default="auto"
+        Order and probabilities of labels, fitted on held-out samples. "auto": with enough samples,
+        "boosted" for sparse X and label sets with a score for each label, or many classes, else
+        "calibration". None: those of the network.
     decision : str or Decision, default="auto"
         Rule from scores to label sets: "threshold", "topk", "divergence", "nearest", "seen",
         "joint_mode", or an object of :mod:`sklearn_xlc.decisions`. "auto": "divergence" with a
@@ -27,22 +28,23 @@ PARAMETERS = """encoder : {"auto", "mlp", "text"}, EncoderPart, torch.nn.Module 
     weight_decay : float, default=0.0
         Decoupled weight decay of matrices.
     batch_size : int or "auto", default="auto"
-        {samples} per step. "auto": all up to 1000 samples, otherwise 256 or 512.
+        {samples} per step. "auto": at most 256, or 512, in equal batches.
     max_epochs : int or "auto", default="auto"
-        Passes over the data. "auto": 200 up to 1000 samples, then 3 or more by their number.
+        Passes over the data. "auto": 200 up to 64 samples, then 3 or more by their number.
     early_stopping : bool, default=False
         Whether to stop after three epochs without a lower loss of held-out samples, and restore the
         best weights; replaced by a callback :class:`skorch.callbacks.EarlyStopping`.
     validation_fraction : float or "refit", default=0.1
         Fraction of the samples held out for early stopping, ranker and decision; at most 0.05 if
         these are "auto". "refit": train on all samples, and fit ranker and decision with a second
-        network trained on a part of them; "auto" does so on 1000 to 30 000 samples of sparse X.
+        network trained on a part of them; "auto" does so on 248 to 30 000 samples of sparse X.
     class_weight : dict, {"balanced", "propensity"} or None, default=None
         Weights of labels in the loss: a dict by label (others weigh 1), "balanced" (inverse to the
         counts) or "propensity" (inverse to :func:`~sklearn_xlc.metrics.propensities`).
     precision : {"auto", "float32", "float64", "bfloat16"}, default="auto"
         Type of the weights; "bfloat16" is float32 with half-precision products in training. "auto":
-        the type of X up to 1000 samples, then "float32", or "bfloat16" if much faster on sparse X.
+        "float64" if X has it, up to 1000 samples; else "float32", or "bfloat16" if much faster on
+        sparse X.
     callbacks : list of skorch callbacks, default=None
         Callbacks, such as :class:`~sklearn_xlc.training.WeightAveraging`; `fit` copies them.
     checkpoint : str or path-like, default=None

@@ -34,7 +34,7 @@ from sklearn_xlc._compat import (
     _fit_context,
 )
 from sklearn_xlc._part import Names, Part, joined_signature, name_of_part, named_part, nested_parts
-from sklearn_xlc._tags import plain_sets
+from sklearn_xlc._tags import index_of, plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision
@@ -43,16 +43,18 @@ from sklearn_xlc.engine import later_labels
 from sklearn_xlc.engine._docs import with_shared
 from sklearn_xlc.engine.building import smaller_model
 from sklearn_xlc.engine.class_weights import check_weights_of_part
-from sklearn_xlc.engine.deciding import (
-    Decider,
-    fit_decision,
-    labels_of,
-    settings_of_decision,
-)
+from sklearn_xlc.engine.deciding import Decider, fit_decision
+from sklearn_xlc.engine.held_out import labels_of
 from sklearn_xlc.engine.label_code import LabelCode, code_of
 from sklearn_xlc.engine.memory import memory_explained
 from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
+from sklearn_xlc.engine.recalibrating import (
+    described,
+    recalibrate,
+    unlearnt,
+    warn_of_unlearnt,
+)
 from sklearn_xlc.engine.resolve import Facts
 from sklearn_xlc.engine.settings import Settings, settings_table
 from sklearn_xlc.engine.state import classifier_of, state_of
@@ -70,7 +72,7 @@ from sklearn_xlc.metrics import check_weight, precision_at_k
 from sklearn_xlc.optimizers import OPTIMIZERS, Optimizer
 from sklearn_xlc.ranking import RANKERS, Ranker
 from sklearn_xlc.training import XLCNet
-from sklearn_xlc.training.callbacks import copy_of
+from sklearn_xlc.training.callbacks import copies_of
 from sklearn_xlc.training.devices import numpy_dtype
 
 _explained = memory_explained(
@@ -95,8 +97,8 @@ class BaseXLCClassifier(
     Parameters
     ----------
     encoder, loss, ranker, decision, optimizer : object, default="auto"
-        Network from samples to features, loss, calibration, rule from scores to label sets, and
-        update rule of the weights.
+        Network from samples to features, loss, order and probabilities of labels, rule from scores
+        to label sets, and update rule of the weights.
     learning_rate, weight_decay : float, default="auto" and 0.0
         Peak learning rate, and decoupled weight decay of matrices.
     batch_size, max_epochs : int, default="auto"
@@ -188,6 +190,9 @@ class BaseXLCClassifier(
     _weights_borrowed = False
     #: Whether weights are stored with six bits: those of `compress`, until they are trained.
     _is_rounded = False
+
+    #: Parts that were set after the fit, and not learnt since.
+    _unlearnt: tuple[str, ...] = ()
 
     net_: XLCNet
     classes_: np.ndarray
@@ -314,7 +319,9 @@ class BaseXLCClassifier(
         ValueError
             If there is no such parameter, or the part is "auto" or None.
         """
-        return super().set_params(**nested_parts(self, self._parts, params))
+        made = nested_parts(self, self._parts, params)
+        self._unlearnt = unlearnt(self, made)
+        return super().set_params(**made)
 
     def _validate_params(self) -> None:
         """Raise if a parameter of the classifier or of a part is not valid."""
@@ -346,7 +353,8 @@ class BaseXLCClassifier(
             Class labels of any type; or a 0/1 indicator of labels, where the columns of a frame
             are the labels; or tags: a list, array or column with a list, tuple, set or array of
             strings or integers per sample. Samples without any label and columns without any
-            sample are allowed. A list of equally long lists of 0 and 1 is an indicator.
+            sample are allowed. A list of equally long lists of 0 and 1 is an indicator; other lists
+            of lists of integers are tags.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the loss; only their ratios matter. Samples of weight zero
             are dropped first.
@@ -372,8 +380,8 @@ class BaseXLCClassifier(
         """
         with fitting(self) as processes:
             going_on = self.warm_start and hasattr(self, "net_")
-            code = self._code if going_on else None
-            data = self._validate_fit(X, y, sample_weight, code, reset=not going_on)
+            known = self._code if going_on else None
+            data = self._validate_fit(X, y, sample_weight, known, reset=not going_on)
             plan = Plan(self, data, going_on=going_on, processes=processes)
             rng = plan.begin()
             train, held = Trainer(plan).fit(rng)
@@ -381,6 +389,7 @@ class BaseXLCClassifier(
             if plan.held_out.refit and not self.net_.interrupted_:
                 part = plan.fitted_on_part(X, y, sample_weight, rng.randint(2**31 - 1))
             self._decide(plan, train, held, part=part)
+            self._unlearnt = ()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -432,6 +441,40 @@ class BaseXLCClassifier(
             rng = np.random.RandomState((rng.randint(2**31 - 1) + getattr(self, "t_", 0)) % 2**32)
             train = Trainer(plan, one_pass=True).partial_fit(added, rng)
             self._decide(plan, train, None, first=first)
+            self._unlearnt = tuple(name for name in self._unlearnt if name != "decision")
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @memory_explained("this", lambda self: "fewer samples, or a smaller working_memory")
+    def recalibrate(
+        self, X: Any = None, y: Any = None, *, ranker: Any = "keep", decision: Any = "keep"
+    ) -> BaseXLCClassifier:
+        """Learn ranker and decision anew, and leave the network as it is.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features), default=None
+            Samples that the network has not seen: on training samples it is too sure. None: for a
+            decision that is not learnt from samples, such as ``TopK(3)``; the ranker then stays.
+        y : array-like, sparse matrix, dataframe or sequence of label sets, default=None
+            Their labels, in any form that :meth:`fit` takes.
+        ranker, decision : str, object or None, default="keep"
+            New values of the parameters, which are set. "keep": as the parameters are.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+
+        Raises
+        ------
+        ValueError
+            If a part needs samples and there are none, or needs the training samples. The
+            classifier is then as it was.
+        """
+        check_is_fitted(self, "net_")
+        with fitting(self) as processes:
+            recalibrate(self, X, y, {"ranker": ranker, "decision": decision}, processes)
         return self
 
     def _decide(
@@ -442,10 +485,7 @@ class BaseXLCClassifier(
         rules = settings["decision"], settings["ranker"], plan.facts
         fit_decision(self, *rules, train, held, first=first, part=part)
         if first:
-            if self.ranker_ is None or settings["ranker"] == "auto":
-                settings.update({"ranker": None if self.ranker_ is None else "calibration"})
-            found = {k: v for k, v in settings.plain().items() if not k.startswith("decision")}
-            self.settings_ = found | settings_of_decision(self.decision_)
+            self.settings_ = described(self, settings.plain())
 
     def _validate_fit(
         self, X: Any, y: Any, sample_weight: Any, code: LabelCode | None, reset: bool = True
@@ -475,10 +515,11 @@ class BaseXLCClassifier(
     def _decider(self, decision: Any = None) -> Decider:
         """Return the fitted decision, or another one, with the predictor it reads."""
         decision = self.decision_ if decision is None else decision
-        return Decider(self._predictor, decision, self._typical_size)
+        return Decider(self._predictor, decision, max(1, len(self._set_sizes) - 1))
 
     def _validate_predict(self, X: Any) -> Any:
         check_is_fitted(self, "net_")
+        self._unlearnt = warn_of_unlearnt(self._unlearnt)
         return X if isinstance(X, Rows) else validate_X(self, X, reset=False)
 
     def _check_k(self, k: int) -> int:
@@ -500,8 +541,9 @@ class BaseXLCClassifier(
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            Best class of each sample; or the label sets that `decision` chooses, in the form that
-            `fit` saw: an indicator, dense or sparse, a frame of indicators, or tags.
+            Best class of each sample; or the label sets that `decision` chooses: an indicator,
+            dense or sparse as in `fit`, or an array of tags. If `fit` saw tags or a frame and X
+            is a frame or series of pandas, a series or frame with the index of X.
 
         Raises
         ------
@@ -511,7 +553,7 @@ class BaseXLCClassifier(
         samples, code = self._validate_predict(X), self._code
         if not code.multilabel:
             return self.classes_[self._predictor.topk(samples, 1)[0][:, 0]]
-        return code.give(self._decider().predict(samples), X)
+        return code.give(self._decider().predict(samples), index_of(X))
 
     @_explained
     def predict_topk(
@@ -547,14 +589,8 @@ class BaseXLCClassifier(
         --------
         sklearn_xlc.predict_topk : The same through pipelines and searches.
         """
-        X = self._validate_predict(X)
-        if proba and not self._has_probabilities():
-            raise ValueError(
-                f"proba=True needs a loss that defines probabilities, but {type(self).__name__} "
-                "was fitted with another; use proba=False, or another loss"
-            )
-        names = self.classes_.dtype
-        ids, scores = self._predictor.checked_topk(X, self._check_k(k), names, proba=proba)
+        X, k = self._validate_predict(X), self._check_k(k)
+        ids, scores = self._predictor.checked_topk(X, k, self.classes_.dtype, proba=proba)
         return self.classes_[ids], scores
 
     @_explained
@@ -616,14 +652,7 @@ class BaseXLCClassifier(
         MemoryError
             If the scores would exceed ``get_config()["dense_limit"]``.
         """
-        X, n_labels = self._validate_predict(X), len(self.classes_)
-        k = int(check_scalar(k, "k", Integral, min_val=1))
-        if k > 2**n_labels:
-            raise ValueError(
-                f"k={k} must be at most the number of label sets, 2**{n_labels} for {n_labels} "
-                "labels"
-            )
-        return self._predictor.topk_sets(X, k)
+        return self._predictor.topk_sets(self._validate_predict(X), k)
 
     def _compares_sets(self) -> bool:
         """Return whether the decision has distances of label sets."""
@@ -679,7 +708,7 @@ class BaseXLCClassifier(
         scores : ndarray of shape (n_samples, n_labels), or (n_samples,) for two classes
             Multi-label: log odds of each label, or log probabilities up to a constant per sample
             with a softmax. Multi-class: log probabilities up to a constant per sample. Two classes:
-            the difference of their scores.
+            the difference of their scores. The order is that of :meth:`predict_topk`.
 
         Raises
         ------
@@ -687,7 +716,7 @@ class BaseXLCClassifier(
             If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
         """
         X = self._validate_predict(X)
-        scores = self._predictor.dense_scores(X, lambda scores: scores)
+        scores = self._predictor.dense(X, self._predictor.all_scores)
         if not self._code.multilabel and scores.shape[1] == 2:
             return scores[:, 1] - scores[:, 0]
         return scores
@@ -718,8 +747,7 @@ class BaseXLCClassifier(
             If the result would exceed ``get_config()["dense_limit"]``; use :meth:`predict_topk`.
         """
         X = self._validate_predict(X)
-        predictor = self._predictor
-        return predictor.dense_scores(X, predictor.probabilities)
+        return self._predictor.dense(X, self._predictor.all_probabilities)
 
     @_explained
     def transform(self, X: Any) -> np.ndarray:
@@ -769,6 +797,11 @@ class BaseXLCClassifier(
         """Return the labels of prepared samples: classes, or a CSR indicator."""
         Y = labels_of(self._code, rows)
         return Y if self._code.multilabel else self.classes_[Y.indices]
+
+    @property
+    def _has_integer_tags(self) -> bool:
+        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        return self._code.are_integer_tags
 
     def _truth(self, y: Any) -> Any:
         return true_labels_of(y, self._code)
@@ -835,13 +868,10 @@ class BaseXLCClassifier(
 
     def __sklearn_clone__(self) -> Any:
         """Clone; copy callbacks as `fit` does, since open files and locks cannot be copied."""
-        if not isinstance(self.callbacks, list | tuple):
-            return super().__sklearn_clone__()
         bare: BaseXLCClassifier = object.__new__(type(self))
         bare.__dict__ = {**vars(self), "callbacks": None}
         cloned = super(BaseXLCClassifier, bare).__sklearn_clone__()
-        memo: dict[int, Any] = {}
-        cloned.callbacks = type(self.callbacks)(copy_of(each, memo) for each in self.callbacks)
+        cloned.callbacks = copies_of(self.callbacks)
         return cloned
 
     def __sklearn_tags__(self) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,16 +15,20 @@ from sklearn.utils.validation import _num_samples
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import canonical, row_blocks, row_numbers
-from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
+from sklearn_xlc._part import cloned, is_auto
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.batches.randomness import usual_modes
 from sklearn_xlc.decisions import DECISIONS, Decision, Threshold, TopK
+from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
-from sklearn_xlc.engine.predictor import Predictor
-from sklearn_xlc.engine.resolve import LEAST_HELD, Facts, choose_decision
+from sklearn_xlc.engine.predictor import Encoded, Predictor
+from sklearn_xlc.engine.ranker import fit_ranker, read_all, remembering
+from sklearn_xlc.engine.resolve import (
+    Facts,
+    choose_decision,
+)
 from sklearn_xlc.heads import Head
-from sklearn_xlc.ranking import N_RANKS, Calibration, Ranker
 
 #: Inputs and keyword arguments of a decision for a batch.
 Inputs = tuple[np.ndarray, dict[str, Any]]
@@ -52,12 +55,12 @@ class Decider:
         """Return scores or features of samples, their labels, and further keyword arguments."""
         decision, n_labels = self.decision, self.predictor.n_labels
         if decision.reads == "ranked":
-            samples = _subsample(samples, self._n_candidates())
+            samples = subsample(samples, self._n_candidates())
         elif decision.reads in ("scores", "sets"):
-            samples = _subsample(samples, n_labels)
+            samples = subsample(samples, n_labels)
         elif not decision.in_blocks:
             width = max(n_labels, width_of_inputs(self._head))
-            samples = _subsample(samples, width, labelled=True)
+            samples = subsample(samples, width, labelled=True)
         blocks, Y = self._blocks(samples), labels_of(self.predictor.code, samples)
         if decision.reads == "features":
             layer, parts = layer_of(self._head, self.predictor.code), (part for part, _ in blocks)
@@ -74,9 +77,9 @@ class Decider:
         decision = self.decision
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(decision.reads))
         asked = f"inputs of {type(decision).__name__}"
-        for _, features in self.predictor.features(samples, n_rows, asked):
-            with self.predictor.net.predicting(features):
-                inputs = self._inputs(features, decision.reads)
+        for _, batch in self.predictor.encoded(samples, n_rows, asked):
+            with self.predictor.net.predicting(batch.features):
+                inputs = self._inputs(batch, decision.reads)
             yield inputs
 
     def _n_candidates(self) -> int:
@@ -104,63 +107,64 @@ class Decider:
             return 4 * width * 8
         return head.bytes_per_row() + 3 * 8 * width
 
-    def _inputs(self, features: Any, reads: str, k: int | None = None) -> Inputs:
+    def _inputs(self, batch: Encoded, reads: str, k: int | None = None) -> Inputs:
         """Return inputs and keyword arguments of the decision for a batch, with `k` labels."""
-        head, code = self._head, self.predictor.code
+        head, predictor = self._head, self.predictor
         if reads == "features":
-            return head.layer_inputs(features).cpu().numpy(), {"layer": layer_of(head, code)}
+            layer = layer_of(head, predictor.code)
+            return head.layer_inputs(batch.features).cpu().numpy(), {"layer": layer}
         if reads == "sets":
-            best, sets = self.predictor.best_sets(features, self._n_sets())
+            best, sets = predictor.best_sets(batch.features, self._n_sets())
             return best, {"sets": sets}
         if reads == "scores":
-            scores = head.scores(features)
+            scores = predictor.all_scores(batch)
             scores = scores.log_softmax(1) if head.link == "softmax" else scores
-            return code.by_label(scores.cpu().numpy()), {}
-        ranked, labels = self.predictor.ranked(features, k or self._n_candidates())
+            return scores.cpu().numpy(), {}
+        ranked, labels = predictor.ranked(batch, k or self._n_candidates())
+        if head.link == "softmax":  # log-probabilities are comparable across samples
+            ranked -= predictor.all_scores(batch).logsumexp(1)[:, None].cpu().numpy()
         return ranked, {"labels": labels}
 
     def _inputs_of_parts(
-        self, features: Any, reads: str, rows: np.ndarray | None = None, k: int | None = None
+        self, batch: Encoded, reads: str, rows: np.ndarray | None = None, k: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
         """Yield rows of a batch with the inputs and keyword arguments of a fitted decision.
 
         Rows are ranked again if the decision needs more than `k` of their labels.
         """
         decision, head, n_labels = self.decision, self._head, self.predictor.n_labels
-        rows = np.arange(len(features)) if rows is None else rows
+        rows = np.arange(len(batch)) if rows is None else rows
         k = self._n_candidates() if k is None else k
-        inputs, beside = self._inputs(features, reads, k)
+        inputs, beside = self._inputs(batch, reads, k)
         if reads != "ranked" or k >= n_labels or not decision.needs_more(inputs):
             yield rows, inputs, beside
             return
         more = np.array([decision.needs_more(row) for row in inputs[:, None]])
-        is_split = isinstance(features, torch.Tensor)  # the samples of bags stay together
-        if is_split and not more.all():
+        if batch.is_divisible and not more.all():
             yield rows[~more], inputs[~more], {"labels": beside["labels"][~more]}
         del inputs, beside
         k = min(n_labels, 2 * k)
         if head.searches_all and not decision.in_order:
             reads = "scores"
-        if not is_split:
-            yield from self._inputs_of_parts(features, reads, rows, k)
+        if not batch.is_divisible:
+            yield from self._inputs_of_parts(batch, reads, rows, k)
             return
         at = np.flatnonzero(more)
         for part in row_blocks(len(at), self.bytes_per_row(reads, k), memory_limit()):
-            chosen = features[torch.from_numpy(at[part]).to(features.device)]
-            yield from self._inputs_of_parts(chosen, reads, rows[at[part]], k)
+            yield from self._inputs_of_parts(batch.take(at[part]), reads, rows[at[part]], k)
 
-    def _decode(self, features: Any) -> sp.csr_matrix:
+    def _decode(self, batch: Encoded) -> sp.csr_matrix:
         """Return the label sets of a batch, an indicator with one column a label id."""
         rule, join = self._checked_sets, functools.partial(sp.vstack, format="csr")
-        return self._applied(rule, features, self.decision.reads, join)
+        return self._applied(rule, batch, self.decision.reads, join)
 
     def _applied(
-        self, rule: Callable[..., Any], features: Any, reads: str, join: Callable[..., Any]
+        self, rule: Callable[..., Any], batch: Encoded, reads: str, join: Callable[..., Any]
     ) -> Any:
         """Apply a rule to the parts of a batch, and join the results in the order of the batch."""
         rows, parts = [], []
-        with self.predictor.net.predicting(features):
-            for part, inputs, beside in self._inputs_of_parts(features, reads):
+        with self.predictor.net.predicting(batch.features):
+            for part, inputs, beside in self._inputs_of_parts(batch, reads):
                 rows.append(part)
                 parts.append(rule(inputs, **beside))
         return parts[0] if len(parts) == 1 else join(parts)[np.argsort(np.concatenate(rows))]
@@ -187,8 +191,8 @@ class Decider:
         row_bytes = self.bytes_per_row(self.decision.reads)
         n_rows = predictor.rows_beside(shape, dtype, "a sparse y in fit", row_bytes)
         out = np.zeros(shape, dtype=dtype)
-        for rows, features in predictor.features(X, n_rows, "label sets"):
-            sets = self._decode(features)
+        for rows, batch in predictor.encoded(X, n_rows, "label sets"):
+            sets = self._decode(batch)
             out[rows][row_numbers(sets.indptr), sets.indices] = 1
         return out
 
@@ -196,8 +200,8 @@ class Decider:
         predictor = self.predictor
         sizes, ids, asked = np.zeros(_num_samples(X), dtype=np.int64), [], SMALL
         n_rows = predictor.rows_at_once(self.bytes_per_row(self.decision.reads))
-        for rows, features in predictor.features(X, n_rows, "label sets"):
-            sets = self._decode(features)
+        for rows, batch in predictor.encoded(X, n_rows, "label sets"):
+            sets = self._decode(batch)
             sizes[rows] = np.diff(sets.indptr)
             ids.append(sets.indices)
             # Only now the number of predicted labels is known: joined ids, and ones for them.
@@ -216,8 +220,8 @@ class Decider:
         reads = getattr(decision, "distances_read", decision.reads)
         distances, join = [], np.concatenate
         n_rows = self.predictor.rows_at_once(self.bytes_per_row(reads))
-        for _, features in self.predictor.features(X, n_rows, "distances of label sets"):
-            distances.append(self._applied(decision.distances, features, reads, join))
+        for _, batch in self.predictor.encoded(X, n_rows, "distances of label sets"):
+            distances.append(self._applied(decision.distances, batch, reads, join))
         return np.concatenate(distances)
 
 
@@ -240,70 +244,55 @@ def fit_decision(
     """
     code, head = classifier._code, classifier.net_.module_.head
     Y, is_auto = labels_of(code, train), decision == "auto"
+    suffices = is_enough(held, facts)
+    if first:
+        classifier.ranker_ = None
+        if part is not None:
+            classifier.ranker_ = remembering(classifier, part.ranker_, train)
+        else:
+            fit_ranker(classifier, ranker, decision, facts, train, held)
+    elif classifier.ranker_ is not None and classifier.ranker_.reads:
+        later = copy.copy(classifier.ranker_)
+        read = read_all(classifier, later, train)
+        classifier.ranker_ = later.remember_more(read, Y, sample_weight=train.sample_weight)
     if not code.multilabel:
-        classifier.decision_, classifier.ranker_ = TopK(1).fit(None, Y), None
+        classifier.decision_ = TopK(1).fit(None, Y)
         return
     if part is not None and (is_auto or decision.fitted_on == "held"):
-        classifier.decision_, classifier.ranker_ = part.decision_, part.ranker_
+        classifier.decision_ = part.decision_
         return
-    link = score_link(head)
-    has_held = held is not None and held.Y.nnz > 0
-    is_enough = has_held and len(cast(Rows, held)) >= LEAST_HELD and facts.pointwise
-    if first:
-        classifier.ranker_ = None if part is None else part.ranker_
-        is_ranked = part is None and link == "sigmoid" and ranker is not None
-        if is_ranked and (is_enough or (has_held and ranker != "auto")):
-            ranker = Calibration() if ranker == "auto" else cloned(ranker)
-            classifier.ranker_ = _fitted_ranker(classifier, ranker, cast(Rows, held))
     before: Any = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
-        chosen = choose_decision(
-            facts, link=link, ranks_sets=head.ranks_sets, is_enough=is_enough or was_tuned
-        )
-        decision = DECISIONS[chosen.pop("decision")]()
-        decision.set_params(**{name.partition("__")[2]: value for name, value in chosen.items()})
+        decision = chosen_decision(facts, head, suffices or was_tuned)
     goes_on = type(before) is type(decision)
     if goes_on:
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))
     else:
         decision = cloned(decision)
-    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": link}
-    context["ranker"] = classifier.ranker_
+    context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": score_link(head)}
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or samples.Y.nnz):
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(samples)
         context |= beside
     (decision.partial_fit if goes_on else decision.fit)(inputs, Y, **context)
-    classifier.decision_ = decision.set_params(**_resolved(decision))
+    classifier.decision_ = decision.set_params(**resolved(decision))
 
 
-def _resolved(decision: Decision) -> dict[str, Any]:
+def chosen_decision(facts: Facts, head: Any, suffices: bool) -> Decision:
+    """Return the decision for "auto"."""
+    link, ranks_sets = score_link(head), head.ranks_sets
+    chosen = choose_decision(facts, link=link, ranks_sets=ranks_sets, is_enough=suffices)
+    decision = DECISIONS[chosen.pop("decision")]()
+    return decision.set_params(**{name.partition("__")[2]: v for name, v in chosen.items()})
+
+
+def resolved(decision: Decision) -> dict[str, Any]:
     """Return the fitted values of the parameters "auto" and None of a decision."""
     params = decision.get_params(deep=False).items()
     open_ = [name for name, value in params if value is None or is_auto(value)]
     return {n: getattr(decision, f"{n}_") for n in open_ if hasattr(decision, f"{n}_")}
-
-
-def _fitted_ranker(classifier: Any, ranker: Ranker, held: Rows) -> Ranker:
-    """Fit a ranker to the best labels of held-out samples."""
-    best = TopK(min(N_RANKS, len(classifier.classes_))).fit(None, held.Y)
-    scores, Y, beside = classifier._decider(best).fitting_inputs(held)
-    return ranker.fit(scores, Y, beside["labels"])
-
-
-def settings_of_decision(decision: Decision) -> dict[str, Any]:
-    """Return name and parameters of a fitted decision.
-
-    Decisions of a class without a name have parameters only.
-    """
-    name = name_of_part(decision, DECISIONS)
-    found = {} if name is None else {"decision": name}
-    for key, value in decision.get_params(deep=False).items():
-        with contextlib.suppress(TypeError):
-            found[f"decision__{key}"] = plain(value)
-    return found
 
 
 def check_decision(
@@ -326,29 +315,6 @@ def check_decision(
         )
     width, layer = width_of_inputs(head), layer_of(head, code)
     decision.check_head(Y, link=score_link(head), n_features=width, layer=layer)
-
-
-def labels_of(code: LabelCode, samples: Rows) -> sp.csr_matrix:
-    """Return the indicator of the samples' labels, with one column a label id."""
-    Y = code.from_positions(samples.Y)
-    if Y.dtype.kind == "f":  # soft labels, or counts
-        Y = sp.csr_matrix(Y > 0.5, dtype=np.int8)
-    if (Y.data != 1).any():  # bags may count their labels
-        ones = np.ones(len(Y.data), dtype=np.int8)
-        Y = sp.csr_matrix((ones, Y.indices, Y.indptr), shape=Y.shape)
-    return Y
-
-
-def _subsample(samples: Rows, width: int, labelled: bool = False) -> Rows:
-    """Return evenly spaced samples, only labelled ones if asked, within `working_memory`."""
-    n_rows = max(1, memory_limit() // (16 * width))
-    if n_rows >= len(samples):
-        return samples
-    pool = np.arange(len(samples))
-    if labelled and samples.Y.nnz:
-        pool = np.flatnonzero(np.diff(samples.Y.indptr))
-    n_rows = min(n_rows, len(pool))
-    return samples.select(pool[np.linspace(0, len(pool) - 1, n_rows).astype(np.int64)])
 
 
 class HeadLayer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,11 +13,10 @@ import scipy.sparse as sp
 
 from sklearn_xlc._checks import check_y, plain
 from sklearn_xlc._csr import FEW_ENTRIES, index_dtype, one_per_row, row_blocks
-from sklearn_xlc._tags import NamedSets, in_form, named_sets
+from sklearn_xlc._tags import NamedSets, in_form, named_sets, plain_sets, warn_of_joined_tags
 from sklearn_xlc.engine.soft_labels import SoftLabels
 
-#: Largest number of class labels searched for unsplit tags.
-_LOOKED_AT = 10_000
+_NO_CLASSES = "y was 1-D class labels in the first fit and is {} now; give the same form"
 
 
 @dataclass
@@ -193,10 +191,29 @@ class LabelCode:
             )
         return np.unique(np.array([ids[name] for name in names.tolist()], dtype=np.int64))
 
+    @property
+    def are_integer_tags(self) -> bool:
+        """Whether labels are integers that were given as tags."""
+        is_tags = self.multilabel and " of " in self.form
+        return is_tags and self.classes.dtype.kind == "i"
+
+    def sets(self, y: Any, known: bool = True, **options: Any) -> NamedSets | None:
+        """Read a later y as label sets with names, as the first fit did; None if it has no names.
+
+        With `known` labels must be known, and columns are in the order of `classes`. Raises
+        ValueError if the first fit was on class labels.
+        """
+        if not self.multilabel:
+            found = named_sets(y, as_tags=False, needs_tags=False)
+            if found is not None and (np.diff(found.indicator.indptr) != 1).any():
+                raise ValueError(_NO_CLASSES.format("label sets"))
+            return None
+        classes = self.classes if known else None
+        return named_sets(y, classes, as_tags=self.are_integer_tags, **options)
+
     def read(self, y: Any) -> Any:
         """Validate a later y, and return it as :meth:`encode` does."""
-        sets = named_sets(y, self.classes) if self.multilabel else None
-        return self.encode(check_y(y if sets is None else sets.indicator))
+        return self.encode(check_y(plain_sets(self.sets(y) or y)))
 
     def encode(self, y: Any) -> sp.csr_matrix:
         """Encode y, checked by :func:`check_y`, as CSR of shape (n_samples, n_labels)."""
@@ -208,10 +225,7 @@ class LabelCode:
                 )
             return y
         if y.ndim != 1:
-            raise ValueError(
-                "y was 1-D class labels in the first fit and is an indicator matrix now; "
-                "give the same form"
-            )
+            raise ValueError(_NO_CLASSES.format("an indicator matrix"))
         ids = np.empty(len(y), index_dtype(len(y), self.n_labels))
         for rows in row_blocks(len(y), 1, FEW_ENTRIES):
             ids[rows] = self._ids_of(y[rows])
@@ -241,9 +255,9 @@ class LabelCode:
         Y = self.label_sets(indptr, ids)
         return Y if self.sparse_output else Y.toarray()
 
-    def give(self, sets: Any, X: Any) -> Any:
-        """Return predicted label sets in the form of y in `fit`, with the index of X if any."""
-        return in_form(sets, self.classes, self.form, self.dtype, X) if self.form else sets
+    def give(self, sets: Any, index: Any = None) -> Any:
+        """Return predicted label sets by name, if labels have names, with the index of X if any."""
+        return in_form(sets, self.classes, self.form, self.dtype, index) if self.form else sets
 
 
 def _kind(name: Any) -> str:
@@ -274,30 +288,13 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         mean = float(counts.mean()) if len(counts) else 0.0
         classes, form = (y.classes, y.form) if named else (np.arange(checked.shape[1]), "")
         sparse = not y.is_dense if named else sp.issparse(y)
+        if named and not y.is_frame:
+            warn_of_joined_tags(classes, in_lists=True)
         return LabelCode(classes, True, sparse, dtype, None, mean, form)
     classes = np.unique(checked)
     if len(classes) < 2:
         raise ValueError(
             f"y has one class only ({plain(classes[0])!r}); a classifier needs at least two classes"
         )
-    _warn_of_joined_tags(classes)
+    warn_of_joined_tags(classes)
     return LabelCode(classes, False, False, classes.dtype)
-
-
-def _warn_of_joined_tags(classes: np.ndarray) -> None:
-    """Warn of class labels in the form of joined tags."""
-    if not isinstance(classes[0], str):
-        return
-    names = classes[:_LOOKED_AT].tolist()
-    for separator in ";|,":
-        joined = [name for name in names if separator in name]
-        parts = {part.strip() for name in names for part in name.split(separator)}
-        # Parts of paths and addresses are more than the names that hold them.
-        if 2 * len(joined) > len(names) > len(parts):
-            warnings.warn(
-                f"y holds one string a sample, such as {joined[0]!r}, and each of the "
-                f"{len(classes)} distinct strings is a class; if they are tags, split them: "
-                f"[tags.split({separator!r}) for tags in y]",
-                stacklevel=2,
-            )
-            return

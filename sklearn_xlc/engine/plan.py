@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+import scipy.sparse as sp
 import sklearn
 import torch
 from sklearn.base import clone
@@ -23,9 +24,12 @@ from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
 from sklearn_xlc.encoders import MLPEncoder, encoder_part
 from sklearn_xlc.engine.building import reads_sparse
-from sklearn_xlc.engine.deciding import check_decision, score_link
+from sklearn_xlc.engine.deciding import check_decision
+from sklearn_xlc.engine.ranker import check_ranker, check_spaces
 from sklearn_xlc.engine.resolve import (
+    MANY_CLASSES,
     MOST_SCORED,
+    RETRIEVED,
     Facts,
     HeldOut,
     hold_out,
@@ -74,7 +78,7 @@ class Plan:
         self.checkpoints: Checkpoints | None = None
         self._check_rates()
         self.head = self._head_part()
-        self.facts = self._facts(pointwise=self._resolve_loss())
+        self.facts = self._facts(*self._resolve_loss())
         self.check_decision()
 
     # --- settings ---------------------------------------------------------------------------
@@ -100,22 +104,23 @@ class Plan:
         part = self.classifier._head_part_for(self.settings, code)
         return None if part is None else part.for_labels(code.n_labels, code.multilabel)
 
-    def _resolve_loss(self) -> bool:
-        """Resolve the loss, if the head is known; return whether labels have scores of their own.
+    def _resolve_loss(self) -> tuple[bool, bool]:
+        """Resolve the loss, if the head is known; return `pointwise` and `one_softmax` of `Facts`.
 
         Raises ValueError if the head cannot train with the loss.
         """
         classifier, multilabel = self.classifier, self.data.code.multilabel
         kind = classifier._head_class(self.head, multilabel)
         if kind is None:
-            return False
+            return False, False
         loss, where = classifier._loss_for(multilabel), type(classifier).__name__
         loss = kind.resolve_loss(loss, multilabel, where)
         if self.settings["loss"] == "auto":
             self.settings.update({"loss": loss})
-        return not (kind.ranks_sets or loss.needs_normaliser)
+        pointwise = not (kind.ranks_sets or loss.needs_normaliser)
+        return pointwise, not multilabel and loss.link == "softmax" and kind.searches_all
 
-    def _facts(self, pointwise: bool) -> Facts:
+    def _facts(self, pointwise: bool, one_softmax: bool) -> Facts:
         rows, code = self.data.rows, self.data.code
         sparse = self.encoder.reads_sparse(reads_sparse(MLPEncoder, rows))
         has_numbers = rows.X.dtype != object
@@ -134,6 +139,8 @@ class Plan:
             labels_per_sample=code.labels_per_sample,
             most_labels=int(np.diff(rows.Y.indptr).max(initial=1)),
             pointwise=pointwise,
+            one_softmax=one_softmax,
+            retrieves=self._retrieves(pointwise, one_softmax),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),
@@ -142,20 +149,24 @@ class Plan:
         )
         return self.classifier._further_facts(facts, self.settings, code)
 
+    def _retrieves(self, pointwise: bool, one_softmax: bool) -> bool:
+        """Return whether lists of labels of similar samples are of use."""
+        rows, code = self.data.rows, self.data.code
+        is_plain = rows.bags is None and sp.issparse(rows.X) and rows.Y.dtype.kind != "f"
+        many = one_softmax and code.n_labels >= MANY_CLASSES
+        apart = (pointwise if code.multilabel else many) and self.processes.size == 1
+        return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
+
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""
         code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
-        if not code.multilabel:
-            return
-        if decision != "auto":
+        if head is None and ranker not in (None, "auto"):
+            check_spaces(ranker, self.data.rows, self.encoder, self.processes)
+        if decision != "auto" and code.multilabel:
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)
-        if head is not None and ranker not in (None, "auto") and score_link(head) != "sigmoid":
-            raise ValueError(
-                f"ranker={ranker!r} needs scores of labels as log odds, and {type(head).__name__} "
-                f"with loss={self.classifier.loss!r} has none; use ranker=None, or a loss such as "
-                "'bce'"
-            )
+        if head is not None and ranker not in (None, "auto"):
+            check_ranker(ranker, head, code, self.classifier.loss)
 
     # --- before training --------------------------------------------------------------------
 

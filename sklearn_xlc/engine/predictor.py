@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,17 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import _num_samples
 
-from sklearn_xlc._bounds import check_dense_size
+from sklearn_xlc._bounds import check_dense_size, check_scalar
 from sklearn_xlc._config import get_config, memory_limit
 from sklearn_xlc.batches import Batch, BatchIterator, Rows, features_of, make_batch
 from sklearn_xlc.distributed.agreement import agreed_batch
 from sklearn_xlc.encoders import MLPEncoder
-from sklearn_xlc.engine.building import inputs_for
+from sklearn_xlc.engine.building import inputs_for, vectorized
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.validation import check_features
 from sklearn_xlc.heads import Head
+from sklearn_xlc.ranking import among_all, class_probabilities, with_unlisted
 from sklearn_xlc.training import XLCNet
 from sklearn_xlc.training.devices import TORCH_DTYPES, numpy_dtype, shared_tensor
 from sklearn_xlc.training.digests import digest_of
@@ -31,6 +33,27 @@ from sklearn_xlc.training.heap import keep_memory
 PREDICT_BATCH = 512
 #: Features in a larger batch of a search for the best labels: fewer batches cost less.
 _FEATURES = 2**21
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Features of a batch of samples, and what the ranker reads of them, by space."""
+
+    features: Any
+    read: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether samples can be taken; those of bags stay together."""
+        return isinstance(self.features, torch.Tensor)
+
+    def take(self, index: np.ndarray) -> Encoded:
+        """Return the samples of `index`."""
+        features = self.features[torch.from_numpy(index).to(self.features.device)]
+        return Encoded(features, {name: read[index] for name, read in self.read.items()})
 
 
 @dataclass(frozen=True)
@@ -122,6 +145,95 @@ class Predictor:
             n_rows = max(least, int(min(n_rows, (left - size) / max(1, row_bytes))))
         return n_rows
 
+    # --- ranked labels ----------------------------------------------------------------------
+
+    @property
+    def lists(self) -> bool:
+        """Whether the ranker makes lists of labels, in an order of its own."""
+        return self.ranker is not None and not self.ranker.keeps_order
+
+    def encoded(self, X: Any, n_rows: int, asked: str) -> Iterator[tuple[slice, Encoded]]:
+        """Yield slices of batches with their features, and what the ranker reads of samples."""
+        rows = _rows_of(X)
+        for part, features in self.features(X, n_rows, asked):
+            yield part, Encoded(features, self._read(rows, part, features))
+
+    def _read(self, rows: Rows, part: slice, features: Any) -> dict[str, Any]:
+        """Return what the ranker reads of samples, by the names of its spaces."""
+        spaces = self.ranker.reads if self.lists else ()
+        read: dict[str, Any] = {}
+        if "input" in spaces:
+            read["input"] = self.inputs(rows.take(part))
+        if "features" in spaces:
+            read["features"] = features_of(features).cpu().numpy()
+        return read
+
+    def inputs(self, rows: Rows) -> Any:
+        """Return samples as the ranker reads them: dense, or CSR as the encoder reads them."""
+        X = vectorized(self.net.module_.encoder, rows, False).X
+        return sp.csr_matrix(X) if self.sparse and not sp.issparse(X) else X
+
+    @property
+    def link(self) -> str | None:
+        """Function from scores to probabilities; corrected classes are normalised again."""
+        corrected = self.ranker is not None and not self.code.multilabel
+        return "softmax" if corrected else self.head.link
+
+    def best(self, batch: Encoded, k: int, normalised: bool = False) -> tuple[Any, np.ndarray]:
+        """Return the scores (a tensor) and ids of the network's k best labels of a batch.
+
+        Scores of classes are log probabilities if `normalised`.
+        """
+        head = self.head
+        scores, positions = head.topk(batch.features, k)
+        if normalised and head.link == "softmax":
+            scores = scores - head.scores(batch.features).logsumexp(1, keepdim=True)
+        return scores, self.code.to_ids(positions.cpu().numpy())
+
+    def ranked(self, batch: Encoded, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and ids of the k best labels of a batch, in the ranker's order."""
+        if not self.lists:
+            scores, ids = self.best(batch, k)
+            return self.calibrated(scores).cpu().numpy(), ids
+        scores, ids = self.listed(batch)
+        n_listed = np.count_nonzero(ids >= 0, axis=1)
+        if n_listed.min(initial=k) >= k:
+            return scores[:, :k], ids[:, :k]
+        most = min(self.n_labels, k + int(n_listed.max()))
+        found, others = self.best(batch, most, normalised=not self.code.multilabel)
+        below = self.calibrated(found).cpu().numpy()
+        return with_unlisted(scores, ids, below, others, k)
+
+    def listed(self, batch: Encoded) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and ids of the ranker's lists, best first, padded with label -1."""
+        k = self.ranker.n_listed(self.n_labels, self.link)
+        scores, ids = self.best(batch, k, normalised=not self.code.multilabel)
+        return self.ranker.rank(scores.cpu().numpy(), ids, batch.read)  # type: ignore[no-any-return]
+
+    def all_scores(self, batch: Encoded) -> Any:
+        """Return the scores of all labels of a batch, in the order of the labels, as a tensor."""
+        head, positions = self.head, self.code.positions
+        scores = head.scores(batch.features)
+        if self.lists and head.link == "softmax":  # as in `best`
+            scores = scores - scores.logsumexp(1, keepdim=True)
+        if positions is not None:
+            scores = scores[:, shared_tensor(positions).to(scores.device)]
+        if not self.lists:
+            return self.calibrated(scores)
+        below = self.calibrated(scores).cpu().numpy()
+        return torch.from_numpy(among_all(*self.listed(batch), below))
+
+    def all_probabilities(self, batch: Encoded) -> Any:
+        """Return the probabilities of all labels of a batch, as a tensor."""
+        every = self.all_scores(batch)
+        if not (self.lists and self.link == "softmax"):
+            return every.softmax(1) if self.link == "softmax" else self.head.probabilities(every)
+        return torch.from_numpy(class_probabilities(*self.listed(batch), every.numpy()))
+
+    def calibrated(self, scores: Any) -> Any:
+        """Return calibrated scores, as an array or a tensor."""
+        return scores if self.ranker is None else self.ranker(scores)
+
     def topk(
         self,
         X: Any,
@@ -139,28 +251,38 @@ class Predictor:
         n_rows = n_rows or self.rows_at_once(head.bytes_per_row(k), self.most_at_once())
         ids = np.empty((_num_samples(X), k), dtype=np.int64)
         scores = np.empty((_num_samples(X), k), dtype=dtype)
-        for rows, features in self.features(X, n_rows, f"the best {k} labels, {proba=}"):
-            with self.net.predicting(features):
-                best, positions = head.topk(features, k)
-                if proba and head.link == "softmax":
-                    best = (best - head.scores(features).logsumexp(1, keepdim=True)).exp()
-                elif proba:
-                    best = self.probabilities(best)
-            found, values = self.code.to_ids(positions.cpu().numpy()), best.cpu().numpy()
+        for rows, batch in self.encoded(X, n_rows, f"the best {k} labels, {proba=}"):
+            with self.net.predicting(batch.features):
+                values, found = self.ranked(batch, k)
+                if proba:
+                    values = self._probabilities_of(batch, values, found)
             if by_label:
                 order = np.argsort(found, axis=1)
                 found, values = (np.take_along_axis(a, order, 1) for a in (found, values))
             scores[rows], ids[rows] = values, found
         return ids, scores
 
+    def _probabilities_of(self, batch: Encoded, scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Return the probabilities of ranked labels of a batch."""
+        if self.link != "softmax":
+            return self.head.probabilities(torch.from_numpy(scores)).numpy()  # type: ignore[no-any-return]
+        # Which the classes of a sample share.
+        every = self.all_probabilities(batch).cpu().numpy()
+        return np.take_along_axis(every, ids, axis=1)
+
     def checked_topk(
         self, X: Any, k: int, names: Any, by_label: bool = False, proba: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return label ids and scores; raise MemoryError if they and `names` would not fit."""
+        if proba and self.link is None:
+            raise ValueError(
+                "proba=True needs a loss that defines probabilities, and the classifier was fitted "
+                "with another; use proba=False, or another loss"
+            )
         scores = self.dtype
         dtype = np.dtype([("id", np.int64), ("score", scores), ("name", names)])
         head = self.head
-        normalised = proba and head.link == "softmax"  # by the scores of all labels
+        normalised = proba and self.link == "softmax"  # by the scores of all labels
         row_bytes = head.bytes_per_row(None if normalised else k) + k * dtype.itemsize
         most = None if normalised else self.most_at_once()
         n_rows = self.rows_beside((_num_samples(X), k), dtype, "a smaller k", row_bytes, most)
@@ -173,14 +295,6 @@ class Predictor:
         shape = (len(ids), self.n_labels)
         return sp.csr_matrix((scores.ravel(), ids.ravel(), indptr), shape=shape)
 
-    def ranked(self, features: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores and ids of the k best labels of a batch."""
-        head = self.head
-        scores, positions = head.topk(features, k)
-        if head.link == "softmax":  # log-probabilities are comparable across samples
-            scores = scores - head.scores(features).logsumexp(1)[:, None]
-        return scores.cpu().numpy(), self.code.to_ids(positions.cpu().numpy())
-
     def best_sets(self, features: Any, k: int) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return scores of the k best label sets of a batch, and the sets, k rows a sample."""
         head: Any = self.head
@@ -190,6 +304,12 @@ class Predictor:
 
     def topk_sets(self, X: Any, k: int) -> tuple[list[sp.csr_matrix], np.ndarray]:
         """Return the best k label sets of validated samples, and their scores."""
+        k = int(check_scalar(k, "k", Integral, min_val=1))
+        if k > 2**self.n_labels:
+            raise ValueError(
+                f"k={k} must be at most the number of label sets, 2**{self.n_labels} for "
+                f"{self.n_labels} labels"
+            )
         head: Any = self.head
         row_bytes = head.bytes_per_row_of_sets(k)
         n_rows = self.rows_beside((_num_samples(X), k), self.dtype, "a smaller k", row_bytes)
@@ -199,14 +319,6 @@ class Predictor:
                 scores[rows], found = self.best_sets(features, k)
             sets.append(found)
         return [sp.vstack([found[rank::k] for found in sets], "csr") for rank in range(k)], scores
-
-    def calibrated(self, scores: Any) -> Any:
-        """Return calibrated scores, as an array or a tensor."""
-        return scores if self.ranker is None else self.ranker(scores)
-
-    def probabilities(self, scores: Any) -> Any:
-        """Return probabilities of all labels from their scores."""
-        return self.head.probabilities(self.calibrated(scores))
 
     def head_inputs(self, X: Any) -> np.ndarray:
         """Return the inputs of the head's last layer for validated samples."""
@@ -225,22 +337,18 @@ class Predictor:
             out[rows] = features_of(features).cpu().numpy()
         return out
 
-    def dense_scores(self, X: Any, link: Any) -> np.ndarray:
+    def dense(self, X: Any, values: Callable[[Encoded], Any]) -> np.ndarray:
+        """Return values of all labels of validated samples: scores, or probabilities."""
         n_rows, n_labels = _num_samples(X), self.n_labels
         head, dtype = self.head, self.dtype
         remedy = "predict_topk, which gives the best labels"
         # Beside the scores: their order by label, and two temporaries of the link.
         row_bytes = head.bytes_per_row() + 3 * n_labels * dtype.itemsize
         at_once = self.rows_beside((n_rows, n_labels), dtype, remedy, row_bytes)
-        positions = self.code.positions
-        order = None if positions is None else shared_tensor(positions)
         out = np.empty((n_rows, n_labels), dtype=dtype)
-        for rows, features in self.features(X, at_once, "scores of all labels"):
-            with self.net.predicting(features):
-                scores = head.scores(features)
-                scores = scores if order is None else scores[:, order.to(scores.device)]
-                out[rows] = link(scores).cpu().numpy()
-                del scores  # before the next batch makes its own
+        for rows, batch in self.encoded(X, at_once, "scores of all labels"):
+            with self.net.predicting(batch.features):
+                out[rows] = values(batch).cpu().numpy()
         return out
 
 

@@ -17,8 +17,11 @@ from sklearn_xlc._part import is_auto
 from sklearn_xlc.batches import n_batches
 from sklearn_xlc.codes import head_lengths
 
-#: Up to this number of samples, all samples are one batch, and training needs no dropout.
-SMALL_DATA = 1000
+#: Up to this number of samples nothing is drawn at random or depends on how many there are:
+#: scikit-learn checks on up to 60 samples that integer weights equal repeated samples.
+SMALL_DATA = 64
+#: Up to this number of samples the network is as precise as X: double precision costs little time.
+KEEPS_TYPE = 1000
 #: From this number of samples on, batches are twice as large.
 LARGE_DATA = 50_000
 #: Width of the default network, and of the widest.
@@ -29,7 +32,7 @@ MANY_ENTRIES = 2_500_000
 LONG = 70
 #: Negative labels drawn in a step, if there are more than eight times as many labels.
 N_NEGATIVES = 1000
-#: Approximate number of samples in a step of bags, and least number of bags.
+#: Number of samples in a step, about, and least number of bags.
 STEP_SAMPLES, STEP_BAGS = 256, 4
 
 #: Peak learning rates of heads, for class labels and for label sets, with batches of 256. Rates,
@@ -45,9 +48,19 @@ HEAD_RATES = {
     "miml": (2e-3, 4e-3),
 }
 
+#: Heads whose labels "auto" ranks by retrieval, too; others have guarantees on the output layer.
+RETRIEVED = ("flat", "cascade", "product", "sampling", "custom")
+
+#: Classes, at least, for such lists: they were measured with 920 classes and more.
+MANY_CLASSES = 100
+
 #: Samples held out for "auto": a share, and a largest number. More would cost precision, and change
 #: the calibration error little (docs/measurements.md).
 HELD_SHARE, MOST_HELD = 0.05, 1000
+#: The same for a ranker that is learnt from lists.
+HELD_TO_RANK, MOST_RANKED = 0.1, 3000
+#: Samples that a ranker remembers for "auto", at most: the time of an exact search grows with them.
+MOST_REMEMBERED = 300_000
 #: Least number of held-out samples to fit a decision and a ranker for "auto".
 LEAST_HELD = 100
 #: Below this number of samples the share is too small for decision and ranker, and costs precision;
@@ -62,7 +75,7 @@ MOST_SCORED = 2500
 #: Parameters with no effect by nature, and when; they raise nothing.
 INERT = {
     "decision": "class labels: the best class is the answer",
-    "ranker": "class labels",
+    "ranker": "a loss without probabilities",
     "head__path_exponent": "class labels",
     "head__level_weighting": "class labels",
     "validation_fraction": "nothing is held out",
@@ -82,8 +95,12 @@ class Facts:
         Whether a sample may hold any number of labels; whether labels are probabilities or counts.
     head : str
         Kind of the head, a key of `HEAD_RATES`; other kinds have no rules of their own.
-    sparse, pointwise : bool
-        Whether the encoder reads CSR rows; whether each label has a score of its own.
+    sparse, pointwise, one_softmax : bool
+        Whether the encoder reads CSR rows; whether each label has a score of its own; whether
+        classes share one softmax of which a batch holds all scores.
+    retrieves : bool
+        Whether labels of similar training samples can be listed: each label has log odds, or there
+        are many classes, X is sparse, and one process holds it.
     n_instances, n_nonzeros : int
         Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
     labels_per_sample, most_labels : float and int
@@ -108,6 +125,8 @@ class Facts:
     labels_per_sample: float = 1.0
     most_labels: int = 1
     pointwise: bool = True
+    one_softmax: bool = False
+    retrieves: bool = False
     soft: bool = False
     bag_size: float = 0.0
     n_train: int = 0
@@ -122,7 +141,7 @@ class Facts:
         return self.sparse and self.head in HEAD_RATES
 
     def is_large(self, n_samples: int) -> bool:
-        """Return whether `n_samples` samples, or bags, are more than one batch."""
+        """Return whether `n_samples` samples, or bags, are more than weights can stand for."""
         return n_samples * (self.bag_size or 1) > SMALL_DATA
 
 
@@ -163,11 +182,11 @@ def _hidden_layer_sizes(facts: Facts) -> tuple[int, ...]:
 
 
 def _dropout(facts: Facts) -> float:
-    if facts.is_searched and facts.is_large(facts.n_samples):
+    if not facts.is_large(facts.n_samples):
+        return 0.0
+    if facts.is_searched:
         # The more samples, the less a network overfits single ones.
         return float(np.clip(0.5 - 0.3 * np.log10(facts.n_instances / 1e4), 0.2, 0.5))
-    if facts.n_instances <= SMALL_DATA:
-        return 0.0
     # Networks overfit rare words; columns of dense X occur in every sample.
     return 0.7 if facts.sparse else 0.2
 
@@ -221,12 +240,12 @@ def resolve_training(params: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def _batch_size(facts: Facts) -> int:
-    n_train = facts.n_train
-    if not facts.is_large(n_train):
-        return max(1, n_train)
+    n_train = max(1, facts.n_train)
+    most = 2 * STEP_SAMPLES if n_train >= LARGE_DATA and facts.is_searched else STEP_SAMPLES
     if facts.bag_size:
-        return max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
-    return 512 if n_train >= LARGE_DATA and facts.is_searched else 256
+        most = max(STEP_BAGS, int(STEP_SAMPLES / facts.bag_size))
+    # Equal batches: a step of the few samples left over is as long as others, and tells less.
+    return -(-n_train // n_batches(n_train, most))
 
 
 def _max_epochs(facts: Facts, batch_size: int) -> int:
@@ -248,7 +267,7 @@ def _rates(facts: Facts, batch_size: int, max_epochs: int) -> tuple[float, float
     # The encoder moves about as far in few steps as in many. A sum of n words moves n times as far
     # as one word, and is sqrt(n) times as large.
     rate = np.clip(0.7 / n_steps, 1e-3, 4e-3) * (LONG / facts.train_length) ** 0.5
-    return float(rate), head_rate * (batch_size / 256) ** 0.5
+    return float(rate), head_rate * (min(batch_size, facts.n_train) / STEP_SAMPLES) ** 0.5
 
 
 # --- held-out samples, ranker and decision ----------------------------------------------------
@@ -278,9 +297,10 @@ def hold_out(
             " needs; give a fraction"
         )
     is_tuned = facts.multilabel and decision != "auto" and decision.fitted_on == "held"
-    is_ranked = facts.multilabel and params["ranker"] is not None and params["ranker"] != "auto"
-    is_auto = decision == "auto" or params["ranker"] == "auto"
-    is_auto = is_auto and facts.multilabel and facts.pointwise
+    ranker = params["ranker"]
+    is_ranked = ranker is not None and ranker != "auto"
+    is_auto = (decision == "auto" and facts.multilabel) or ranker == "auto"
+    is_auto = is_auto and (facts.pointwise if facts.multilabel else facts.one_softmax)
     if is_refit:
         return HeldOut(0, is_tuned or is_ranked or is_auto, fraction)
     if params["early_stopping"] or is_tuned:
@@ -291,10 +311,13 @@ def hold_out(
     if facts.soft:  # soft labels, or counts, are poor targets for a decision
         return HeldOut(0, False, fraction)
     is_plain = not (params["callbacks"] or params["warm_start"] or facts.bag_size)
-    is_quick = is_plain and facts.is_searched and n_samples > SMALL_DATA
-    if is_quick and n_samples < FEW_SAMPLES:
+    n_scored = n_samples - int(MOST_OF_PART * n_samples)
+    is_quick = is_plain and facts.is_searched and n_samples < FEW_SAMPLES
+    if is_quick and n_scored >= LEAST_HELD:
         return HeldOut(0, True, "refit")
-    n_held = min(MOST_HELD, int(min(HELD_SHARE, fraction) * n_samples))
+    lists = ranker == "auto" and choose_ranker(facts, decision) == "boosted"
+    share, most = (HELD_TO_RANK, MOST_RANKED) if lists else (HELD_SHARE, MOST_HELD)
+    n_held = min(most, int(min(share, fraction) * n_samples))
     if n_held < LEAST_HELD:  # too few for "auto"; a given ranker asks for some
         n_held = int(np.ceil(fraction * n_samples)) if is_ranked else 0
         return HeldOut(n_held, False, fraction)
@@ -302,6 +325,16 @@ def hold_out(
     while np.ceil(fraction * n_samples) > n_held:  # rounding
         fraction = float(np.nextafter(fraction, 0))
     return HeldOut(n_held, False, fraction)
+
+
+def choose_ranker(facts: Facts, decision: Any) -> str:
+    """Choose the name of the ranker for "auto", where held-out samples suffice for one.
+
+    Where the decision compares label sets, labels keep the order of the network.
+    """
+    compares = decision != "auto" and (decision.reads != "ranked" or hasattr(decision, "distances"))
+    is_searched = facts.retrieves and facts.n_samples <= MOST_REMEMBERED
+    return "boosted" if is_searched and not compares else "calibration"
 
 
 def choose_decision(
@@ -318,9 +351,9 @@ def choose_decision(
         return {"decision": "joint_mode"}
     if link in ("softmax", "exp"):  # labels share one probability
         return {"decision": "divergence"}
-    if is_enough:
-        return {"decision": "threshold", "decision__min_labels": "auto"}
-    return {"decision": "threshold", "decision__threshold": 0.0, "decision__scale": "score"}
+    # Where every sample has a label, no label is a wrong answer for sure.
+    found = {"decision": "threshold", "decision__min_labels": "auto"}
+    return found if is_enough else found | {"decision__threshold": 0.0, "decision__scale": "score"}
 
 
 # --- counted costs ----------------------------------------------------------------------------

@@ -116,7 +116,7 @@ class Trainer:
         classifier.classes_, classifier._code = code.classes, code
         classifier.history_, classifier.loss_curve_ = [], []
         classifier.n_iter_ = classifier.t_ = 0
-        classifier._typical_size = self.plan.facts.most_labels
+        classifier._set_sizes = np.bincount(np.diff(rows.Y.indptr))
         self.plan.resolve_parts(known)
         classifier.head_, classifier.encoder_ = self.plan.head, self.plan.encoder.shown
         module = Builder(self.plan).build(train, rng, generators)

@@ -17,12 +17,12 @@ from torch import Tensor
 from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, is_text
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
-from sklearn_xlc._tags import aligned, named_sets, plain_sets
+from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets, plain_sets
 from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
 from sklearn_xlc.engine.label_code import LabelCode, code_of
-from sklearn_xlc.engine.resolve import SMALL_DATA
+from sklearn_xlc.engine.resolve import KEEPS_TYPE
 from sklearn_xlc.engine.soft_labels import SoftLabels
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
@@ -47,7 +47,7 @@ def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
     """Validate X, and return samples in the form read by the encoder.
 
     With `reset` the estimator gets form, columns and names of X, and numbers get the type of the
-    new model: float32, or the type of X with ``precision="auto"`` and at most `SMALL_DATA` samples.
+    new model: float32, or the type of X with ``precision="auto"`` and at most `KEEPS_TYPE` samples.
     Otherwise X is checked against them.
     """
     if reset:
@@ -109,9 +109,9 @@ def model_dtype(X: Any) -> np.dtype:
 
 
 def _is_small(X: Any) -> bool:
-    """Return whether X has at most `SMALL_DATA` samples, or has no length."""
+    """Return whether X has at most `KEEPS_TYPE` samples, or has no length."""
     try:
-        return _num_samples(X) <= SMALL_DATA
+        return _num_samples(X) <= KEEPS_TYPE
     except TypeError:
         return True
 
@@ -205,8 +205,10 @@ def _check_mapping(estimator: Any, X: Any, reset: bool) -> Columns:
 
 def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bool = False) -> Any:
     """Return label sets with named labels, if labels have names; otherwise y."""
-    known = code.classes if code is not None and code.multilabel else classes
-    sets = named_sets(y, known, counts=counts)
+    if code is None:
+        sets = named_sets(y, classes, counts=counts)
+    else:
+        sets = code.sets(y, counts=counts)
     return y if sets is None else sets
 
 
@@ -249,10 +251,11 @@ def training_data(rows: Rows, code: LabelCode, class_weight: Any, is_new: bool) 
 
 def true_labels_of(y: Any, code: LabelCode) -> Any:
     """Return true labels: class labels, or an indicator with columns of unseen labels last."""
-    sets = named_sets(y, needs_tags=False) if code.multilabel else None
+    sets = code.sets(y, known=False, needs_tags=False)
     if sets is not None and sets.is_frame:
         return code.read(y)
     if sets is not None:
+        check_type_of_labels(sets, code.classes.tolist())
         return aligned(sets, code.classes.tolist())[0]
     checked = check_y(y)
     return code.encode(checked) if code.multilabel else checked

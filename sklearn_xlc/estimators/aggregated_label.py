@@ -28,7 +28,7 @@ from sklearn_xlc._compat import (
     _routing_enabled,
 )
 from sklearn_xlc._part import refuse_unusable
-from sklearn_xlc._tags import in_form, named_sets
+from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
 from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
@@ -246,6 +246,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         sets = named_sets(y, counts=True)
         if sets is not None:
+            if not sets.is_frame:
+                warn_of_joined_tags(sets.classes, in_lists=True)
             y = sets.indicator.toarray() if sets.is_frame else sets.indicator
         if not is_indicator(y):
             y = column_or_1d(y, warn=True)
@@ -386,12 +388,14 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         -------
         y : ndarray of shape (n_samples,), or {ndarray, CSR matrix, dataframe} of shape \
                 (n_samples, n_labels), or sequence of label sets
-            Class of each sample, or its labels, in the form of y in `fit`.
+            Class of each sample, or its labels, as an indicator or an array of tags. If `fit` saw
+            tags or a frame and X is a frame or series of pandas, a series or frame with the index
+            of X.
         """
         found = self._delegate("predict", X)
         if not self._form:
             return found
-        return in_form(found, self.classes_, self._form, self._type, X)
+        return in_form(found, self.classes_, self._form, self._type, index_of(X))
 
     @_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> Any:
@@ -473,9 +477,15 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             Share of the samples whose best label is one of theirs.
         """
         check_is_fitted(self, "estimator_")
-        if named_sets(y) is None and not is_indicator(y):
+        sets = named_sets(y, needs_tags=False, as_tags=self._has_integer_tags)
+        if sets is None and not is_indicator(y):
             return float(super().score(X, y, sample_weight))
         return topk_scorer("precision", 1)(self, X, y, sample_weight)
+
+    @property
+    def _has_integer_tags(self) -> bool:
+        """Whether `fit` saw tags that are integers: as such scorers read lists of integers."""
+        return " of " in self._form and self.classes_.dtype.kind == "i"
 
     def _delegate(self, method: str, *arguments: Any) -> Any:
         check_is_fitted(self, "estimator_")

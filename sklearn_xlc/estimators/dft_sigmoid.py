@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._part import Names, named_part, refuse_unusable
-from sklearn_xlc._tags import named_sets, plain_sets
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.encoders import MLPEncoder
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode
@@ -186,8 +186,9 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
             self.max_active_ = None
             layer: dict[str, Any] = {"width": self.n_slack, "with_bias": False, "loss": task.loss}
             return FlatHead(*task.size, *limits, **layer, shard_of=task.shard_of)
-        self.max_active_ = self._n_active(code, self._typical_size)
-        if n_features < self._needed_width(code, self._typical_size):
+        most = max(1, len(self._set_sizes) - 1)
+        self.max_active_ = self._n_active(code, most)
+        if n_features < self._needed_width(code, most):
             width = 2 * self.max_active_ + 1 + self.n_slack
             warnings.warn(
                 f"the encoder has {n_features} outputs, fewer than the 2 * max_active_ + 1 + "
@@ -261,7 +262,7 @@ class DFTSigmoidClassifier(BaseXLCClassifier):
         is_odds = self.net_.module_.head.link == "sigmoid"
         cut = getattr(self.decision_, "cut_", 0.0) if is_odds else 0.0
         X = None if X is None else self._validate_predict(X)
-        Y = plain_sets(named_sets(Y, self.classes_, "Y") or Y)
+        Y = plain_sets(self._code.sets(Y, name="Y") or Y)
         verify = self._verify_network if whole_network else self._verify_layer
         return verify(
             Y,

@@ -162,6 +162,9 @@ class EAGLETransformer(
     (True, True)
     """
 
+    #: Whether `fit` saw tags that are integers; None in files of earlier versions.
+    _has_integer_tags: bool | None = None
+
     _parameter_constraints: dict[str, list[Any]] = {
         "contrast": [StrOptions({"background"}), None],
         "normalize": ["boolean"],
@@ -411,11 +414,14 @@ class EAGLETransformer(
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        sets = named_sets(y, self.classes_ if fitted else None, counts=True)
+        classes, as_tags = (self.classes_, self._has_integer_tags) if fitted else (None, None)
+        sets = named_sets(y, classes, counts=True, as_tags=as_tags)
         if sets is None:
             Y, classes = labels_of_groups(y, self.classes_ if fitted and self._one_label else None)
         else:
             Y, classes = check_counts(sets.indicator, "y"), sets.classes
+        if not fitted:
+            self._has_integer_tags = sets is not None and sets.are_integer_tags
         if fitted and Y.shape[1] != len(self.classes_):
             raise ValueError(
                 f"y must have {len(self.classes_)} labels as in fit, got shape {Y.shape}"

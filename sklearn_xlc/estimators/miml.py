@@ -19,7 +19,7 @@ from sklearn_xlc._checks import check_y
 from sklearn_xlc._compat import Interval, StrOptions, _check_sample_weight
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._part import refuse_unusable
-from sklearn_xlc._tags import named_sets, plain_sets
+from sklearn_xlc._tags import plain_sets
 from sklearn_xlc.batches import Rows
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.label_code import LabelCode, code_of
@@ -329,7 +329,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     @_documented
     def predict(self, X: Any, groups: Any = None) -> Any:
-        return super().predict(Grouped(X, groups))
+        return super().predict(X if groups is None else Grouped(X, groups))
 
     @_documented
     def predict_topk(  # type: ignore[override]
@@ -384,7 +384,8 @@ class MIMLClassifier(BaseXLCClassifier):
         return self._score_of(self._validate_predict(Grouped(X, groups)), truth, sample_weight)
 
     def _truth(self, y: Any) -> Any:
-        return super()._truth(split_counts(y)[0] if named_sets(y, counts=True) is None else y)
+        sets = self._code.sets(y, known=False, counts=True, needs_tags=False)
+        return super()._truth(split_counts(y)[0] if sets is None else y)
 
 
 def _embeddings_of_bags(attention: Any, rows: Rows, multiplicity: str, seed: int) -> np.ndarray:

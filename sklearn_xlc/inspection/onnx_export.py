@@ -51,7 +51,8 @@ def to_onnx(
     """Export a classifier as an ONNX graph: encoder, head and the best k labels.
 
     The graph computes ``predict_topk(X, k)`` and the probabilities, up to rounding. Any ONNX engine
-    runs it, without Python, torch or this package.
+    runs it, without Python, torch or this package. A ranker that remembers training samples, such
+    as "boosted", is not part of it: the labels are then those of the network, with a warning.
 
     Parameters
     ----------
@@ -86,6 +87,11 @@ def to_onnx(
     OSError
         If the file cannot be written; an existing one is left as it was.
 
+    Warns
+    -----
+    UserWarning
+        If the ranker is not part of the graph.
+
     See Also
     --------
     save : Writes a file for this package, of a quarter of the size.
@@ -117,6 +123,14 @@ def to_onnx(
         )
     check_is_fitted(classifier, "net_")
     k = classifier._check_k(check_integer(k, "k"))
+    if classifier._predictor.lists:
+        warnings.warn(
+            f"the graph has the network alone: {type(classifier.ranker_).__name__} ranks by "
+            "training samples, which it cannot hold; recalibrate(X, y, ranker='calibration') fits "
+            "one that it holds",
+            UserWarning,
+            stacklevel=2,
+        )
     if not isinstance(inputs, str) or inputs not in ("dense", "csr"):
         raise ValueError(f"inputs must be 'dense' or 'csr', got {inputs!r}")
     model = _model_of(_onnx(), classifier, k, inputs)
@@ -173,12 +187,13 @@ class _Network(nn.Module):
             nodes, scores = head._leaves(features, self.beam)
         else:
             scores = head.scores(features)
+        link, scores = self.predictor.link, self.predictor.calibrated(scores)
         best, positions = topk_by_position(scores, self.k, nodes)
-        if head.link is None:
+        if link is None:
             return positions, best
-        if head.link == "softmax":
+        if link == "softmax":
             return positions, best, (best - scores.logsumexp(1, keepdim=True)).exp()
-        return positions, best, self.predictor.probabilities(best)
+        return positions, best, head.probabilities(best)
 
 
 def _expressed(head: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sklearn_xlc._bounds import check_integer
+from sklearn_xlc._tags import index_of
 from sklearn_xlc.engine.files import load
 from sklearn_xlc.metrics import all_scores, innermost, rank_scores, unwrapped
 from sklearn_xlc.training.devices import numpy_dtype
@@ -160,7 +161,7 @@ class LazyTopLabels(_Pair):
 def _of_kind(pair: Any, kind: str, X: Any = None) -> Any:
     """Set what a pair holds, and the index of X if it has one."""
     pair.kind = kind
-    pair.index = X.index if hasattr(X, "iloc") else None  # lists have a method of this name
+    pair.index = index_of(X)
     return pair
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._csr import IntArray, canonical
-from sklearn_xlc._tags import aligned, named_sets
+from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
 from sklearn_xlc.metrics._propensity import of_labels, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
@@ -195,7 +195,8 @@ def rank(estimator: Any, X: Any, y: Any, k: int) -> tuple[Any, IntArray, list[An
 
 def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, list[Any] | None]:
     """Return classes (None if labels are columns), true labels, and names of their columns."""
-    sets = named_sets(y)
+    as_tags = getattr(estimator, "_has_integer_tags", None)
+    sets = named_sets(y, needs_tags=False, as_tags=as_tags)
     if sets is None:
         y = y if sp.issparse(y) else np.asarray(y)
         classes = None if y.ndim > 1 else _classes(estimator)
@@ -203,6 +204,7 @@ def true_labels(estimator: Any, y: Any) -> tuple[npt.NDArray[Any] | None, Any, l
     classes = _classes(estimator)
     if sets.is_frame and set(classes.tolist()) != set(sets.classes.tolist()):
         return None, sets.indicator, None  # fitted on the columns, not on their names
+    check_type_of_labels(sets, classes.tolist())
     return classes, *aligned(sets, classes.tolist())
 
 

@@ -19,7 +19,7 @@ from sklearn_xlc._csr import (
     row_of,
 )
 from sklearn_xlc._ranking import find_hits, rank_rows, rank_stored
-from sklearn_xlc._tags import NamedSets, aligned, named_sets, plain_sets
+from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets, plain_sets
 
 # Default bound of class ids: row times id must fit into 64 bits.
 _MAX_LABELS = 2**31
@@ -106,6 +106,7 @@ def by_name(y_true: Any, y_pred: Any, name: str) -> tuple[Any, Any, npt.NDArray[
     labels = names.ravel().tolist()
     none = (None,) if -1 in sets.classes else (None, -1)
     predicted = dict.fromkeys(label for label in labels if label not in none)
+    check_type_of_labels(sets, predicted, name)
     true, classes = aligned(sets, dict.fromkeys([*sets.classes.tolist(), *predicted]))
     at = {label: position for position, label in enumerate(classes)}
     ids = [-1 if label in none else at[label] for label in labels]

@@ -1,17 +1,36 @@
-"""Rankers: calibrate the scores of listed labels.
+"""Rankers: lists of labels with calibrated log odds.
 
 The parameter `ranker` of a classifier is the name of a ranker or an object. Rankers work on arrays,
-without torch.
+without torch. :class:`Calibration` keeps the lists of the network. :class:`BoostedRanker` adds
+labels that training samples suggest, by its retrievers, and ranks all of them.
 """
 
-from sklearn_xlc.ranking.calibration import N_RANKS, Calibration, Ranker
+from sklearn_xlc.ranking._order import among_all, class_probabilities, with_unlisted
+from sklearn_xlc.ranking.base import N_RANKS, Ranker, Retriever
+from sklearn_xlc.ranking.boosted import BoostedRanker
+from sklearn_xlc.ranking.calibration import Calibration
+from sklearn_xlc.ranking.retrievers import (
+    CooccurringLabels,
+    FeatureVotes,
+    LabelCentroids,
+    NearestSamples,
+)
 
 #: Rankers by name, for the parameter `ranker`.
-RANKERS: dict[str, type[Ranker]] = {"calibration": Calibration}
+RANKERS: dict[str, type[Ranker]] = {"boosted": BoostedRanker, "calibration": Calibration}
 
 __all__ = [
+    "BoostedRanker",
     "Calibration",
+    "CooccurringLabels",
+    "FeatureVotes",
+    "LabelCentroids",
     "N_RANKS",
+    "NearestSamples",
     "RANKERS",
     "Ranker",
+    "Retriever",
+    "among_all",
+    "class_probabilities",
+    "with_unlisted",
 ]

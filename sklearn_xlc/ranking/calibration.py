@@ -5,84 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, logsumexp
 
 from sklearn_xlc._checks import check_indicator
-from sklearn_xlc._part import Part
 from sklearn_xlc._ranking import find_hits, ranked_candidates
+from sklearn_xlc.ranking.base import N_RANKS, Ranker, Samples
 
-#: Number of best labels of a sample to fit a calibration on.
-N_RANKS = 5
-#: Smallest slope, to keep the order of the labels.
-LEAST_SLOPE = 0.01
+#: Number of best classes of a sample to fit a temperature on; the others are taken together.
+N_CLASSES = 100
+#: Smallest slope, to keep the order of the labels, and largest slope of a softmax.
+LEAST_SLOPE, MOST_SLOPE = 0.01, 20.0
+#: Least probability that classes beyond the best ones share.
+TINY = 1e-12
 #: Share of the scores below the start of the line.
 BEGIN = 0.05
-
-
-class Ranker(Part):
-    """Base class of rankers: maps from scores of labels to calibrated log odds.
-
-    A classifier fits its ranker to the scores of the best labels of held-out samples. A subclass
-    defines :meth:`fit`, :meth:`__call__` and :meth:`inverse`. The map must keep the order of
-    scores.
-    """
-
-    def fit(self, scores: Any, Y: Any, labels: Any = None) -> Ranker:
-        """Fit the ranker to the best labels of held-out samples.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_candidates)
-            Scores of labels, as log odds; best first, if `labels` is given.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicator of the true labels.
-        labels : ndarray of shape (n_samples, n_candidates), default=None
-            Labels of the scores. None: the columns are the labels.
-
-        Returns
-        -------
-        self : object
-            Fitted ranker.
-        """
-        return self
-
-    def __call__(self, scores: Any) -> Any:
-        """Map scores (a number, an array or a tensor) to calibrated log odds, in the same form."""
-        raise NotImplementedError(f"{type(self).__name__} defines no __call__")
-
-    def inverse(self, odds: Any) -> Any:
-        """Map calibrated log odds to scores.
-
-        Parameters
-        ----------
-        odds : float or ndarray
-            Log odds.
-
-        Returns
-        -------
-        float or ndarray
-            Scores.
-        """
-        raise NotImplementedError(f"{type(self).__name__} defines no inverse")
 
 
 class Calibration(Ranker):
     r"""Platt scaling of the scores of a network, fitted on held-out samples.
 
-    A network is overconfident in its best labels if it fits the training samples closely. The map
-    [1]_ is :math:`s \mapsto a s + b` with a > 0, so that labels keep their order. It is fitted by
-    maximum likelihood to the best labels of held-out samples. The label of rank r has weight 1 / r:
-    one map is not exact at all ranks, and the first rank matters most. A weak prior draws the map
-    to the identity. Below nearly all of the fitted scores the slope is one; a smaller slope there
-    would raise the probabilities of thousands of labels.
+    A network is overconfident in its best labels if it fits the training samples closely. For
+    labels that have log odds, the map [1]_ is :math:`s \mapsto a s + b` with a > 0, so that labels
+    keep their order. It is fitted by maximum likelihood to the best labels of held-out samples. The
+    label of rank r has weight 1 / r: one map is not exact at all ranks, and the first rank matters
+    most. Below nearly all of the fitted scores the slope is one; a smaller slope there would raise
+    the probabilities of thousands of labels. For classes that share a softmax, the map is
+    :math:`s \mapsto a s`, where 1 / a is the temperature of [2]_. A weak prior draws the maps to
+    the identity.
 
     Attributes
     ----------
     slope_, offset_ : float
         The numbers a and b.
-    start_ : float
-        Smallest score with the slope a.
+    start_ : float or None
+        Smallest score with the slope a; None for classes: all scores have it.
 
     See Also
     --------
@@ -92,6 +49,8 @@ class Calibration(Ranker):
     ----------
     .. [1] J. Platt. Probabilistic Outputs for Support Vector Machines and Comparisons to
        Regularized Likelihood Methods. Advances in Large Margin Classifiers, 1999.
+    .. [2] C. Guo, G. Pleiss, Y. Sun, K. Weinberger. On Calibration of Modern Neural Networks. ICML
+       2017.
 
     Examples
     --------
@@ -103,23 +62,41 @@ class Calibration(Ranker):
     >>> calibration = Calibration().fit(3 * odds, Y)  # three times as sure as it should be
     >>> round(calibration.slope_, 2)
     0.33
-    >>> round(calibration.inverse(calibration(1.5)), 6)
-    1.5
     """
 
     slope_: float
     offset_: float
-    start_: float
+    start_: float | None
     _shown = ("slope_", "offset_")
 
-    def fit(self, scores: Any, Y: Any, labels: Any = None) -> Calibration:
-        width = min(N_RANKS, np.shape(scores)[1])
-        scores, labels = ranked_candidates(np.asarray(scores), labels, width)
+    def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
+        return min(N_RANKS if link == "sigmoid" else N_CLASSES, n_labels)
+
+    def fit(
+        self,
+        scores: Any,
+        Y: Any,
+        labels: Any = None,
+        samples: Samples | None = None,
+        sample_weight: Any = None,
+        link: str = "sigmoid",
+    ) -> Calibration:
+        Y, scores = check_indicator(Y, "Y"), np.asarray(scores)
+        of_samples = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight)
+        if link == "softmax":
+            width = min(N_CLASSES, scores.shape[1])
+            scores, labels = ranked_candidates(scores, labels, width)
+            self.slope_ = _inverse_temperature(scores, labels, Y, of_samples)
+            self.offset_, self.start_ = 0.0, None
+            return self
+        width = min(N_RANKS, scores.shape[1])
+        scores, labels = ranked_candidates(scores, labels, width)
         s = scores.astype(np.float64).ravel()
-        used = np.isfinite(s)  # a beam may give fewer labels than asked for
-        hits = find_hits(labels, check_indicator(Y, "Y")).ravel()[used].astype(np.float64)
-        weights = np.tile(1 / np.arange(1.0, width + 1), len(scores))[used]
-        s = s[used]
+        weights = np.outer(of_samples, 1 / np.arange(1.0, width + 1)).ravel()
+        # A beam may give fewer labels than asked for.
+        used = np.isfinite(s) & (weights > 0)
+        hits = find_hits(labels, Y).ravel()[used].astype(np.float64)
+        s, weights = s[used], weights[used]
 
         def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
             odds, away = line[0] * s + line[1], line - (1.0, 0.0)
@@ -135,15 +112,37 @@ class Calibration(Ranker):
         return self
 
     def __call__(self, scores: Any) -> Any:
-        """Map scores to calibrated log odds; a number, an array or a tensor."""
         if not hasattr(scores, "clip"):
             return float(self(np.float64(scores)))
+        if self.start_ is None:
+            return self.slope_ * scores
         above = scores.clip(min=self.start_)
         return self.slope_ * above + self.offset_ + (scores - above)
 
-    def inverse(self, odds: Any) -> Any:
-        least = self(self.start_)
-        scores = self.start_ + np.where(
-            np.asarray(odds) >= least, (odds - least) / self.slope_, odds - least
-        )
-        return float(scores) if np.ndim(odds) == 0 else scores
+
+def _inverse_temperature(scores: Any, labels: Any, Y: Any, weights: np.ndarray) -> float:
+    """Return the slope of log probabilities that makes the true classes most likely.
+
+    `scores` are those of the best classes. All others are taken to share what is left equally,
+    which is exact if all classes are given.
+    """
+    listed = scores.astype(np.float64)
+    n_others = Y.shape[1] - listed.shape[1]
+    if n_others:
+        left = np.clip(-np.expm1(logsumexp(listed, axis=1, keepdims=True)), TINY, 1)
+        listed = np.concatenate([listed, np.log(left / n_others)], axis=1)
+    hits = find_hits(labels, Y)
+    is_hit = np.count_nonzero(hits, axis=1) > 0
+    is_true = np.concatenate([hits, ~is_hit[:, None]], axis=1)[:, : listed.shape[1]]
+    known = is_hit | (n_others > 0)
+    listed, is_true, weights = listed[known], is_true[known], weights[known]
+    true = listed[is_true]
+    counts = np.ones(listed.shape[1])
+    counts[scores.shape[1] :] = n_others
+
+    def loss(slope: float) -> float:
+        normaliser = logsumexp(slope * listed, b=counts, axis=1)
+        return float(weights @ (normaliser - slope * true) + (slope - 1) ** 2 / 2)
+
+    found = minimize_scalar(loss, bounds=(LEAST_SLOPE, MOST_SLOPE), method="bounded")
+    return float(found.x)

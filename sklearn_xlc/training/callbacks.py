@@ -59,6 +59,12 @@ def copied(callbacks: Any) -> list[Any]:
     return [copy_of(entry, memo) for entry in callbacks or []]
 
 
+def copies_of(callbacks: Any) -> Any:
+    """Copy callbacks, or return what are none; what several of them share is copied once."""
+    is_list = isinstance(callbacks, list | tuple)
+    return type(callbacks)(copied(callbacks)) if is_list else callbacks
+
+
 def copy_of(entry: Any, memo: dict[int, Any]) -> Any:
     """Deep copy an entry of `callbacks`; share parts without a deep copy, such as locks."""
     if isinstance(entry, tuple):

@@ -7,7 +7,6 @@ from scipy.special import expit
 from sklearn.metrics import accuracy_score, f1_score
 
 from sklearn_xlc.decisions import Threshold
-from sklearn_xlc.ranking import Calibration
 
 CRITERIA = ["micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"]
 
@@ -191,22 +190,21 @@ def test_a_label_for_every_sample_if_every_training_sample_has_one():
     assert Threshold(0.5).fit(scores, Y, sizes=np.array([1, 3, 2])).min_labels_ == 0
 
 
+def test_one_sample_without_labels_in_any_call_allows_empty_sets():
+    full, empty = np.array([1, 2]), np.array([1, 0])
+    for params in ({}, {"threshold": 0.0, "scale": "score"}):
+        decision = Threshold(min_labels="auto", **params).fit(None, np.eye(2), sizes=full)
+        found = []
+        for sizes in (full, empty, full):
+            decision.partial_fit(None, np.eye(2), sizes=sizes)
+            found.append(decision.min_labels_)
+        assert found == [1, 0, 0]
+        assert decision.set_params(min_labels=2).partial_fit(None, np.eye(2)).min_labels_ == 2
+
+
 def test_min_labels_must_suit_the_labels():
     Y = sp.csr_matrix(np.eye(3, dtype=int))
     with pytest.raises(ValueError, match="min_labels=4 is more than the 3 labels of y"):
         Threshold(min_labels=4).check_labels(Y)
     with pytest.raises(ValueError, match="min_labels=3 is more than k=2"):
         Threshold(min_labels=3, k=2, criterion="f1_at_k").check_labels(Y)
-
-
-def test_a_given_threshold_is_a_calibrated_probability():
-    scores, Y = make_data(0, digits=8)
-    calibration = Calibration().fit(scores, Y)
-    for threshold in (0.3, np.linspace(0.1, 0.9, 6)):
-        decision = Threshold(threshold).fit(None, Y, ranker=calibration)
-        expected = expit(calibration(scores)) > threshold
-        np.testing.assert_array_equal(decision.decode(scores).toarray(), expected)
-        np.testing.assert_allclose(decision.threshold_, threshold)
-    as_score = Threshold(-0.3, scale="score").fit(None, Y, ranker=calibration)
-    assert as_score.cut_ == -0.3
-    assert as_score.threshold_ == pytest.approx(expit(calibration(-0.3)))

@@ -176,8 +176,8 @@ def test_layer_is_the_one_that_makes_the_scores(data, name):
     X, Y = data
     clf = decided(name, "nearest", max_epochs=2).fit(X, Y)
     with torch.inference_mode():
-        features = next(clf._predictor.features(X))[1]
-        inputs, beside = clf._decider()._inputs(features, "features")
+        batch = next(clf._predictor.encoded(X, 512, ""))[1]
+        inputs, beside = clf._decider()._inputs(batch, "features")
     products = beside["layer"].products(inputs)
     np.testing.assert_allclose(products, inputs @ beside["layer"].weights.T, rtol=1e-9, atol=1e-9)
     # But for the biases, and for the constant of a sample that log-probabilities have.
@@ -263,7 +263,7 @@ def test_a_foreign_decision_reads_all_scores(data, monkeypatch):
     np.testing.assert_array_equal(clf.predict(X).toarray(), expected)
     assert not hasattr(clf, "predict_label_set_scores")
     few = decided("flat", AllScores(), validation_fraction=0.9, max_epochs=1)
-    monkeypatch.setattr(deciding, "_subsample", lambda samples, _: samples.take(np.arange(5)))
+    monkeypatch.setattr(deciding, "subsample", lambda samples, _: samples.take(np.arange(5)))
     assert few.fit(X, Y).decision_.seen_ == (5, N_LABELS)
 
 
@@ -449,17 +449,18 @@ def test_bad_decisions_leave_the_classifier_as_it_was(data, decision, message):
     with pytest.raises(ValueError, match=message):
         clf.set_params(decision=decision).fit(X, Y)
     assert clf.decision_ is before[1]
-    assert (clf.predict(X) != before[0]).nnz == 0
+    with pytest.warns(UserWarning, match="decision \\(recalibrate\\)"):
+        assert (clf.predict(X) != before[0]).nnz == 0
 
 
 def test_few_samples_that_fit_into_memory(data):
     X, Y = data
     with config_context(working_memory=1):
-        part = deciding._subsample(Rows(X, Y), 2**12, labelled=True)
+        part = deciding.subsample(Rows(X, Y), 2**12, labelled=True)
         assert len(part) == 16
         assert np.diff(part.Y.indptr).min() > 0
         none = sp.csr_matrix(Y.shape)
-        assert len(deciding._subsample(Rows(X, none), 2**12, labelled=True)) == 16
+        assert len(deciding.subsample(Rows(X, none), 2**12, labelled=True)) == 16
 
 
 def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
@@ -470,7 +471,7 @@ def test_thresholds_of_few_samples_see_those_without_labels(data, monkeypatch):
     fit = Threshold.fit
     monkeypatch.setattr(Threshold, "fit", lambda *a, **k: seen.append(a[1:]) or fit(*a, **k))
     clf.fit(X, sp.csr_matrix(Y))
-    limit = 16 * 2 * clf._typical_size * 30  # thirty samples
+    limit = 16 * 2 * (len(clf._set_sizes) - 1) * 30  # thirty samples
     with config_context(working_memory=limit / 2**20):
         decide_again(clf, Threshold(), "auto", Rows(X, Y), Rows(X, Y))
     (_, whole), (scores, part) = seen
@@ -505,7 +506,7 @@ def with_sizes(monkeypatch, name, decision, data, sizes):
     clf.net_.module_.encoder = torch.nn.Identity()
     batch = slice(0, len(scores)), torch.from_numpy(scores)
     monkeypatch.setattr(Predictor, "features", lambda self, X, n_rows, asked: iter([batch]))
-    clf._typical_size = 1
+    clf._set_sizes = np.array([0, 1])
     return clf, X[: len(scores)]
 
 
@@ -552,7 +553,7 @@ def test_a_beam_is_widened_for_the_samples_that_need_it(data, monkeypatch):
     X, Y = data
     clf = decided("cascade", "auto", max_epochs=1).fit(X, Y)
     head = clf.net_.module_.head
-    clf._typical_size, clf.decision_.cut_ = 1, -50.0  # every label that is found
+    clf._set_sizes, clf.decision_.cut_ = np.array([0, 1]), -50.0  # every label that is found
     asked = counted(monkeypatch, head)
     assert clf.predict(X[:3]).nnz == 3 * N_LABELS
     assert asked == [(3, k) for k in (2, 4, 8, 16, N_LABELS)]

@@ -196,3 +196,18 @@ def test_labels_keep_their_positions_while_others_come_and_go(data, multilabel):
     by_position = code.by_position(code.classes.astype(float), np.nan)
     np.testing.assert_array_equal(by_position[code.label_order], code.classes)
     assert code.n_first == 5
+
+
+@pytest.mark.parametrize(
+    "y", [[["a", "b"], []], [{"a"}, {"a", "b"}], pd.Series([["a"], ["a", "b"]]), [[1, 5], [3, 4]]]
+)
+def test_label_sets_after_class_labels_are_refused(y):
+    names = LabelCode(np.array(["a", "b"]), False, False, np.dtype("U1"))
+    with pytest.raises(ValueError, match="1-D class labels in the first fit and is label sets now"):
+        names.read(y)
+
+
+def test_lists_of_one_class_are_a_column_after_class_labels():
+    names = LabelCode(np.array(["a", "b"]), False, False, np.dtype("U1"))
+    with pytest.warns(UserWarning, match="column-vector y was passed"):
+        assert names.read([["b"], ["a"]]).indices.tolist() == [1, 0]

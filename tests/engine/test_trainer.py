@@ -27,8 +27,8 @@ from sklearn_xlc.training.devices import multiplies_bfloat16
 
 def test_the_fitted_net_has_what_the_rules_say():
     rng = np.random.default_rng(0)
-    X = sp.random(1500, 300, density=0.02, format="csr", dtype=np.float32, random_state=0)
-    Y = sp.csr_matrix(rng.random((1500, 20)) < 0.1)
+    X = sp.random(1536, 300, density=0.02, format="csr", dtype=np.float32, random_state=0)
+    Y = sp.csr_matrix(rng.random((1536, 20)) < 0.1)
     clf = MultiHeadClassifier(max_epochs=1, random_state=0).fit(X, Y)
     assert type(clf.head_) is Flat
     assert clf.net_.module_.head.n_features == 512

@@ -3,6 +3,8 @@
 C. Guo, G. Pleiss, Y. Sun, K. Weinberger. On Calibration of Modern Neural Networks. ICML 2017.
 """
 
+import copy
+
 import joblib
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ class TemperatureScaling(Ranker):
     def __init__(self, largest=10.0):
         self.largest = largest
 
-    def fit(self, scores, Y, labels=None):
+    def fit(self, scores, Y, labels=None, **context):
         hits = np.asarray(Y[np.arange(len(labels))[:, None], labels].todense())
         bounds = (1 / self.largest, self.largest)
 
@@ -38,9 +40,6 @@ class TemperatureScaling(Ranker):
 
     def __call__(self, scores):
         return scores / self.temperature_
-
-    def inverse(self, odds):
-        return odds * self.temperature_
 
 
 QUICK = {"encoder": MLP((16,)), "max_epochs": 8, "learning_rate": 0.06, "random_state": 0}
@@ -61,7 +60,11 @@ def test_probabilities_are_those_of_the_ranker(data, tmp_path):
     clf = MultiHeadClassifier(ranker=TemperatureScaling(), **QUICK).fit(*data)
     scores, temperature = clf.decision_function(data[0]), clf.ranker_.temperature_
     assert temperature != 1
-    np.testing.assert_allclose(clf.predict_proba(data[0]), expit(scores / temperature), rtol=1e-5)
+    np.testing.assert_allclose(clf.predict_proba(data[0]), expit(scores), rtol=1e-5)
+    network = copy.copy(clf)
+    network.ranker_ = None
+    of_network = network.decision_function(data[0])
+    np.testing.assert_allclose(scores, of_network / temperature, rtol=1e-5)
     assert f"temperature_={temperature:.4g}" in repr(clf.ranker_)
     joblib.dump(clf, tmp_path / "model.joblib")
     loaded = joblib.load(tmp_path / "model.joblib")

@@ -1,0 +1,146 @@
+"""Learn ranker and decision anew, and tell which parts were set but not learnt."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._part import cloned, is_auto, name_of_part, plain
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.decisions import DECISIONS
+from sklearn_xlc.engine.deciding import check_decision, chosen_decision, resolved, score_link
+from sklearn_xlc.engine.held_out import is_enough
+from sklearn_xlc.engine.plan import Plan
+from sklearn_xlc.engine.ranker import can_rank, check_ranker, fit_ranker
+from sklearn_xlc.engine.resolve import Facts
+from sklearn_xlc.engine.settings import Settings, parameters_of
+from sklearn_xlc.engine.trainer import Trainer
+from sklearn_xlc.ranking import RANKERS
+
+
+def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processes: Any) -> None:
+    """Learn ranker and decision of a classifier anew; `given` may say "keep"."""
+    if (X is None) != (y is None):
+        raise ValueError("X and y belong together: give both, or none")
+    is_keep = {name: isinstance(value, str) and value == "keep" for name, value in given.items()}
+    classifier.set_params(**{name: v for name, v in given.items() if not is_keep[name]})
+    classifier._validate_params()
+    settings = Settings(parameters_of(classifier), classifier._parts)
+    head, code = classifier.net_.module_.head, classifier._code
+    held, Y = None, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+    if X is not None:
+        data = classifier._validate_fit(X, y, None, code, reset=False)
+        plan = Plan(classifier, data, going_on=True, processes=processes)
+        held, Y = Trainer(plan).prepared(data.rows, classifier.net_.module_), data.rows.Y
+    ranker = "keep" if held is None and is_keep["ranker"] else settings["ranker"]
+    decision = settings["decision"]
+    if decision != "auto" and code.multilabel:
+        check_decision(decision, Y, None, code, classifier._has_features)
+        check_decision(decision, Y, head, code, classifier._has_features)
+    if ranker not in (None, "auto", "keep"):
+        check_ranker(ranker, head, code, classifier.loss)
+    _decide_again(classifier, ranker, decision, held)
+    classifier._unlearnt = tuple(set(classifier._unlearnt) - set(given))
+    classifier.settings_ = described(classifier, classifier.settings_)
+
+
+def unlearnt(classifier: Any, params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parts that wait to be learnt, with those that `params` change."""
+    if not hasattr(classifier, "net_"):
+        return ()
+    before = classifier.get_params()
+    changed = {
+        name.partition("__")[0]
+        for name, value in params.items()
+        if before.get(name) is not value
+        and not (isinstance(value, str) and before.get(name) == value)
+    }
+    parts = changed & (classifier._parts.keys() - {"optimizer"})
+    return tuple(sorted(parts | set(classifier._unlearnt)))
+
+
+def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None) -> None:
+    """Fit ranker and decision of a fitted classifier anew, without its training samples.
+
+    `held`: prepared samples that the network has not seen; None: there are none. `ranker` and
+    `decision` are parts or "auto"; the ranker "keep" stays.
+    """
+    code, head = classifier._code, classifier.net_.module_.head
+    multilabel = code.multilabel
+    facts = Facts(
+        n_samples=0 if held is None else len(held),
+        n_labels=code.n_labels,
+        multilabel=multilabel,
+        pointwise=head.link == "sigmoid",
+        one_softmax=not multilabel and can_rank(head, multilabel),
+    )
+    if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
+        raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")
+    if held is not None:
+        fit_ranker(classifier, ranker, decision, facts, None, held)
+    elif ranker is None:
+        classifier.ranker_ = None
+    if not multilabel:
+        return
+    if decision == "auto":
+        decision = chosen_decision(facts, head, is_enough(held, facts))
+    decision = cloned(decision)
+    if decision.fitted_on == "train":
+        raise ValueError(
+            f"decision={decision!r} is learnt from the training samples of the network: fit again"
+        )
+    if decision.fitted_on == "held" and held is None:
+        raise ValueError(
+            f"decision={decision!r} is learnt from samples that the network has not seen: give X "
+            "and y, or a decision that is not, such as TopK(3) or Threshold(0.3)"
+        )
+    sizes = np.repeat(np.arange(len(classifier._set_sizes)), classifier._set_sizes)
+    inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
+    if held is not None and decision.fitted_on == "held":
+        inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
+    decision.fit(inputs, Y, sizes=sizes, link=score_link(head), **beside)
+    classifier.decision_ = decision.set_params(**resolved(decision))
+
+
+def described(classifier: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with what ranker and decision have become."""
+    found = {k: v for k, v in settings.items() if not k.startswith(("decision", "ranker"))}
+    found |= _settings_of("ranker", classifier.ranker_, RANKERS)
+    return found | _settings_of("decision", classifier.decision_, DECISIONS)
+
+
+def _settings_of(parameter: str, part: Any, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name and parameters of a fitted part, or None.
+
+    Parts of a class without a name have parameters only.
+    """
+    if part is None:
+        return {parameter: None}
+    name = name_of_part(part, table)
+    found = {} if name is None else {parameter: name}
+    for key, value in part.get_params(deep=False).items():
+        if not is_auto(value):  # left to the part
+            with contextlib.suppress(TypeError):
+                found[f"{parameter}__{key}"] = plain(value)
+    return found
+
+
+def warn_of_unlearnt(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Warn of parts that were set after the fit and have no effect yet; return what is left."""
+    if not names:
+        return names
+    remedies = {
+        name: "recalibrate" if name in ("ranker", "decision") else "fit again" for name in names
+    }
+    parts = ", ".join(f"{name} ({remedy})" for name, remedy in remedies.items())
+    warnings.warn(
+        f"parts were set after fit and have no effect until they are learnt: {parts}",
+        UserWarning,
+        stacklevel=4,
+    )
+    return ()

@@ -1,0 +1,117 @@
+"""One order and one probability of labels: those in a list first, then all others.
+
+Listed labels come by their ranked score. The others follow in the order of the network, strictly
+below the worst listed label of the sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+
+def with_unlisted(
+    scores: Floats, labels: Ints, below: Floats, others: Ints, k: int
+) -> tuple[Floats, Ints]:
+    """Return the best k labels of each sample, of a list and of those that follow.
+
+    Parameters
+    ----------
+    scores, labels : ndarray of shape (n_samples, n_listed)
+        Ranked lists, best first, padded with label -1.
+    below, others : ndarray of shape (n_samples, n_others)
+        Scores and labels of the network, best first. They hold all labels, or at least `k` that are
+        in no list.
+    k : int
+        Number of labels.
+
+    Returns
+    -------
+    scores, labels : ndarray of shape (n_samples, k)
+        Best first; equal scores by label.
+    """
+    n_labels = 1 + max(others.max(initial=0), labels.max(initial=0))
+    rows = np.arange(len(labels))[:, None] * n_labels
+    is_listed = np.isin(rows + others, (rows + labels)[labels >= 0])
+    lowered = _lowered(below, is_listed, _worst(scores, labels))
+    joined = np.concatenate([scores, np.where(is_listed, -np.inf, lowered)], axis=1)
+    ids = np.concatenate([labels, others], axis=1)
+    last = np.concatenate([labels < 0, is_listed], axis=1)
+    order = np.lexsort((ids, -joined, last), axis=-1)[:, :k]
+    return np.take_along_axis(joined, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+
+def among_all(scores: Floats, labels: Ints, below: Floats) -> Floats:
+    """Return the scores of all labels: of a list, and below it of the network.
+
+    Parameters
+    ----------
+    scores, labels : ndarray of shape (n_samples, n_listed)
+        Ranked lists, best first, padded with label -1.
+    below : ndarray of shape (n_samples, n_labels)
+        Scores of the network.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels)
+        Scores whose order is that of :func:`with_unlisted`.
+    """
+    rows, at = np.nonzero(labels >= 0)
+    is_listed = np.zeros(below.shape, dtype=bool)
+    is_listed[rows, labels[rows, at]] = True
+    out = _lowered(below, is_listed, _worst(scores, labels))
+    out[rows, labels[rows, at]] = scores[rows, at]
+    return out
+
+
+def _worst(scores: Floats, labels: Ints) -> Floats:
+    """Return the score of the worst listed label of each sample; infinite without a list."""
+    return np.where(labels >= 0, scores, np.inf).min(axis=1, initial=np.inf)
+
+
+def _lowered(below: Floats, is_listed: npt.NDArray[np.bool_], worst: Floats) -> Floats:
+    """Return scores of unlisted labels, lowered until the best is below the worst of the list."""
+    best = np.where(is_listed, -np.inf, below).max(axis=1, initial=-np.inf)
+    ceiling = np.nextafter(worst.astype(below.dtype), below.dtype.type(-np.inf))
+    with np.errstate(invalid="ignore"):  # rows without a list, or without unlisted labels
+        lowered = (below - best[:, None]) + ceiling[:, None]
+    return np.where((best > ceiling)[:, None], lowered, below)
+
+
+def class_probabilities(scores: Floats, labels: Ints, every: Floats) -> Floats:
+    """Return probabilities of classes, which sum to one in each row.
+
+    Listed classes have the probabilities of their log odds. Where these exceed one together, they
+    are divided by their sum. Elsewhere the other classes share the rest, each at most as much as
+    the worst listed class.
+
+    Parameters
+    ----------
+    scores, labels : ndarray of shape (n_samples, n_listed)
+        Ranked lists, best first, padded with label -1.
+    every : ndarray of shape (n_samples, n_classes)
+        Result of :func:`among_all`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        Probabilities, in the order of the scores.
+    """
+    listed = np.where(labels >= 0, expit(scores), 0).astype(every.dtype)
+    taken = listed.sum(axis=1, keepdims=True)
+    rows, at = np.nonzero(labels >= 0)
+    others = every.copy()
+    others[rows, labels[rows, at]] = -np.inf
+    with np.errstate(invalid="ignore"):  # all classes are listed
+        shares = np.nan_to_num(softmax(others, axis=1))
+    worst = expit(_worst(scores, labels))[:, None]
+    out = np.minimum(shares * np.maximum(0, 1 - taken), worst).astype(every.dtype)
+    out[rows, labels[rows, at]] = listed[rows, at]
+    total: Floats = out.sum(axis=1, keepdims=True)
+    return out / total

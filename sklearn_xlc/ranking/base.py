@@ -1,0 +1,376 @@
+"""Base classes of rankers and retrievers, and the order of listed labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sklearn_xlc._checks import check_sparse
+from sklearn_xlc._csr import IntArray
+from sklearn_xlc._part import Part
+
+#: Number of best labels of a sample to fit a calibration on.
+N_RANKS = 5
+
+Array = npt.NDArray[Any]
+#: Samples in each space that a ranker reads, by the name of the space.
+Samples = Mapping[str, Any]
+
+
+class PlainArrays(Part):
+    """Base class of parts whose matrices are saved as plain arrays."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return {name: _plain(value) for name, value in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: _value_of(value) for name, value in state.items()})
+
+
+class Ranker(Part):
+    """Base class of rankers: lists of labels with calibrated log odds.
+
+    A classifier fits its ranker to the scores of the best labels of held-out samples, and lets it
+    rank the best labels of the samples to predict. A subclass defines :meth:`fit` and
+    :meth:`__call__`, and :meth:`rank` if it changes the order of labels or lists labels that the
+    network does not.
+
+    Attributes
+    ----------
+    reads : tuple of str, default=()
+        Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
+        rows of X, dense or CSR; "features": output of the encoder, dense. With ``()`` they see
+        scores alone.
+    keeps_order : bool, default=True
+        Whether labels keep the order of the network. If so, :meth:`rank` is not called.
+    """
+
+    reads: Any = ()
+    keeps_order: bool = True
+
+    def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
+        """Return the number of the network's best labels that the ranker takes for a sample.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels.
+        link : {"sigmoid", "softmax"}, default="sigmoid"
+            Function from scores to probabilities: of labels, or of classes.
+
+        Returns
+        -------
+        int
+            Number of labels; at most `n_labels`.
+        """
+        return min(N_RANKS, n_labels)
+
+    def shortened(self, samples: Samples) -> Samples:
+        """Return samples with no more features than :meth:`remember` keeps, to save memory.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in each space of `reads`.
+
+        Returns
+        -------
+        dict of str to {ndarray, CSR matrix}
+            The same samples; all of their features in the base class.
+        """
+        return samples
+
+    def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
+        """Remember training samples, in place of those of an earlier call.
+
+        A call after :meth:`fit` keeps what the ranker has learned of held-out samples.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in each space of `reads`.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of the true labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, not negative. None weighs all samples alike.
+
+        Returns
+        -------
+        self : object
+            Ranker.
+        """
+        return self
+
+    def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Ranker:
+        """Remember later training samples, too.
+
+        Parameters
+        ----------
+        samples, Y : object
+            As in :meth:`remember`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`remember`.
+
+        Returns
+        -------
+        self : object
+            Ranker.
+        """
+        return self
+
+    def for_labels(self, origin: IntArray) -> Ranker:
+        """Return a fitted ranker for a changed set of labels.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_labels,)
+            Former index of each label; -1 for a new label.
+
+        Returns
+        -------
+        Ranker
+            A copy, or the ranker, if it knows nothing of single labels.
+        """
+        return self
+
+    def fit(
+        self,
+        scores: Any,
+        Y: Any,
+        labels: Any = None,
+        samples: Samples | None = None,
+        sample_weight: Any = None,
+        link: str = "sigmoid",
+    ) -> Ranker:
+        """Fit the ranker to the best labels of held-out samples.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_candidates)
+            Scores of labels, as log odds, or of classes, as log probabilities; best first, if
+            `labels` is given.
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicator of the true labels.
+        labels : ndarray of shape (n_samples, n_candidates), default=None
+            Labels of the scores. None: the columns are the labels.
+        samples : dict of str to {ndarray, CSR matrix}, default=None
+            The samples in each space of `reads`. None of them has been remembered.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, not negative. None weighs all samples alike.
+        link : {"sigmoid", "softmax"}, default="sigmoid"
+            Function from scores to probabilities: of labels, or of classes.
+
+        Returns
+        -------
+        self : object
+            Fitted ranker.
+        """
+        return self
+
+    def rank(
+        self, scores: Array, labels: Array, samples: Samples | None = None
+    ) -> tuple[Array, Array]:
+        """List labels of samples, best first.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_candidates)
+            Scores of the network's best labels, as log odds, best first. Minus infinity: no label.
+        labels : ndarray of shape (n_samples, n_candidates)
+            Labels of the scores; -1: no label.
+        samples : dict of str to {ndarray, CSR matrix}, default=None
+            The samples in each space of `reads`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, width)
+            Calibrated log odds, strictly decreasing along a row, of the dtype of `scores`. Minus
+            infinity after the last label of a list.
+        labels : ndarray of shape (n_samples, width)
+            Labels; -1 after the last one of a list.
+        """
+        return in_strict_order(self(scores), listed_labels(scores, labels))
+
+    def __call__(self, scores: Any) -> Any:
+        """Map scores (a number, an array or a tensor) to calibrated log odds, in the same form.
+
+        The map keeps the order of scores. It serves labels that are in no list.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no __call__")
+
+
+class Retriever(PlainArrays):
+    """Base class of retrievers: what training samples say about the labels of a sample.
+
+    A :class:`~sklearn_xlc.ranking.BoostedRanker` fits its retrievers to training samples. For
+    samples to rank it calls :meth:`search` once. :meth:`candidates` lists labels, and
+    :meth:`numbers` describes all labels that the network or any retriever lists.
+
+    Attributes
+    ----------
+    reads : tuple of str, default=("input",)
+        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`.
+    monotonic : tuple of int
+        For each number 1 if a label with a larger number is never less likely, all else equal, or
+        0. As many as names.
+    entries_per_sample : int, default=0
+        Roughly the temporary numbers of :meth:`search` and :meth:`numbers` for a sample: fewer
+        samples at a time are ranked if there are many, to keep to scikit-learn's `working_memory`.
+        Known after :meth:`fit`.
+    """
+
+    reads: Any = ("input",)
+    monotonic: Any = ()
+    entries_per_sample: Any = 0
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the names of the numbers.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of str of shape (n_numbers,)
+            Names.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no get_feature_names_out")
+
+    def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Retriever:
+        """Learn from training samples.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in each space of `reads`.
+        Y : csr_array of shape (n_samples, n_labels)
+            Canonical indicator of the true labels.
+        sample_weight : ndarray of shape (n_samples,), default=None
+            Weights of the samples, above zero. None weighs all samples alike.
+
+        Returns
+        -------
+        self : object
+            Fitted retriever.
+        """
+        return self
+
+    def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
+        """Return what :meth:`candidates` and :meth:`numbers` need of samples.
+
+        Parameters
+        ----------
+        samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
+            Samples in each space of `reads`.
+        scores, labels : ndarray of shape (n_samples, n_candidates)
+            Scores and labels of the network's lists. Minus infinity and -1: no label.
+
+        Returns
+        -------
+        object
+            First argument of the other two methods. The result for a sample may not depend on the
+            samples beside it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no search")
+
+    def candidates(self, found: Any) -> Array:
+        """List labels of samples.
+
+        Parameters
+        ----------
+        found : object
+            Result of :meth:`search`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_candidates)
+            Labels in any order; -1: no label. By default no columns.
+        """
+        return np.empty((0, 0), dtype=np.int64)
+
+    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
+        """Describe listed labels.
+
+        Parameters
+        ----------
+        found : object
+            Result of :meth:`search`.
+        rows, labels : ndarray of shape (n_pairs,)
+            Samples, ascending, and listed labels, ascending for a sample.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs, n_numbers)
+            Finite numbers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no numbers")
+
+
+def _plain(value: Any) -> Any:
+    """Return a CSR matrix as a dict of arrays, which any file can hold."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if not sp.issparse(value) or value.format != "csr":
+        return value
+    arrays = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
+    return {"csr": list(value.shape), **arrays}
+
+
+def _value_of(plain: Any) -> Any:
+    """Return the value of a plain form; check the pointers of a matrix, which SciPy trusts."""
+    if not isinstance(plain, dict):
+        return plain
+    if plain.keys() != {"csr", "data", "indices", "indptr"}:
+        return {name: _value_of(inner) for name, inner in plain.items()}
+    matrix = sp.csr_array(tuple(plain["csr"]), dtype=plain["data"].dtype)
+    matrix.data, matrix.indices, matrix.indptr = plain["data"], plain["indices"], plain["indptr"]
+    return check_sparse(matrix, "the saved matrix of a ranker")
+
+
+def listed_labels(scores: Array, labels: Array) -> Array:
+    """Return labels of lists, with -1 where the network has none."""
+    return np.where(np.isneginf(scores), -1, labels)
+
+
+def in_strict_order(scores: Array, labels: Array) -> tuple[Array, Array]:
+    """Make non-increasing scores of lists strictly decreasing; -inf where the label is -1."""
+    decreasing = strictly_decreasing(np.where(labels >= 0, scores, scores.dtype.type(-np.inf)))
+    return decreasing, labels
+
+
+def strictly_decreasing(values: Array) -> Array:
+    """Step down from ties to the next representable number, along rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns), float32 or float64
+        Finite numbers, not increasing along a row but for rounding; then minus infinity.
+
+    Returns
+    -------
+    ndarray of the same shape and dtype
+        Largest strictly decreasing rows that do not exceed `values`. Minus infinity stays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_xlc.ranking.base import strictly_decreasing
+    >>> ties = np.array([[2.0, 2.0, 2.0, 1.0, -np.inf]])
+    >>> np.diff(strictly_decreasing(ties)) < 0
+    array([[ True,  True,  True,  True]])
+    """
+    values = np.ascontiguousarray(values) + values.dtype.type(0)  # -0 becomes 0
+    kind = np.dtype(f"i{values.dtype.itemsize}")
+    bits, least = values.view(kind).astype(np.int64), np.int64(np.iinfo(kind).min)
+    # Integers in the order of the numbers: neighbours differ by one.
+    order, steps = np.where(bits < 0, least - bits, bits), np.arange(values.shape[1])
+    order = np.minimum.accumulate(order + steps, axis=1) - steps
+    stepped = np.where(order < 0, least - order, order).astype(kind).view(values.dtype)
+    return np.where(np.isneginf(values), values, stepped)

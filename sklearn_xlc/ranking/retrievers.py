@@ -1,0 +1,438 @@
+"""Retrievers: labels of near samples, near centroids, labels of features, companions of labels."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+
+from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._csr import (
+    BLOCK_ENTRIES,
+    IntArray,
+    joined_ranges,
+    row_numbers,
+    uneven_blocks,
+    unit_rows,
+)
+from sklearn_xlc.ranking.base import Array, Retriever, Samples, listed_labels
+from sklearn_xlc.ranking.pairs import Pairs
+from sklearn_xlc.ranking.search import (
+    as_spaces,
+    best_entries,
+    best_items,
+    heaviest,
+    pair_products,
+    transposed,
+)
+
+#: Labels that a retriever adds to a list.
+N_ADDED = 8
+#: Samples with a feature, at least, before `max_df` applies.
+_FREQUENT = 50
+#: Entries of a sparse centroid.
+_OF_CENTROID = 50
+#: Least shares of samples with a feature, or with a label, that have another label.
+_LEAST_VOTE, _LEAST_COMPANION = 0.02, 0.03
+
+
+class _OfSpace(Retriever):
+    """Base class of retrievers that compare samples in one space."""
+
+    _parameter_constraints = {
+        "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
+        "space": [StrOptions({"input", "features"})],
+    }
+    space: str
+    max_features_per_sample: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (self.space,)
+
+    def _unit(self, samples: Samples, is_sparse: bool) -> Any:
+        return as_spaces(samples).unit(self.space, self.max_features_per_sample, is_sparse)
+
+
+class _Neighbors(NamedTuple):
+    items: IntArray  # (n_samples, n_neighbors), -1: none
+    cosines: Array  # of the same shape
+
+
+class NearestSamples(_OfSpace):
+    """List labels of the nearest training samples.
+
+    The neighbours of a sample have the largest positive cosines, and vote for their labels with
+    weights proportional to them. Sparse samples are compared by their heaviest features, in an
+    inverted index; others by all of their features.
+
+    Parameters
+    ----------
+    n_neighbors : tuple of int, default=(3, 10, 50)
+        Numbers of neighbours. Each gives a number: the share of votes for a label. The labels with
+        most votes of the middle one are listed.
+    max_features_per_sample : int, default=32
+        Features of largest magnitude that are kept of a sparse sample.
+    max_df : float, default=0.05
+        Features of a larger share of the training samples are not searched, unless at most 50
+        samples have them. Only for sparse samples.
+    space : {"input", "features"}, default="input"
+        Space of the samples: rows of X or output of the encoder.
+
+    Attributes
+    ----------
+    index_ : csr_array of shape (n_features, n_samples) or ndarray of shape (n_samples, n_features)
+        Features of training samples, float32: sparse, if X is mostly zeros.
+    labels_ : csr_array of shape (n_samples, n_labels)
+        Labels of training samples.
+    weights_ : ndarray of shape (n_samples,), or None
+        Weights of training samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc.ranking import NearestSamples
+    >>> X, Y = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), csr_array(np.eye(3, dtype=int))
+    >>> near = NearestSamples(n_neighbors=(1, 2)).fit({"input": X}, Y)
+    >>> found = near.search({"input": np.array([[2.0, 1.0]])}, None, None)
+    >>> near.candidates(found)
+    array([[ 1,  0, -1, -1, -1, -1, -1, -1]])
+    >>> near.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
+    array([[0.  , 0.49, 0.89, 0.95],
+           [1.  , 0.51, 0.95, 0.95]])
+    """
+
+    _parameter_constraints = {
+        **_OfSpace._parameter_constraints,
+        "n_neighbors": [tuple, list],
+        "max_df": [Interval(Real, 0, 1, closed="right")],
+    }
+
+    def __init__(
+        self,
+        n_neighbors: Any = (3, 10, 50),
+        max_features_per_sample: int = 32,
+        max_df: float = 0.05,
+        space: str = "input",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.max_features_per_sample = max_features_per_sample
+        self.max_df = max_df
+        self.space = space
+
+    @property
+    def monotonic(self) -> tuple[int, ...]:
+        return (1,) * (len(self.n_neighbors) + 2)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        votes = [f"votes_of_{n}" for n in self.n_neighbors]
+        return np.array([*votes, "nearest_with_label", "nearest"])
+
+    def check(self) -> None:
+        super().check()
+        sizes = self.n_neighbors
+        if not len(sizes) or any(not isinstance(n, Integral) or n < 1 for n in sizes):
+            raise ValueError(f"n_neighbors must hold positive integers, got {sizes!r}")
+
+    def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
+        self.check()
+        is_sparse = as_spaces(samples).is_sparse(self.space)
+        unit = self._unit(samples, is_sparse)
+        self.labels_ = sp.csr_array(Y)
+        self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if is_sparse:
+            counts = np.bincount(unit.indices, minlength=unit.shape[1])
+            searched = counts <= max(self.max_df * unit.shape[0], _FREQUENT)
+            self.index_ = transposed(_kept(unit, searched[unit.indices]))
+        else:
+            self.index_ = unit
+        return self
+
+    def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
+        queries = self._unit(samples, sp.issparse(self.index_))
+        return _Neighbors(*best_items(queries, self.index_, max(self.n_neighbors)))
+
+    @property
+    def entries_per_sample(self) -> int:
+        return max(self.n_neighbors) * (1 + self.labels_.nnz // max(1, self.labels_.shape[0]))
+
+    def _votes(self, found: _Neighbors, n: int) -> Array:
+        """Return the weights of the first n neighbours: of sum one."""
+        weights = found.cosines[:, :n].astype(np.float64)
+        if self.weights_ is not None:
+            weights *= self.weights_[found.items[:, :n]]
+        total = weights.sum(axis=1, keepdims=True)
+        return weights / np.where(total > 0, total, 1)
+
+    def candidates(self, found: _Neighbors) -> Array:
+        n = sorted(self.n_neighbors)[len(self.n_neighbors) // 2]
+        votes = _padded_csr(self._votes(found, n), found.items[:, :n], self.labels_.shape[0])
+        product = votes @ self.labels_
+        return best_entries(product.data, product.indices, product.indptr, N_ADDED)[1]
+
+    def numbers(self, found: _Neighbors, rows: IntArray, labels: IntArray) -> Array:
+        pairs = Pairs(rows, labels, (len(found.items), self.labels_.shape[1]))
+        items = found.items[:, ::-1]  # farthest first
+        present = items >= 0
+        lengths = np.where(present, np.diff(self.labels_.indptr)[items], 0).ravel()
+        entries = joined_ranges(self.labels_.indptr[items].ravel(), lengths)
+        of_items = self.labels_.indices[entries]
+        indptr = np.concatenate([[0], np.cumsum(lengths.reshape(items.shape).sum(axis=1))])
+        of_entry = np.repeat(np.arange(items.size), lengths)
+        columns = []
+        for n in self.n_neighbors:
+            votes = np.zeros(items.shape)
+            votes[:, items.shape[1] - n :] = self._votes(found, n)[:, ::-1]
+            columns.append(pairs.sums(indptr, of_items, votes.ravel()[of_entry]))
+        cosines = found.cosines[:, ::-1].ravel()[of_entry]
+        columns.append(pairs.entries(indptr, of_items, cosines))
+        columns.append(found.cosines[rows, 0])
+        return np.stack(columns, axis=1)
+
+
+class LabelCentroids(_OfSpace):
+    """List the labels with the nearest centroids.
+
+    The centroid of a label is the mean of the unit vectors of its training samples, scaled to norm
+    one. Sparse centroids keep their 50 largest entries.
+
+    Parameters
+    ----------
+    n_nearest : int, default=20
+        Centroids to find for a sample. The cosines of others count as zero if X is mostly zeros.
+    max_features_per_sample : int, default=32
+        Features of largest magnitude that are kept of a sparse sample.
+    space : {"input", "features"}, default="input"
+        Space of the samples: rows of X or output of the encoder.
+
+    Attributes
+    ----------
+    centroids_ : csr_array of shape (n_features, n_labels), or ndarray
+        Centroids, float32; as rows, if they are dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc.ranking import LabelCentroids
+    >>> X, Y = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), csr_array([[1, 0], [1, 0], [0, 1]])
+    >>> centroids = LabelCentroids().fit({"input": X}, Y)
+    >>> found = centroids.search({"input": np.array([[1.0, 0.0]])}, None, None)
+    >>> centroids.numbers(found, np.array([0, 0]), np.array([0, 1])).round(2)
+    array([[0.92],
+           [0.  ]], dtype=float32)
+    """
+
+    _parameter_constraints = {
+        **_OfSpace._parameter_constraints,
+        "n_nearest": [Interval(Integral, 1, None, closed="left")],
+    }
+    monotonic = (1,)
+
+    def __init__(
+        self, n_nearest: int = 20, max_features_per_sample: int = 32, space: str = "input"
+    ) -> None:
+        self.n_nearest = n_nearest
+        self.max_features_per_sample = max_features_per_sample
+        self.space = space
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        return np.array(["centroid"])
+
+    def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
+        self.check()
+        is_sparse = as_spaces(samples).is_sparse(self.space)
+        unit = self._unit(samples, is_sparse)
+        of_labels = _weighted(transposed(Y).astype(np.float32), sample_weight)
+        if is_sparse:
+            sizes = _pattern(of_labels) @ np.diff(unit.indptr) + 1
+            means = [
+                heaviest(_sorted(unit_rows(of_labels[part] @ unit)), _OF_CENTROID)
+                for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES)
+            ]
+            self.centroids_ = transposed(sp.vstack(means, format="csr"))
+        else:
+            self.centroids_ = unit_rows(of_labels @ unit)
+        return self
+
+    def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
+        queries = self._unit(samples, sp.issparse(self.centroids_))
+        return queries, *best_items(queries, self.centroids_, self.n_nearest)
+
+    def candidates(self, found: Any) -> Array:
+        return found[1][:, :N_ADDED]
+
+    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
+        queries, items, cosines = found
+        if not sp.issparse(self.centroids_):
+            return pair_products(queries, self.centroids_, rows, labels)[:, None]
+        return _numbers_of(_padded_csr(cosines, items, self.centroids_.shape[1]), rows, labels)
+
+
+class FeatureVotes(Retriever):
+    """Describe labels by their shares among the training samples with each feature of a sample.
+
+    It lists no labels. The number is the mean share over the features of a sample, with two more
+    samples without labels for each feature. Shares below 0.02 count as zero. If X has few zeros the
+    number is zero.
+
+    Parameters
+    ----------
+    max_features_per_sample : int, default=32
+        Features of largest magnitude that are kept of a sample.
+
+    Attributes
+    ----------
+    shares_ : csr_array of shape (n_features, n_labels), or None
+        Shares, float32.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array, eye_array
+    >>> from sklearn_xlc.ranking import FeatureVotes
+    >>> X = eye_array(30, format="csr")
+    >>> votes = FeatureVotes().fit({"input": X}, csr_array(X.toarray()[:, :2] > 0))
+    >>> votes.shares_[[0]].toarray().round(2)
+    array([[0.33, 0.  ]], dtype=float32)
+    """
+
+    _parameter_constraints = {
+        "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
+    }
+    monotonic = (1,)
+
+    def __init__(self, max_features_per_sample: int = 32) -> None:
+        self.max_features_per_sample = max_features_per_sample
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        return np.array(["feature_votes"])
+
+    def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> FeatureVotes:
+        self.check()
+        spaces = as_spaces(samples)
+        self.shares_ = None
+        if spaces.is_sparse("input"):
+            unit = spaces.unit("input", self.max_features_per_sample, True)
+            has = _weighted(transposed(_pattern(unit)), sample_weight)
+            self.shares_ = _shares(has, Y, has.sum(axis=1) + 2, _LEAST_VOTE)
+        return self
+
+    @property
+    def entries_per_sample(self) -> int:
+        if self.shares_ is None:
+            return 0
+        return self.max_features_per_sample * int(np.diff(self.shares_.indptr).max(initial=0))
+
+    def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
+        if self.shares_ is None:
+            return None
+        unit = as_spaces(samples).unit("input", self.max_features_per_sample, True)
+        has = _pattern(unit)
+        has.data /= np.repeat(np.diff(has.indptr), np.diff(has.indptr)).astype(np.float32)
+        return has @ self.shares_
+
+    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
+        return _numbers_of(found, rows, labels)
+
+
+class CooccurringLabels(Retriever):
+    """Describe labels by the network's probabilities of the labels they usually occur with.
+
+    It lists no labels. The number of a label is the sum, over the labels of the network's list, of
+    their probability times the share of their training samples that have the label, too. Three more
+    samples without labels are counted for each label. Shares below 0.03 count as zero.
+
+    Attributes
+    ----------
+    shares_ : csr_array of shape (n_labels, n_labels)
+        Share of the samples with the label of the row that have the label of the column, float32;
+        empty diagonal.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc.ranking import CooccurringLabels
+    >>> together = CooccurringLabels().fit({}, csr_array([[1, 1], [1, 0]]))
+    >>> together.shares_.toarray()
+    array([[0.  , 0.2 ],
+           [0.25, 0.  ]], dtype=float32)
+    """
+
+    reads = ()
+    monotonic = (1,)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        return np.array(["companions"])
+
+    def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> CooccurringLabels:
+        has = _weighted(transposed(Y).astype(np.float32), sample_weight)
+        shares = _shares(has, Y, has.sum(axis=1) + 3, _LEAST_COMPANION)
+        self.shares_ = _kept(shares, row_numbers(shares.indptr) != shares.indices)
+        return self
+
+    def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
+        labels = listed_labels(scores, labels)
+        probabilities = expit(scores.astype(np.float32))
+        return _padded_csr(probabilities, labels, self.shares_.shape[0]) @ self.shares_
+
+    def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
+        return _numbers_of(found, rows, labels)
+
+
+# --- sparse matrices ----------------------------------------------------------------------------
+
+
+def _kept(X: Any, mask: Array) -> Any:
+    """Keep marked entries of a CSR matrix."""
+    ends = np.concatenate([[0], np.cumsum(mask)])[X.indptr].astype(X.indptr.dtype)
+    return sp.csr_array((X.data[mask], X.indices[mask], ends), shape=X.shape)
+
+
+def _padded_csr(values: Array, columns: IntArray, n_columns: int) -> Any:
+    """Return CSR of values at columns of the same shape; -1: no entry."""
+    present = columns >= 0
+    indices = columns[present]
+    if indices.max(initial=-1) >= n_columns:  # SciPy would read out of bounds
+        raise IndexError(f"column {indices.max()} of a matrix with {n_columns} columns")
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    return sp.csr_array((values[present], indices, indptr), shape=(len(columns), n_columns))
+
+
+def _pattern(X: Any) -> Any:
+    """Replace the entries of a CSR matrix by ones, float32."""
+    return sp.csr_array((np.ones(X.nnz, np.float32), X.indices, X.indptr), shape=X.shape)
+
+
+def _weighted(X: Any, weights: Any) -> Any:
+    """Multiply the columns of a CSR matrix by weights."""
+    if weights is not None:
+        X.data *= np.asarray(weights, X.dtype)[X.indices]
+    return X
+
+
+def _sorted(X: Any) -> Any:
+    X.sort_indices()
+    return X
+
+
+def _shares(has: Any, Y: Any, totals: Array, least: float) -> Any:
+    """Return the product of two CSR matrices, rows divided by totals, without small entries."""
+    sizes = _pattern(has) @ np.diff(Y.indptr) + 1
+    parts, Y = [], Y.astype(np.float32)
+    for part in uneven_blocks(sizes.astype(np.int64), BLOCK_ENTRIES):
+        counts = has[part] @ Y
+        counts.data /= np.repeat(totals[part], np.diff(counts.indptr)).astype(np.float32)
+        parts.append(_sorted(_kept(counts, counts.data >= least)))
+    return sp.vstack(parts, format="csr")
+
+
+def _numbers_of(found: Any, rows: IntArray, labels: IntArray) -> Array:
+    """Return the entries of a CSR matrix, or zeros for None, at pairs."""
+    if found is None:
+        return np.zeros((len(rows), 1), dtype=np.float32)
+    pairs = Pairs(rows, labels, found.shape)
+    return pairs.entries(found.indptr, found.indices, found.data)[:, None]

@@ -1,0 +1,157 @@
+"""Predict with scikit-learn's boosted trees by NumPy, without OpenMP.
+
+In a forked child of a process with several threads OpenMP hangs, and its call costs more than the
+trees of a single sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklearn_xlc._csr import BLOCK_ENTRIES, row_blocks
+from sklearn_xlc.ranking.base import Array
+
+#: Largest number of leaves of a tree: bits of an integer.
+_MOST_LEAVES = 64
+
+
+#: Largest number of distinct values of a number that scikit-learn's trees keep apart.
+_BINS = 255
+
+
+def in_bins(numbers: Array) -> Array:
+    """Replace values by the means of bins with equally many values, as scikit-learn's trees do.
+
+    From more than 255 distinct values with weights scikit-learn computes weighted percentiles,
+    which takes longer than the trees.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n_pairs, n_numbers), float32
+        Finite numbers.
+
+    Returns
+    -------
+    ndarray of the same shape, float64
+        Numbers with at most 255 distinct values in a column.
+    """
+    binned = numbers.astype(np.float64)
+    for column in binned.T:
+        if len(np.unique(column)) > _BINS:
+            ranks = np.linspace(0, 1, _BINS + 1)[1:-1]
+            cuts = np.unique(np.quantile(column, ranks, method="inverted_cdf"))
+            bins = np.searchsorted(cuts, column)
+            sizes = np.bincount(bins, minlength=1)
+            column[:] = (np.bincount(bins, column) / np.maximum(sizes, 1))[bins]
+    return binned
+
+
+def compiled(estimator: Any) -> dict[str, Any] | None:
+    """Return fitted trees as arrays for :func:`raw_scores`.
+
+    Parameters
+    ----------
+    estimator : HistGradientBoostingClassifier
+        Classifier fitted to two classes and to numbers without NaN.
+
+    Returns
+    -------
+    dict or None
+        Arrays; None if a tree has more than 64 leaves or splits categories.
+
+    Notes
+    -----
+    A tree is a set of leaves, one bit each. A number above the threshold of a split excludes the
+    leaves on its left, another number those on its right. For each interval between thresholds a
+    table holds the leaves of all trees that a number there excludes none of; the bit that is set in
+    the tables of all numbers is the leaf of a sample [1]_.
+
+    References
+    ----------
+    .. [1] C. Lucchese, F. M. Nardini, S. Orlando, R. Perego, N. Tonellotto, R. Venturini.
+       QuickScorer: A Fast Algorithm to Rank Documents with Additive Ensembles of Regression Trees.
+       SIGIR 2015.
+    """
+    trees = [predictors[0].nodes for predictors in estimator._predictors]
+    n_leaves = [int(nodes["is_leaf"].sum()) for nodes in trees]
+    if max(n_leaves) > _MOST_LEAVES or any(nodes["is_categorical"].any() for nodes in trees):
+        return None
+    splits = [_splits(nodes) for nodes in trees]
+    bits = next(bits for bits in (16, 32, 64) if max(n_leaves) <= bits)
+    leaves = np.zeros((len(trees), max(n_leaves)))
+    for tree, (_, values) in enumerate(splits):
+        leaves[tree, : len(values)] = values
+    thresholds, masks = [], []
+    for number in range(estimator.n_features_in_):
+        of_number = [
+            (threshold, tree, left, right)
+            for tree, (inner, _) in enumerate(splits)
+            for feature, threshold, left, right in inner
+            if feature == number
+        ]
+        cuts = np.unique([split[0] for split in of_number])
+        table = np.empty((len(cuts) + 1, len(trees)), dtype=f"u{bits // 8}")
+        table[:] = [(1 << n) - 1 for n in n_leaves]
+        for threshold, tree, left, right in of_number:
+            above = int(np.searchsorted(cuts, threshold)) + 1
+            table[:above, tree] &= table.dtype.type((1 << bits) - 1 - right)
+            table[above:, tree] &= table.dtype.type((1 << bits) - 1 - left)
+        thresholds.append(cuts)
+        masks.append(table)
+    return {
+        "thresholds": thresholds,
+        "masks": masks,
+        "leaves": leaves,
+        "baseline": float(np.ravel(estimator._baseline_prediction)[0]),
+    }
+
+
+def _splits(nodes: Array) -> tuple[list[tuple[int, float, int, int]], list[float]]:
+    """Return (number, threshold, leaves on the left, on the right) of splits, values of leaves."""
+    inner: list[tuple[int, float, int, int]] = []
+    values: list[float] = []
+
+    def leaves_below(position: int) -> int:
+        node = nodes[position]
+        if node["is_leaf"]:
+            values.append(float(node["value"]))
+            return 1 << (len(values) - 1)
+        left, right = leaves_below(int(node["left"])), leaves_below(int(node["right"]))
+        inner.append((int(node["feature_idx"]), float(node["num_threshold"]), left, right))
+        return left | right
+
+    leaves_below(0)
+    return inner, values
+
+
+def raw_scores(trees: dict[str, Any], numbers: Array) -> Array:
+    """Return the log odds of the second class.
+
+    Parameters
+    ----------
+    trees : dict
+        Result of :func:`compiled`.
+    numbers : ndarray of shape (n_pairs, n_numbers)
+        Finite numbers.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,), float64
+        Scores: those of ``estimator.decision_function`` up to rounding.
+    """
+    leaves = trees["leaves"]
+    n_trees, n_leaves = leaves.shape
+    values, starts = leaves.ravel(), np.arange(n_trees) * n_leaves
+    scores = np.empty(len(numbers))
+    used = [column for column, cuts in enumerate(trees["thresholds"]) if len(cuts)]
+    for part in row_blocks(len(numbers), n_trees, BLOCK_ENTRIES // 16):
+        reached: Any = trees["masks"][0].dtype.type(-1 % (1 << 8 * trees["masks"][0].itemsize))
+        for column in used or [0]:
+            cuts = trees["thresholds"][column]
+            interval = np.searchsorted(cuts, numbers[part, column].astype(np.float64))
+            reached = reached & trees["masks"][column][interval]
+        leaf = np.bitwise_count(reached - reached.dtype.type(1)) + starts
+        scores[part] = values[leaf].sum(axis=1) + trees["baseline"]
+    return scores

@@ -1,0 +1,170 @@
+"""Classifiers with a ranker that lists labels: one order and one probability in all methods."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.base import clone
+
+import sklearn_xlc
+from _factories import quick
+from sklearn_xlc import config_context
+from sklearn_xlc.batches import Rows
+from sklearn_xlc.datasets import make_extreme_multiclass, make_extreme_multilabel
+from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.engine import ranker
+from sklearn_xlc.metrics import precision_at_k
+from sklearn_xlc.ranking import BoostedRanker, Calibration, LabelCentroids, NearestSamples
+
+N_LABELS = 60
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = make_extreme_multilabel(2000, 300, N_LABELS, noise=0.3, random_state=1)
+    return X, sp.csr_matrix(Y)
+
+
+@pytest.fixture(scope="module")
+def clf(data):
+    return quick("flat", max_epochs=3).fit(data[0][:1500], data[1][:1500])
+
+
+def of_classes(data, **params):
+    y = np.asarray(data[1].argmax(axis=1)).ravel()
+    return quick("flat", max_epochs=3, ranker="boosted", **params).fit(data[0][:1500], y[:1500])
+
+
+def test_auto_lists_labels_of_sparse_samples(clf, data):
+    assert type(clf.ranker_) is BoostedRanker
+    assert clf.settings_["ranker"] == "boosted"
+    dense = quick("flat", max_epochs=1).fit(data[0].toarray() + 0.01, data[1])
+    assert type(dense.ranker_) is Calibration
+    for params in ({"decision": "divergence"}, {"decision": "nearest"}):
+        other = quick("flat", max_epochs=1, **params).fit(*data)
+        assert type(other.ranker_) is Calibration
+
+
+@pytest.mark.parametrize("n_classes, kind", [(60, Calibration), (120, BoostedRanker)])
+def test_auto_lists_classes_if_there_are_many(n_classes, kind):
+    X, y = make_extreme_multiclass(1500, 200, n_classes, random_state=0)
+    clf = quick("flat", max_epochs=2).fit(sp.csr_matrix(X), y)
+    assert type(clf.ranker_) is kind
+    np.testing.assert_allclose(clf.predict_proba(X[:9]).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_it_ranks_better_than_the_network(clf, data):
+    X, Y = (part[1500:] for part in data)
+    network = clone(clf).set_params(ranker=None).fit(data[0][:1500], data[1][:1500])
+    for k in (1, 3, 5):
+        one, other = (precision_at_k(Y, each.predict_topk(X, k)[0], k) for each in (network, clf))
+        assert other > one + 0.01
+
+
+@pytest.mark.parametrize("multilabel", [True, False])
+@pytest.mark.parametrize("k", [1, 5, 30, N_LABELS])
+def test_sorted_scores_are_the_best_labels(clf, data, k, multilabel):
+    clf, X = clf if multilabel else of_classes(data), data[0][1500:1600]
+    k = min(k, len(clf.classes_))
+    labels, scores = clf.predict_topk(X, k)
+    every, p = clf.decision_function(X), clf.predict_proba(X)
+    best = np.argsort(-every, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(np.searchsorted(clf.classes_, labels), best)
+    np.testing.assert_array_equal(scores, np.take_along_axis(every, best, axis=1))
+    again, of_best = clf.predict_topk(X, k, proba=True)
+    np.testing.assert_array_equal(again, labels)
+    np.testing.assert_allclose(of_best, np.take_along_axis(p, best, axis=1), rtol=1e-6)
+    assert (np.diff(of_best) <= 0).all()
+    if multilabel:
+        np.testing.assert_allclose(p, expit(every), rtol=1e-6)
+    else:
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+        np.testing.assert_array_equal(clf.predict(X), labels[:, 0])
+    sparse = clf.predict_topk_sparse(X, k).toarray()
+    np.testing.assert_array_equal(np.take_along_axis(sparse, best, axis=1), scores)
+
+
+def test_sets_are_cut_by_the_same_probabilities(data):
+    X, Y = data
+    clf = quick("flat", max_epochs=3, decision=Threshold(0.01), ranker="boosted").fit(X, Y)
+    sets = clf.predict(X).toarray()
+    assert sets.sum(axis=1).max() > 10  # beyond the first candidates
+    np.testing.assert_array_equal(sets, clf.predict_proba(X) > 0.01)
+
+
+def test_a_prediction_does_not_depend_on_the_samples_beside_it(clf, data):
+    X = data[0][1500:1540]
+    whole = clf.predict_topk(X, 40)
+    for batch in (1, 7):
+        parts = [clf.predict_topk(X[i : i + batch], 40) for i in range(0, 40, batch)]
+        np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), whole[0])
+        scores = np.concatenate([part[1] for part in parts])
+        np.testing.assert_allclose(scores, whole[1], rtol=1e-4, atol=1e-5)
+    with config_context(working_memory=1):
+        np.testing.assert_array_equal(clf.predict_topk(X, 40)[0], whole[0])
+
+
+def test_dense_samples_are_read_as_sparse_ones(clf, data):
+    X = data[0][1500:1600]
+    for one, other in zip(clf.predict_topk(X), clf.predict_topk(X.toarray())):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_equal_fits_and_saved_models_are_equal(clf, data, tmp_path):
+    X = data[0][1500:]
+    expected = clf.decision_function(X)
+    again = clone(clf).fit(data[0][:1500], data[1][:1500])
+    sklearn_xlc.save(clf, tmp_path / "model", exact=True)
+    loaded = (pickle.loads(pickle.dumps(clf)), sklearn_xlc.load(tmp_path / "model"))
+    for other in (again, *loaded):
+        np.testing.assert_array_equal(other.decision_function(X), expected)
+
+
+def test_later_samples_and_labels_are_listed(data):
+    X, Y = data
+    known = np.arange(N_LABELS) < 50
+    few = np.flatnonzero(np.asarray(Y[:, ~known].sum(axis=1)).ravel() == 0)
+    clf = quick("flat", max_epochs=5).fit(X[few], Y[few][:, known])
+    assert type(clf.ranker_) is BoostedRanker
+    late = np.setdiff1d(np.arange(2000), few)
+    half, test = late[::2], late[1::2]
+    ranker = clf.ranker_
+    clf.partial_fit(X[half], Y[half], classes=np.arange(N_LABELS))
+    assert ranker.n_labels_ == 50  # that of a copy, or of a failed call, is left
+    best = clf.predict_topk(X[test], 5)[0]
+    assert (best >= 50).any()
+    clf.ranker_ = None
+    network = clf.predict_topk(X[test], 5)[0]
+    assert precision_at_k(Y[test], best, 5) > precision_at_k(Y[test], network, 5)
+
+
+def test_removed_labels_are_in_no_list(data):
+    X, Y = data
+    clf = quick("flat", max_epochs=3).fit(X, Y)
+    gone = clf.predict_topk(X[:200], 1)[0].ravel()
+    clf.remove_labels(np.unique(gone[:50]))
+    labels = clf.predict_topk(X[:200], 10)[0]
+    assert not np.isin(labels, gone[:50]).any()
+    assert clf.decision_function(X[:5]).shape == (5, len(clf.classes_))
+
+
+def test_features_of_the_encoder_are_a_space(data):
+    X, Y = data
+    near = [("near", NearestSamples(space="features")), ("mean", LabelCentroids(space="features"))]
+    clf = quick("flat", max_epochs=3, ranker=BoostedRanker(near)).fit(X.toarray() + 0.01, Y)
+    assert clf.ranker_.reads == ("features",)
+    labels, scores = clf.predict_topk(X[:50].toarray() + 0.01, 5)
+    assert (np.diff(scores) < 0).all()
+    assert precision_at_k(Y[:50], labels, 1) > 0.8
+
+
+def test_samples_that_cannot_be_compared_are_refused_before_work_starts(data, monkeypatch):
+    X, Y = data
+    with pytest.raises(ValueError, match="X holds bags"):
+        quick("bags", ranker="boosted").fit(X[:400], Y[:200], groups=np.arange(400) // 2)
+    two = SimpleNamespace(size=2)
+    with pytest.raises(ValueError, match="share no memory"):
+        ranker.check_spaces(BoostedRanker(), Rows(X), None, two)

@@ -1,0 +1,457 @@
+"""BoostedRanker: what is listed, in which order, with which odds; degenerate cases; parameters."""
+
+import copy
+import io
+import multiprocessing
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+import skops.io
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.ranking import (
+    RANKERS,
+    BoostedRanker,
+    CooccurringLabels,
+    LabelCentroids,
+    NearestSamples,
+    Retriever,
+)
+
+N_LABELS = 12
+
+
+def make_data(rng, n=900, is_sparse=True):
+    """Samples whose first columns tell their labels, and a network that knows a part of it."""
+    share = 0.06 if is_sparse else 0.9
+    X = np.where(rng.random((n, 60)) < share, rng.random((n, 60)), 0)
+    Y = (X[:, :N_LABELS] > np.quantile(X[:, :N_LABELS], 0.96)).astype(int)
+    scores = rng.normal(size=Y.shape) + Y - 2
+    labels = np.argsort(-scores, axis=1)[:, :8]
+    return sp.csr_array(X), sp.csr_array(Y), np.take_along_axis(scores, labels, 1), labels
+
+
+def fitted(ranker, X, Y, scores, labels, n=400, **beside):
+    ranker.remember({"input": X[:n]}, Y[:n])
+    return ranker.fit(scores[n:], Y[n:], labels[n:], {"input": X[n:]}, **beside)
+
+
+class Same(ClassifierMixin, BaseEstimator):
+    """All labels are equally likely."""
+
+    def fit(self, numbers, y, sample_weight=None):
+        self.classes_ = np.array([False, True])
+        return self
+
+    def decision_function(self, numbers):
+        return np.zeros(len(numbers))
+
+
+class Listed(Retriever):
+    """Lists the same labels for all samples."""
+
+    reads = ()
+
+    def __init__(self, labels=(3, 1)):
+        self.labels = labels
+
+    def get_feature_names_out(self, input_features=None):
+        return np.array([])
+
+    def search(self, samples, scores, labels):
+        return len(scores)
+
+    def candidates(self, found):
+        return np.tile(self.labels, (found, 1))
+
+    def numbers(self, found, rows, labels):
+        assert (np.diff(rows * 1000 + labels) > 0).all()
+        return np.empty((len(rows), 0))
+
+
+def strictly_falls(odds, ranked):
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(odds, axis=1)
+    return ((steps < 0) | (ranked[:, 1:] < 0)).all() and (np.isneginf(odds) == (ranked < 0)).all()
+
+
+def check_lists(odds, ranked, n, dtype):
+    assert odds.shape == ranked.shape
+    assert len(odds) == n
+    assert odds.dtype == dtype
+    assert strictly_falls(odds, ranked)
+    for row in ranked:
+        listed = row[row >= 0].tolist()
+        assert len(set(listed)) == len(listed)
+
+
+def test_ties_follow_the_network_then_the_id(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = BoostedRanker([("some", Listed((7, 0, 5, 3)))], n_candidates=3, estimator=Same())
+    fitted(ranker, X, Y, scores, labels)
+    scores = np.array([[1.0, 1.0, 0.5, 0.4], [2.0, 1.0, -np.inf, -np.inf]])
+    labels = np.array([[9, 5, 2, 1], [0, 3, 4, -1]])
+    odds, ranked = ranker.rank(scores, labels, {"input": X[:2]})
+    # The fourth label of the network is beyond n_candidates.
+    assert ranked.tolist() == [[5, 9, 2, 0, 3, 7], [0, 3, 5, 7, -1, -1]]
+    check_lists(odds, ranked, 2, np.float64)
+    assert np.ptp(odds[0]) < 1e-14
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lists_hold_the_network_and_the_retrievers(dtype, rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(n_candidates=4), X, Y, scores, labels)
+    new = make_data(rng, 60)
+    odds, ranked = ranker.rank(new[2].astype(dtype), new[3], {"input": new[0]})
+    check_lists(odds, ranked, 60, dtype)
+    for i, row in enumerate(ranked):
+        expected = set(new[3][i, :4].tolist())
+        for _, retriever in ranker.retrievers_:
+            found = retriever.search({"input": new[0][[i]]}, new[2][[i], :4], new[3][[i], :4])
+            expected |= set(retriever.candidates(found).ravel().tolist())
+        assert set(row[row >= 0].tolist()) == expected - {-1}
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_ranking_beats_the_network_and_is_calibrated(is_sparse, rng):
+    X, Y, scores, labels = make_data(rng, 6000, is_sparse)
+    ranker = BoostedRanker().remember({"input": X[:3000]}, Y[:3000])
+    part = slice(3000, 5000)
+    ranker.fit(scores[part], Y[part], labels[part], {"input": X[part]})
+    odds, ranked = ranker.rank(scores[5000:], labels[5000:], {"input": X[5000:]})
+    true = Y[5000:].toarray()
+
+    def precision(best):
+        return true[np.arange(1000), best].mean()
+
+    assert precision(ranked[:, 0]) > precision(labels[5000:, 0]) + 0.03
+    by_label = np.full(true.shape, -np.inf)
+    listed = ranked >= 0
+    by_label[np.nonzero(listed)[0], ranked[listed]] = odds[listed]
+    assert abs(expit(by_label).sum() / true.sum() - 1) < 0.1
+    assert expected_calibration_error(true, ranked[:, :1], expit(odds[:, :1]))[0] < 0.08
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_parts_equal_the_whole_and_forms_of_X_agree(is_sparse, rng, monkeypatch):
+    X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    odds, ranked = ranker.rank(scores, labels, {"input": X})
+    dense = fitted(BoostedRanker(), X.toarray(), Y, scores, labels)
+    for X_form, each in ((X.toarray(), ranker), (X, dense), (sp.csr_matrix(X), ranker)):
+        found = each.rank(scores, labels, {"input": X_form})
+        np.testing.assert_array_equal(found[0], odds)
+        np.testing.assert_array_equal(found[1], ranked)
+    for part in (slice(0, 1), slice(5, 6), slice(100, 223)):
+        some = ranker.rank(scores[part], labels[part], {"input": X[part]})
+        width = some[0].shape[1]
+        np.testing.assert_array_equal(some[0], odds[part, :width])
+        np.testing.assert_array_equal(some[1], ranked[part, :width])
+        assert (ranked[part, width:] == -1).all()
+    monkeypatch.setattr("sklearn_xlc.ranking.boosted._ROWS", 7)
+    in_parts = fitted(BoostedRanker(), X, Y, scores, labels)
+    np.testing.assert_array_equal(in_parts.rank(scores, labels, {"input": X})[0], odds)
+    none = ranker.rank(scores[:0], labels[:0], {"input": X[:0]})
+    assert none[0].shape[0] == none[1].shape[0] == 0
+
+
+def test_lists_keep_to_the_working_memory(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    whole = ranker.rank(scores, labels, {"input": X})
+    with sklearn.config_context(working_memory=0.05):
+        sizes = [part.stop - part.start for part in ranker._blocks(900)]
+        some = ranker.rank(scores, labels, {"input": X})
+    assert max(sizes) < 50
+    np.testing.assert_array_equal(some[0], whole[0])
+
+
+def test_more_of_a_number_never_lowers_a_label(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    described = ranker._described(scores, labels, {"input": X})[3]
+    names = ranker.get_feature_names_out()
+    assert described.shape[1] == len(names)
+    free = 0
+    for column, name in enumerate(names):
+        changed = described.copy()
+        changed[:, column] += np.abs(rng.normal(size=len(changed)))
+        change = ranker._scored(changed) - ranker._scored(described)
+        free += change.min() < 0
+        if name != "count":
+            assert change.min() >= 0, name
+    assert free <= 1
+
+
+def test_numbers_of_the_network(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = BoostedRanker([("some", Listed((3,)))], n_candidates=2).remember({"input": X}, Y)
+    scores = np.array([[1.0, 0.5], [2.0, -np.inf], [-np.inf, -np.inf]])
+    labels = np.array([[4, 0], [3, 5], [1, -1]])
+    rows, listed, by_network, numbers = ranker._described(scores, labels, {})
+    assert list(zip(rows.tolist(), listed.tolist())) == [(0, 0), (0, 3), (0, 4), (1, 3), (2, 3)]
+    assert by_network.tolist() == [0.5, -np.inf, 1.0, 2.0, -np.inf]
+    assert numbers[:, 0].tolist() == [0.5, -0.5, 1.0, 2.0, 0.0]
+    assert numbers[:, 1].tolist() == [-0.5, -1.5, 0.0, 0.0, 0.0]
+    counts = np.asarray(Y.sum(axis=0))[listed]
+    np.testing.assert_allclose(numbers[:, 2], np.log1p(counts), rtol=1e-6)
+
+
+def test_equal_fits_are_equal_and_the_index_can_be_replaced(rng):
+    X, Y, scores, labels = make_data(rng)
+    one, two = (fitted(BoostedRanker(), X, Y, scores, labels) for _ in range(2))
+    before = one.rank(scores, labels, {"input": X})
+    np.testing.assert_array_equal(before[0], two.rank(scores, labels, {"input": X})[0])
+    trees = pickle.dumps(one.trees_)
+    one.remember({"input": X}, Y)
+    assert pickle.dumps(one.trees_) == trees
+    assert one.retrievers_[0][1].labels_.shape[0] == X.shape[0]
+    after = one.rank(scores, labels, {"input": X})
+    assert not np.array_equal(before[0], after[0])
+
+
+def test_samples_without_weight_count_for_nothing(rng):
+    X, Y, scores, labels = make_data(rng)
+    weights = np.where(rng.random(900) < 0.3, 0.0, rng.random(900) + 0.5)
+    weights[400:] = np.where(rng.random(500) < 0.3, 0.0, 1.0)
+    ranker = BoostedRanker().remember({"input": X[:400]}, Y[:400], weights[:400])
+    ranker.fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]}, weights[400:])
+    old, new = np.flatnonzero(weights[:400]), 400 + np.flatnonzero(weights[400:])
+    other = BoostedRanker().remember({"input": X[old]}, Y[old], weights[old])
+    other.fit(scores[new], Y[new], labels[new], {"input": X[new]}, weights[new])
+    np.testing.assert_array_equal(
+        ranker.rank(scores, labels, {"input": X})[0], other.rank(scores, labels, {"input": X})[0]
+    )
+
+
+def test_the_tail_rises_with_its_weight(rng):
+    X, Y, scores, labels = make_data(rng, 3000)
+    rare = rng.random(3000) < 0.8  # the first labels become rare, whatever the features say
+    Y = Y.toarray()
+    Y[rare, :6] = 0
+    Y = sp.csr_array(Y)
+    mean_ranks, sums = [], []
+    for tail in (0.0, 1.0):
+        ranker = fitted(BoostedRanker(tail=tail), X, Y, scores, labels, 1500)
+        odds, ranked = ranker.rank(scores[1500:], labels[1500:], {"input": X[1500:]})
+        mean_ranks.append(np.nonzero((ranked >= 0) & (ranked < 6))[1].mean())
+        sums.append(expit(odds).sum())
+    assert mean_ranks[1] < mean_ranks[0]
+    assert sums[1] == pytest.approx(sums[0], rel=0.05)  # both are calibrated
+
+
+# --- degenerate cases -------------------------------------------------------------------------
+
+
+def test_before_there_are_enough_samples_it_is_a_calibration(rng):
+    X, Y, scores, labels = make_data(rng)
+    few = BoostedRanker().remember({"input": X[:400]}, Y[:400])
+    few.fit(scores[400:410], Y[400:410], labels[400:410], {"input": X[400:410]})
+    odds, ranked = few.rank(scores[:5], labels[:5], {"input": X[:5]})
+    np.testing.assert_array_equal(ranked, labels[:5])
+    np.testing.assert_allclose(odds, few(scores[:5]), rtol=1e-12)
+    none = BoostedRanker().remember({"input": X}, Y)
+    none.fit(scores[:0], Y[:0], labels[:0], {"input": X[:0]})
+    assert none.rank(scores[:2], labels[:2], {"input": X[:2]})[1].shape == (2, 8)
+    with pytest.raises(ValueError, match="call remember first"):
+        BoostedRanker().fit(scores, Y, labels, {"input": X})
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_all_true_or_all_false(value, rng):
+    X, _, scores, labels = make_data(rng)
+    Y = sp.csr_array(np.full((900, N_LABELS), value))
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    odds, ranked = ranker.rank(scores, labels, {"input": X})
+    check_lists(odds, ranked, 900, np.float64)
+    assert ranker.trees_ is None
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_odd_samples(is_sparse, rng):
+    """Empty rows, labels of nobody, short beams, few labels, one sample to remember."""
+    X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
+    X = X.toarray()
+    X[::7] = 0
+    Y = Y.toarray()
+    Y[:, 4] = 0
+    X, Y = sp.csr_array(X), sp.csr_array(Y)
+    scores[::5, 3:], labels[::3, 6:] = -np.inf, -1
+    scores[::3, 6:] = -np.inf
+    scores[11], labels[11] = -np.inf, -1
+    ranker = fitted(BoostedRanker(n_candidates=30), X, Y, scores, labels)
+    assert ranker.n_listed(N_LABELS) == N_LABELS
+    check_lists(*ranker.rank(scores, labels, {"input": X}), 900, np.float64)
+    one = BoostedRanker().remember({"input": X[1:2]}, Y[1:2])
+    one.fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
+    check_lists(*one.rank(scores, labels, {"input": X}), 900, np.float64)
+    empty = sp.csr_array((900, 60))
+    nothing = fitted(BoostedRanker(), empty, Y, scores, labels)
+    check_lists(*nothing.rank(scores, labels, {"input": empty}), 900, np.float64)
+    no_labels = BoostedRanker().remember({"input": X}, sp.csr_array((900, N_LABELS), dtype=int))
+    no_labels.fit(scores[400:], Y[400:], labels[400:], {"input": X[400:]})
+    check_lists(*no_labels.rank(scores, labels, {"input": X}), 900, np.float64)
+
+
+def test_all_scores_at_once_equal_their_ranks(rng):
+    X, Y, _, _ = make_data(rng)
+    scores = rng.normal(size=Y.shape)
+    order = np.argsort(-scores, axis=1)
+    ranked = np.take_along_axis(scores, order, 1)
+    new = ranked[:50], order[:50], {"input": X[:50]}
+    by_label = fitted(BoostedRanker(n_candidates=5), X, Y, scores, order)  # labels are ids
+    by_label.fit(scores[400:], Y[400:], None, {"input": X[400:]})
+    by_rank = fitted(BoostedRanker(n_candidates=5), X, Y, ranked, order)
+    np.testing.assert_array_equal(by_label.rank(*new)[0], by_rank.rank(*new)[0])
+
+
+def test_what_the_ranker_does_not_know_is_named(rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    with pytest.raises(ValueError, match="label 12, but only 12 labels are remembered"):
+        ranker.rank(scores[:1], np.array([[3, 12, 0, 1, 2, 4, 5, 6]]), {"input": X[:1]})
+    with pytest.raises(KeyError, match=r"space 'input'.*\['features'\]"):
+        ranker.rank(scores[:1], labels[:1], {"features": X[:1]})
+
+
+# --- parameters and state ---------------------------------------------------------------------
+
+
+def test_parameters_of_retrievers_are_nested():
+    ranker = BoostedRanker()
+    assert ranker.get_params(deep=False).keys() == {
+        "retrievers", "n_candidates", "estimator", "tail", "max_samples"
+    }  # fmt: skip
+    assert ranker.get_params()["near__n_neighbors"] == (3, 10, 50)
+    ranker.set_params(near__n_neighbors=(4,), n_candidates=7, near__max_df=0.5)
+    assert [name for name, _ in ranker.retrievers] == ["near", "centroids", "votes", "together"]
+    copied = clone(ranker)
+    assert copied.get_params()["near__n_neighbors"] == (4,)
+    assert copied.get_params()["near__max_df"] == 0.5
+    assert copied.n_candidates == 7
+    assert copied.retrievers[0][1] is not ranker.retrievers[0][1]
+    ranker.set_params(near=LabelCentroids(), near__space="features")
+    assert ranker.get_params()["near__space"] == "features"
+    assert ranker.reads == ("features", "input")
+    assert clone(BoostedRanker()).retrievers == "auto"
+    ranker.set_params(retrievers=[("c", CooccurringLabels())])
+    assert ranker.reads == ()
+    assert RANKERS["boosted"] is BoostedRanker
+    with pytest.raises(ValueError, match="wrong"):
+        BoostedRanker().set_params(near__wrong=3)
+    with pytest.raises(ValueError, match="wrong"):
+        BoostedRanker().set_params(wrong=3)
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ({"retrievers": [("a", 3)]}, "must be a Retriever"),
+        ({"retrievers": [NearestSamples()]}, "pairs of a name"),
+        ({"retrievers": [("a", NearestSamples()), ("a", LabelCentroids())]}, "distinct"),
+        ({"retrievers": [("tail", NearestSamples())]}, "none of"),
+        ({"retrievers": [("a__b", NearestSamples())]}, "without '__'"),
+        ({"retrievers": [("a", NearestSamples(n_neighbors=()))]}, "n_neighbors"),
+        ({"n_candidates": 0}, "n_candidates"),
+        ({"tail": 2.0}, "tail"),
+        ({"estimator": 3}, "estimator"),
+    ],
+)
+def test_wrong_parameters_are_named(wrong, words, rng):
+    X, Y, _, _ = make_data(rng)
+    with pytest.raises(ValueError, match=words):
+        BoostedRanker(**wrong).remember({"input": X}, Y)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=100, min_samples_leaf=1),
+        HistGradientBoostingClassifier(max_iter=5),
+    ],
+    ids=str,
+)
+def test_other_classifiers(estimator, rng):
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(estimator=estimator), X, Y, scores, labels)
+    check_lists(*ranker.rank(scores, labels, {"input": X}), 900, np.float64)
+    assert ranker.estimator is estimator
+    assert not hasattr(estimator, "classes_")
+
+
+def test_probabilities_alone_will_do(rng):
+    class OnlyProbabilities(Same):
+        decision_function = None
+
+        def __getattribute__(self, name):
+            if name == "decision_function":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+        def predict_proba(self, numbers):
+            p = (numbers[:, 0] > 0).astype(float)
+            return np.stack([1 - p, p], axis=1)
+
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(estimator=OnlyProbabilities()), X, Y, scores, labels)
+    check_lists(*ranker.rank(scores, labels, {"input": X}), 900, np.float64)
+
+
+def through_joblib(ranker, path):
+    joblib.dump(ranker, path / "ranker.joblib")
+    return joblib.load(path / "ranker.joblib", mmap_mode="r")
+
+
+def through_skops(ranker, path):
+    data = skops.io.dumps(ranker)
+    found = skops.io.get_untrusted_types(data=data)
+    assert all(name.startswith("sklearn_xlc.ranking.") for name in found)
+    return skops.io.loads(data, trusted=found)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize(
+    "carry",
+    [lambda ranker, path: pickle.load(io.BytesIO(pickle.dumps(ranker))), through_joblib,
+     through_skops, lambda ranker, path: copy.deepcopy(ranker)],
+    ids=["pickle", "joblib", "skops", "copy"],
+)  # fmt: skip
+def test_a_copy_ranks_the_same(carry, is_sparse, rng, tmp_path):
+    X, Y, scores, labels = make_data(rng, is_sparse=is_sparse)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    copied = carry(ranker, tmp_path)
+    for a, b in zip(*(each.rank(scores, labels, {"input": X}) for each in (ranker, copied))):
+        np.testing.assert_array_equal(a, b)
+
+
+def _rank_in_child(ranker, arguments, queue):
+    queue.put(ranker.rank(*arguments)[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_of_a_parent_with_threads_ranks(rng):
+    """OpenMP of scikit-learn's trees would wait for threads that the child does not have."""
+    X, Y, scores, labels = make_data(rng)
+    ranker = fitted(BoostedRanker(), X, Y, scores, labels)
+    with threadpool_limits(2):
+        HistGradientBoostingClassifier(max_iter=3).fit(rng.random((5000, 3)), np.arange(5000) % 2)
+    context = multiprocessing.get_context("fork")
+    queue, arguments = context.Queue(), (scores[:9], labels[:9], {"input": X[:9]})
+    child = context.Process(target=_rank_in_child, args=(ranker, arguments, queue))
+    child.start()
+    try:
+        np.testing.assert_array_equal(queue.get(timeout=60), ranker.rank(*arguments)[0])
+    finally:
+        child.kill()
+        child.join()

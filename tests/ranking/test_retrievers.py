@@ -1,0 +1,231 @@
+"""Retrievers against sums over all training samples; results of a sample stand alone."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.base import clone
+
+from sklearn_xlc.ranking import (
+    CooccurringLabels,
+    FeatureVotes,
+    LabelCentroids,
+    NearestSamples,
+    Retriever,
+)
+
+N_LABELS = 7
+
+
+def make_data(rng, is_sparse, n=60, n_features=40):
+    share = 0.08 if is_sparse else 0.9
+    values = np.round(rng.normal(size=(n, n_features)) * 2) / 2
+    X = np.where(rng.random((n, n_features)) < share, values, 0)
+    X[4] = 0
+    Y = (rng.random((n, N_LABELS - 1)) < 0.3).astype(int)
+    return X, np.column_stack([Y, np.zeros(n, int)])  # nobody has the last label
+
+
+def all_pairs(n):
+    return np.repeat(np.arange(n), N_LABELS), np.tile(np.arange(N_LABELS), n)
+
+
+def numbers_of(retriever, X, scores=None, labels=None):
+    """Return the numbers of all labels, of shape (n_samples, n_labels, n_numbers)."""
+    found = retriever.search({"input": X, "features": X}, scores, labels)
+    return retriever.numbers(found, *all_pairs(X.shape[0])).reshape(X.shape[0], N_LABELS, -1)
+
+
+def unit(X):
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return X / np.where(norms > 0, norms, 1)
+
+
+def kept_features(X, n):
+    """Zero all but the n entries of largest magnitude of each row."""
+    kept = np.zeros_like(X)
+    for i, row in enumerate(X):
+        best = sorted(range(len(row)), key=lambda j: (-abs(row[j]), j))[:n]
+        kept[i, best] = row[best]
+    return kept
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_votes_of_neighbours(is_sparse, weights, rng):
+    X, Y = make_data(rng, is_sparse)
+    queries = make_data(rng, is_sparse, 9)[0]
+    weight = rng.integers(1, 4, len(X)) if weights else None
+    near = NearestSamples(n_neighbors=(2, 5), max_features_per_sample=3)
+    near.fit({"input": sp.csr_array(X)}, sp.csr_array(Y), weight)
+    found = numbers_of(near, sp.csr_array(queries))
+    assert sp.issparse(near.index_) == is_sparse
+    left, right = (unit(kept_features(A, 3) if is_sparse else A) for A in (queries, X))
+    cosines = (left @ right.T).astype(np.float32).round(6)
+    rounded = near.search({"input": queries}, None, None).cosines
+    for i in range(len(queries)):
+        order = [j for j in np.lexsort((np.arange(len(X)), -cosines[i])) if cosines[i, j] > 0]
+        np.testing.assert_allclose(rounded[i][: len(order[:5])], cosines[i, order[:5]], atol=1e-5)
+        for column, n in enumerate((2, 5)):
+            of_n = cosines[i, order[:n]] * (1 if weight is None else weight[order[:n]])
+            votes = of_n @ Y[order[:n]] / max(of_n.sum(), 1e-9)
+            np.testing.assert_allclose(found[i, :, column], votes, atol=2e-5)
+        best = [max([cosines[i, j] for j in order[:5] if Y[j, k]], default=0) for k in range(7)]
+        np.testing.assert_allclose(found[i, :, 2], best, atol=1e-5)
+        top = cosines[i, order[0]] if order else 0
+        np.testing.assert_allclose(found[i, :, 3], top, atol=1e-5)
+
+
+def test_candidates_are_the_labels_with_most_votes(rng):
+    X, Y = make_data(rng, True)
+    near = NearestSamples(n_neighbors=(1, 4, 9)).fit({"input": X}, sp.csr_array(Y))
+    found = near.search({"input": X}, None, None)
+    votes = numbers_of(near, X)[:, :, 1]
+    for row, listed in zip(votes, near.candidates(found)):
+        expected = [k for k in np.lexsort((np.arange(N_LABELS), -row.round(6))) if row[k] > 0]
+        np.testing.assert_allclose(row[listed[listed >= 0]], row[expected], atol=1e-6)
+    assert near.candidates(found).shape == (len(X), 8)
+
+
+def test_frequent_features_are_not_searched(rng):
+    X = np.zeros((200, 50))
+    X[:, 0] = 1.0
+    X[np.arange(200), 1 + np.arange(200) % 49] = 1.0
+    Y = sp.csr_array(np.ones((200, 1), int))
+    near = NearestSamples(n_neighbors=(300,), max_df=0.1).fit({"input": X}, Y)
+    found = near.search({"input": X[:1]}, None, None)
+    assert found.items[0][found.items[0] >= 0].tolist() == list(range(0, 200, 49))
+    np.testing.assert_allclose(found.cosines[0, 0], 0.5, rtol=1e-6)  # of all features
+    every = NearestSamples(n_neighbors=(300,), max_df=1.0).fit({"input": X}, Y)
+    assert (every.search({"input": X[:1]}, None, None).items[0] >= 0).sum() == 200
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_cosines_of_centroids(is_sparse, rng):
+    X, Y = make_data(rng, is_sparse)
+    weight = rng.random(len(X)) + 0.5
+    centroids = LabelCentroids(max_features_per_sample=3)
+    centroids.fit({"input": X}, sp.csr_array(Y), weight)
+    vectors = unit(kept_features(X, 3) if is_sparse else X)
+    cosines = vectors @ unit((Y * weight[:, None]).T @ vectors).T
+    expected = np.maximum(cosines, 0) if is_sparse else cosines
+    np.testing.assert_allclose(numbers_of(centroids, X)[:, :, 0], expected, atol=1e-5)
+    listed = centroids.candidates(centroids.search({"input": X}, None, None))
+    assert (listed[:, 0] == np.where(cosines.max(1) > 1e-6, cosines.argmax(1), -1)).mean() > 0.95
+
+
+def test_features_vote(rng):
+    X, Y = make_data(rng, True)
+    weight = rng.integers(1, 4, len(X))
+    votes = FeatureVotes(max_features_per_sample=3).fit({"input": X}, sp.csr_array(Y), weight)
+    has = (kept_features(X, 3) != 0).astype(float)
+    shares = (has * weight[:, None]).T @ Y / ((has.T @ weight)[:, None] + 2)
+    shares[shares < 0.02] = 0
+    mean = has @ shares / np.maximum(has.sum(1), 1)[:, None]
+    np.testing.assert_allclose(numbers_of(votes, X)[:, :, 0], mean, rtol=1e-5, atol=1e-7)
+    assert not numbers_of(
+        FeatureVotes().fit({"input": rng.random((60, 5))}, sp.csr_array(Y)), X
+    ).any()
+
+
+def test_companions_of_probable_labels(rng):
+    _, Y = make_data(rng, True)
+    weight = rng.integers(1, 4, len(Y))
+    together = CooccurringLabels().fit({}, sp.csr_array(Y), weight)
+    shares = (Y * weight[:, None]).T @ Y / ((Y.T @ weight)[:, None] + 3)
+    shares[shares < 0.03] = 0
+    np.fill_diagonal(shares, 0)
+    scores = np.array([[2.0, 1.0, -np.inf], [0.0, -1.0, -2.0]])
+    labels = np.array([[0, 3, 2], [5, 2, -1]])
+    p = np.zeros((2, N_LABELS))
+    p[0, [0, 3]], p[1, [5, 2]] = expit([2.0, 1.0]), expit([0.0, -1.0])
+    found = numbers_of(together, np.zeros((2, 3)), scores, labels)
+    np.testing.assert_allclose(found[:, :, 0], p @ shares, rtol=1e-5, atol=1e-7)
+
+
+ALL = [NearestSamples(), LabelCentroids(), FeatureVotes(), CooccurringLabels()]
+
+
+@pytest.mark.parametrize("retriever", ALL, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_every_retriever(retriever, is_sparse, rng):
+    """Dense and CSR, whole and single samples, copies and clones agree to the bit."""
+    X, Y = make_data(rng, is_sparse, 200)
+    scores = -np.sort(-rng.normal(size=(200, 4)), axis=1)
+    labels = np.argsort(rng.random((200, N_LABELS)), axis=1)[:, :4]
+    fitted = clone(retriever).fit({"input": X}, sp.csr_array(Y))
+    whole = numbers_of(fitted, X, scores, labels)
+    names = fitted.get_feature_names_out()
+    assert whole.shape[2] == len(names) == len(fitted.monotonic) == len(set(names))
+    assert np.isfinite(whole).all()
+    of_csr = clone(retriever).fit({"input": sp.csr_matrix(X)}, sp.csr_array(Y))
+    np.testing.assert_array_equal(numbers_of(of_csr, sp.csr_array(X), scores, labels), whole)
+    copied = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(numbers_of(copied, X, scores, labels), whole)
+    found = fitted.search({"input": X}, scores, labels)
+    listed = fitted.candidates(found)
+    for i in range(0, 200, 17):
+        alone = numbers_of(fitted, X[[i]], scores[[i]], labels[[i]])
+        np.testing.assert_array_equal(alone[0], whole[i])
+        one = fitted.candidates(fitted.search({"input": X[[i]]}, scores[[i]], labels[[i]]))
+        np.testing.assert_array_equal(one, listed[[i]] if listed.size else listed)
+
+
+@pytest.mark.parametrize("kind", [NearestSamples, LabelCentroids])
+def test_features_are_compared_by_all_their_columns(kind, rng):
+    X, Y = make_data(rng, True)
+    retriever = kind(space="features", max_features_per_sample=1).fit(
+        {"features": X}, sp.csr_array(Y)
+    )
+    assert retriever.reads == ("features",)
+    dense = kind().fit({"features": X, "input": rng.random((60, 3))}, sp.csr_array(Y))
+    assert type(retriever).__name__ == type(dense).__name__
+    values = vars(retriever).get("index_", vars(retriever).get("centroids_"))
+    assert isinstance(values, np.ndarray)
+
+
+def test_wrong_parameters_are_named(rng):
+    X, Y = make_data(rng, True)
+    for wrong in ((), (0, 3), (2.5,)):
+        with pytest.raises(ValueError, match="n_neighbors"):
+            NearestSamples(n_neighbors=wrong).fit({"input": X}, sp.csr_array(Y))
+    with pytest.raises(ValueError, match="space"):
+        LabelCentroids(space="somewhere").fit({"input": X}, sp.csr_array(Y))
+
+
+def test_a_state_holds_plain_arrays_and_is_checked(rng):
+    X, Y = make_data(rng, True)
+    near = NearestSamples().fit({"input": X}, sp.csr_array(Y))
+    state = near.__getstate__()
+    assert not any(sp.issparse(value) for value in state.values())
+    state["index_"] = {**state["index_"], "indices": state["index_"]["indices"] + 1000}
+    with pytest.raises(ValueError, match="saved matrix of a ranker"):
+        NearestSamples().__setstate__(state)
+
+
+def test_parts_of_a_state_that_do_not_fit_raise(rng):
+    """SciPy reads beyond the end of a matrix where indices are too large."""
+    X, Y = make_data(rng, True)
+    near = NearestSamples().fit({"input": X}, sp.csr_array(Y))
+    found = near.search({"input": X}, None, None)
+    near.labels_ = near.labels_[:3]
+    with pytest.raises(IndexError):
+        near.candidates(found)
+    with pytest.raises(IndexError):
+        near.numbers(found, *all_pairs(len(X)))
+    together = CooccurringLabels().fit({}, sp.csr_array(Y))
+    with pytest.raises(IndexError):
+        together.search({}, np.ones((1, 1)), np.array([[10**6]]))
+
+
+def test_a_retriever_says_what_it_lacks():
+    for call in (
+        lambda: Retriever().search({}, None, None),
+        lambda: Retriever().numbers(None, None, None),
+        lambda: Retriever().get_feature_names_out(),
+    ):
+        with pytest.raises(NotImplementedError, match="Retriever defines no"):
+            call()
+    assert Retriever().candidates(None).size == 0

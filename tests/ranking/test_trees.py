@@ -1,0 +1,60 @@
+"""Trees as arrays predict as scikit-learn's."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
+
+
+def make_data(rng, n=800):
+    X = np.column_stack([rng.normal(size=n), rng.integers(0, 3, n), rng.random(n), np.ones(n)])
+    return X, rng.random(n) < 1 / (1 + np.exp(-3 * X[:, 0] * (X[:, 1] - 1) - X[:, 2]))
+
+
+@pytest.mark.parametrize("leaves", [2, 15, 16, 17, 40, 64])
+def test_scores_of_the_classifier(rng, leaves):
+    X, y = make_data(rng)
+    peer = HistGradientBoostingClassifier(
+        max_iter=20, max_leaf_nodes=leaves, min_samples_leaf=3, early_stopping=False
+    ).fit(X, y)
+    at_cuts = X.copy()  # numbers on a threshold go left
+    trees = compiled(peer)
+    at_cuts[:, 0] = np.resize(trees["thresholds"][0], len(X))
+    for samples in (X, X.astype(np.float32), at_cuts, 100 * X, X[:1], X[:0]):
+        expected = peer.decision_function(samples) if len(samples) else []
+        np.testing.assert_allclose(raw_scores(trees, samples), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_more_leaves_than_bits_and_categories_are_left_to_scikit_learn(rng):
+    X, y = make_data(rng, 3000)
+    large = HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=100, min_samples_leaf=1)
+    assert compiled(large.fit(X, y)) is None
+    named = HistGradientBoostingClassifier(max_iter=3, categorical_features=[1])
+    assert compiled(named.fit(X, y)) is None
+
+
+def test_trees_without_a_split(rng):
+    X, y = make_data(rng, 30)
+    peer = HistGradientBoostingClassifier(max_iter=3).fit(X, y)
+    np.testing.assert_allclose(raw_scores(compiled(peer), X), peer.decision_function(X), rtol=1e-12)
+
+
+def test_a_row_does_not_depend_on_its_batch(rng):
+    X, y = make_data(rng, 3000)
+    trees = compiled(HistGradientBoostingClassifier(early_stopping=False).fit(X, y))
+    whole = raw_scores(trees, X)
+    singles = [raw_scores(trees, X[i : i + 1])[0] for i in range(0, 3000, 31)]
+    np.testing.assert_array_equal(whole[::31], singles)
+
+
+def test_bins_keep_the_order_and_the_mean(rng):
+    X = np.column_stack([rng.normal(size=5000), rng.integers(0, 200, 5000), np.zeros(5000)])
+    X = X.astype(np.float32)
+    binned = in_bins(X)
+    assert len(np.unique(binned[:, 0])) <= 255
+    np.testing.assert_array_equal(binned[:, 1:], X[:, 1:])
+    order = np.argsort(X[:, 0])
+    assert (np.diff(binned[order, 0]) >= 0).all()
+    assert binned[:, 0].mean() == pytest.approx(X[:, 0].mean(dtype=float), abs=1e-7)
+    np.testing.assert_allclose(np.median(np.abs(binned[:, 0] - X[:, 0])), 0, atol=0.01)

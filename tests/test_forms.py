@@ -1,0 +1,403 @@
+"""X and y in every form that the guide names: each sample gets its own prediction."""
+
+import copy
+import functools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from sklearn_xlc import (
+    AggregatedLabelClassifier,
+    DFTSigmoidClassifier,
+    ETFNeuralCollapseClassifier,
+    MIMLClassifier,
+    MultiHeadClassifier,
+    predict_topk,
+)
+from sklearn_xlc.encoders import MLP, Encoder, Text
+from sklearn_xlc.metrics import topk_scorer
+
+QUICK = {"max_epochs": 2, "learning_rate": 0.05, "random_state": 0}
+CLASSIFIERS = {
+    "flat": MultiHeadClassifier("flat", encoder=MLP((8,)), **QUICK),
+    "dft": DFTSigmoidClassifier(n_slack=4, encoder=MLP((8,)), **QUICK),
+    "etf": ETFNeuralCollapseClassifier(encoder=MLP((8,)), **QUICK),
+    "bags": MIMLClassifier(encoder=MLP((8,)), **QUICK),
+    "groups": AggregatedLabelClassifier(MultiHeadClassifier(encoder=MLP((8,)), **QUICK)),
+}
+TAGS = ["bird", "cat", "dog", "fish"]
+N_SAMPLES = 24
+pytestmark = pytest.mark.filterwarnings("ignore:no groups were given:UserWarning")
+
+
+class ReadsColumns(Encoder):
+    """Reads two numbers by name."""
+
+    accepts = ("mapping",)
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 8)
+
+    def forward(self, inputs):
+        return self.linear(torch.stack([inputs["a"], inputs["b"]], dim=1).float())
+
+
+def table():
+    """Texts, numbers and tags, with an index that is no row number."""
+    rng = np.random.default_rng(0)
+    Y = rng.integers(0, 2, size=(N_SAMPLES, 4))
+    Y[:4] = np.eye(4)
+    tags = [[tag for tag, has in zip(TAGS, row) if has] for row in Y]
+    frame = pd.DataFrame(Y @ rng.normal(size=(4, 2)), columns=["a", "b"])
+    frame["text"] = ["a photo of " + " ".join([*row, *row]) for row in tags]
+    frame.index = rng.permutation(N_SAMPLES)
+    return frame, Y, tags
+
+
+def own(frame):
+    return frame[["a", "b"]]
+
+
+def polars(frame):
+    return pl.DataFrame({"a": frame["a"].to_numpy(), "b": frame["b"].to_numpy()})
+
+
+def texts(frame):
+    return frame["text"]
+
+
+def with_tfidf(clf):
+    return make_pipeline(TfidfVectorizer(), clf)
+
+
+def with_columns(clf):
+    return make_pipeline(make_column_transformer((TfidfVectorizer(), "text")), clf)
+
+
+def with_frames_between(clf):
+    return make_pipeline(StandardScaler(), clf).set_output(transform="pandas")
+
+
+def plain(clf):
+    return clf
+
+
+#: X of a table, the model around a classifier, and whether X reaches the classifier with an index.
+FORMS_OF_X = {
+    "array": (lambda frame: own(frame).to_numpy(), plain, False),
+    "csr": (lambda frame: sp.csr_array(own(frame).to_numpy()), plain, False),
+    "lists": (lambda frame: own(frame).to_numpy().tolist(), plain, False),
+    "frame": (own, plain, True),
+    "polars frame": (polars, plain, False),
+    "tfidf of a column": (texts, with_tfidf, False),
+    "tfidf of a frame": (lambda frame: frame[["text"]], with_columns, False),
+    "pandas output": (own, with_frames_between, True),
+    "scaled array": (own, lambda clf: make_pipeline(StandardScaler(), clf), False),
+    "texts": (texts, lambda clf: clf.set_params(encoder=Text(64, hidden_layer_sizes=(8,))), True),
+    "list of texts": (
+        lambda frame: frame["text"].tolist(),
+        lambda clf: clf.set_params(encoder=Text(64, hidden_layer_sizes=(8,))),
+        False,
+    ),
+    "columns": (own, lambda clf: clf.set_params(encoder=ReadsColumns), True),
+}
+
+
+def objects(rows):
+    column = np.empty(len(rows), dtype=object)
+    column[:] = rows
+    return column
+
+
+#: y of the indicator Y, its tags and the index; and what `predict` returns with an index, without.
+FORMS_OF_Y = {
+    "lists": (lambda Y, tags, index: tags, pd.Series, np.ndarray),
+    "sets": (lambda Y, tags, index: [set(row) for row in tags], pd.Series, np.ndarray),
+    "tuple of tuples": (lambda Y, tags, index: tuple(map(tuple, tags)), pd.Series, np.ndarray),
+    "array of lists": (lambda Y, tags, index: objects(tags), pd.Series, np.ndarray),
+    "series": (lambda Y, tags, index: pd.Series(tags, index), pd.Series, np.ndarray),
+    "column": (lambda Y, tags, index: pd.DataFrame({"y": tags}, index), pd.Series, np.ndarray),
+    "polars series": (lambda Y, tags, index: pl.Series(tags), pd.Series, pl.Series),
+    "frame": (lambda Y, tags, index: pd.DataFrame(Y, index, TAGS), pd.DataFrame, np.ndarray),
+    "sparse frame": (
+        lambda Y, tags, index: pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(Y), index, TAGS),
+        pd.DataFrame,
+        sp.csr_matrix,
+    ),
+    "polars frame": (lambda Y, tags, index: pl.DataFrame(Y, TAGS), pd.DataFrame, pl.DataFrame),
+    "indicator": (lambda Y, tags, index: Y, np.ndarray, np.ndarray),
+    "sparse": (lambda Y, tags, index: sp.csr_matrix(Y), sp.csr_matrix, sp.csr_matrix),
+    "classes": (
+        lambda Y, tags, index: pd.Series([f"{len(row)}" for row in tags], index),
+        np.ndarray,
+        np.ndarray,
+    ),
+}
+
+
+def entries(predicted):
+    """Predictions as one hashable entry a sample, by row."""
+    if sp.issparse(predicted):
+        predicted = predicted.toarray()
+    if hasattr(predicted, "to_numpy"):
+        predicted = predicted.to_numpy()
+    return [tuple(sorted(row)) if isinstance(row, set) else str(row) for row in predicted]
+
+
+def made(name, form_of_x):
+    clf = CLASSIFIERS[name]
+    if name == "groups":
+        inner = FORMS_OF_X[form_of_x][1](MultiHeadClassifier(encoder=MLP((8,)), **QUICK))
+        return AggregatedLabelClassifier(inner)
+    return FORMS_OF_X[form_of_x][1](clone(clf))
+
+
+@functools.cache
+def fitted(name, form_of_x, form_of_y):
+    frame, Y, tags = table()
+    y = FORMS_OF_Y[form_of_y][0](Y, tags, frame.index)
+    X = FORMS_OF_X[form_of_x][0](frame)
+    model = made(name, form_of_x).fit(X, y)
+    return model, entries(model.predict(X)), model.predict_proba(X), predict_topk(model, X, 2)[0]
+
+
+CASES = [
+    *[("flat", x, y) for x in FORMS_OF_X for y in ("series", "frame")],
+    *[("flat", x, y) for x in ("frame", "tfidf of a column") for y in FORMS_OF_Y],
+    *[(name, x, y) for name in CLASSIFIERS for x in ("frame", "csr") for y in ("series", "frame")],
+]
+
+
+ORDERS = st.permutations(range(N_SAMPLES)).flatmap(
+    lambda order: st.integers(1, N_SAMPLES).map(lambda n: np.array(order[:n]))
+)
+
+
+@pytest.mark.parametrize("name, form_of_x, form_of_y", sorted(set(CASES)))
+@given(order=ORDERS)
+@settings(derandomize=True, max_examples=5, deadline=None)
+def test_samples_keep_their_predictions_wherever_they_stand(name, form_of_x, form_of_y, order):
+    model, expected, probabilities, labels = fitted(name, form_of_x, form_of_y)
+    frame, (select, _, has_index) = table()[0], FORMS_OF_X[form_of_x]
+    part = frame.iloc[order]
+    predicted = model.predict(select(part))
+    assert type(predicted) is FORMS_OF_Y[form_of_y][1 if has_index else 2]
+    assert entries(predicted) == [expected[row] for row in order]
+    if hasattr(predicted, "iloc"):
+        pd.testing.assert_index_equal(predicted.index, part.index)
+    if len(predicted.shape) == 1:
+        assert entries(part.assign(predicted=predicted)["predicted"]) == entries(predicted)
+    np.testing.assert_allclose(model.predict_proba(select(part)), probabilities[order], rtol=1e-5)
+    best = predict_topk(model, select(part), k=2)
+    np.testing.assert_array_equal(best.labels, labels[order])
+    samples = best.to_frame()["sample"].to_numpy()[::2]
+    given_index = hasattr(select(part), "iloc")
+    np.testing.assert_array_equal(samples, part.index if given_index else range(len(part)))
+
+
+@pytest.mark.parametrize("form_of_x", FORMS_OF_X)
+@pytest.mark.parametrize("form_of_y", ["series", "frame", "column", "sparse frame", "classes"])
+def test_fit_reads_rows_not_their_index(form_of_x, form_of_y):
+    frame, Y, tags = table()
+    select, _, _ = FORMS_OF_X[form_of_x]
+    y = FORMS_OF_Y[form_of_y][0](Y, tags, frame.index)
+    model = made("flat", form_of_x).fit(select(frame), y)
+    bare = made("flat", form_of_x).fit(
+        select(frame.reset_index(drop=True)), y.reset_index(drop=True)
+    )
+    np.testing.assert_array_equal(
+        model.predict_proba(select(frame)), bare.predict_proba(select(frame))
+    )
+
+
+@pytest.mark.parametrize("form_of_y", ["series", "frame"])
+def test_predictions_for_bags_have_no_index_of_their_samples(form_of_y):
+    frame, Y, tags = table()
+    groups = np.arange(N_SAMPLES) // 2
+    y = FORMS_OF_Y[form_of_y][0](Y[::2], tags[::2], frame.index[::2])
+    clf = clone(CLASSIFIERS["bags"]).fit(own(frame), y, groups)
+    assert type(clf.predict(own(frame), groups)) is np.ndarray
+    assert len(clf.predict(own(frame), groups)) == N_SAMPLES // 2
+    pd.testing.assert_index_equal(clf.predict(own(frame)).index, frame.index)
+
+
+@pytest.mark.parametrize("form", ["classes", "column of classes", "lists", "series of lists"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_classifier_warns_of_joined_tags(name, form):
+    frame, _, _ = table()
+    joined = ["red;round", "red", "round;small", "small", "small;red", "round"] * (N_SAMPLES // 6)
+    y = pd.Series(joined if "classes" in form else [[tags] for tags in joined], frame.index)
+    if form == "lists":
+        y = y.tolist()
+    elif form == "column of classes":
+        y = y.astype("category")
+    with pytest.warns(UserWarning, match=r"if .* tags, split them: \[.*joined.split\(';'\)"):
+        clone(CLASSIFIERS[name]).fit(own(frame), y)
+    split = [tags.split(";") for tags in joined]
+    clone(CLASSIFIERS[name]).fit(own(frame), split)
+
+
+@pytest.mark.parametrize("form", ["classes", "lists"])
+def test_joined_tags_are_warned_of_in_a_pipeline_and_in_the_first_part(form):
+    frame, _, _ = table()
+    joined = ["red;round", "red", "round;small", "small", "small;red", "round"] * (N_SAMPLES // 6)
+    y = joined if form == "classes" else [[tags] for tags in joined]
+    with pytest.warns(UserWarning, match="split them") as record:
+        with_tfidf(clone(CLASSIFIERS["flat"])).fit(texts(frame), y)
+    assert len(record) == 1
+    clf = clone(CLASSIFIERS["flat"])
+    with pytest.warns(UserWarning, match="split them"):
+        clf.partial_fit(own(frame), y, classes=sorted(set(joined)))
+    clf.partial_fit(own(frame), y).score(own(frame), y)
+
+
+# --- tags that are integers -------------------------------------------------------------------
+
+STREAMED = [name for name in CLASSIFIERS if name != "groups"]
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "tuples": lambda rows: list(map(tuple, rows)),
+    "arrays": lambda rows: [np.array(row, dtype=int) for row in rows],
+    "series": pd.Series,
+    "object array": objects,
+    "polars": lambda rows: pl.Series(rows, dtype=pl.List(pl.Int64)),
+}
+INTEGERS = np.array([0, 1, 7, 100, 2**40])
+ROWS_OF_TAGS = st.lists(
+    st.lists(st.integers(0, len(INTEGERS) - 1), max_size=3, unique=True), min_size=1, max_size=4
+)
+
+
+def names_of(rows):
+    return [[f"{'abcde'[tag]}" for tag in row] for row in rows]
+
+
+def integers_of(rows):
+    return [INTEGERS[row].tolist() for row in rows]
+
+
+@functools.cache
+def started(name, as_integers):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    rows = [[0, 1], [2], [3, 4, 0], [1], [2]]
+    y = integers_of(rows) if as_integers else names_of(rows)
+    classes = INTEGERS if as_integers else list("abcde")
+    return clone(CLASSIFIERS[name]).partial_fit(X, y, classes=classes)
+
+
+@pytest.mark.parametrize(
+    "name, container",
+    [("flat", form) for form in CONTAINERS] + [(name, "list") for name in STREAMED[1:]],
+)
+@given(rows=ROWS_OF_TAGS)
+@settings(derandomize=True, max_examples=12, deadline=None)
+def test_integers_are_tags_as_strings_are(name, container, rows):
+    X = np.random.default_rng(1).normal(size=(len(rows), 3))
+    one, other = (copy.deepcopy(started(name, as_integers)) for as_integers in (True, False))
+    integers, names = CONTAINERS[container](integers_of(rows)), names_of(rows)
+    one.partial_fit(X, integers)
+    other.partial_fit(X, names)
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
+    assert one.score(X, integers) == other.score(X, names)
+    for k in (1, 3):
+        scorer = topk_scorer("precision", k)
+        assert scorer(one, X, integers) == scorer(other, X, names)
+    predicted = [["abcde"[list(INTEGERS).index(tag)] for tag in row] for row in one.predict(X)]
+    assert predicted == other.predict(X).tolist()
+
+
+@pytest.mark.parametrize(
+    "name, container",
+    [("flat", form) for form in CONTAINERS] + [(name, "list") for name in [*CLASSIFIERS][1:]],
+)
+def test_one_integer_in_each_list_is_a_tag(name, container):
+    frame, _, _ = table()
+    rows = [[place % 4 + 1] for place in range(N_SAMPLES)]
+    y = CONTAINERS[container](integers_of(rows))
+    clf, plain = (clone(CLASSIFIERS[name]).fit(own(frame), y) for y in (y, names_of(rows)))
+    assert clf.classes_.tolist() == INTEGERS[1:].tolist()
+    np.testing.assert_array_equal(
+        clf.decision_function(own(frame)), plain.decision_function(own(frame))
+    )
+    assert all(len(row) >= 0 for row in clf.predict(own(frame)))
+    for part in (slice(0, 1), slice(0, 9), slice(None)):
+        X = own(frame)[part]
+        assert clf.score(X, y[part]) == plain.score(X, names_of(rows[part]))
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_one_number_of_0_and_1_in_each_list_is_refused_in_a_first_fit(name):
+    frame, _, _ = table()
+    y = [[0], [1], [1]] * (N_SAMPLES // 3)
+    with pytest.raises(ValueError, match=r"y holds lists of one 0 or 1 each.*\{0\}.*1-D y.*array"):
+        clone(CLASSIFIERS[name]).fit(own(frame), y)
+    clf = clone(CLASSIFIERS[name]).fit(own(frame), [set(row) for row in y])
+    assert clf.classes_.tolist() == [0, 1]
+    assert 0.3 < clf.score(own(frame), y) < 0.7
+    assert clf.score(own(frame)[:2], y[:2]) in (0, 0.5, 1)
+
+
+@pytest.mark.parametrize("name", ["bags", "groups"])
+def test_lists_of_counts_or_of_integer_tags_are_refused(name):
+    frame, _, _ = table()
+    y = [[3, 4], [4, 2], [3, 2]] * (N_SAMPLES // 3)
+    with pytest.raises(ValueError, match=r"y holds equally long lists.*counts.*array.*sets"):
+        clone(CLASSIFIERS[name]).fit(own(frame), y)
+    clf = clone(CLASSIFIERS[name]).fit(own(frame), [set(row) for row in y])
+    assert clf.classes_.tolist() == [2, 3, 4]
+    groups = np.arange(N_SAMPLES) // 4
+    counts = (np.arange(N_SAMPLES // 2).reshape(-1, 2) % 3).tolist()
+    clf = clone(CLASSIFIERS[name]).fit(own(frame), np.array(counts), groups)
+    assert clf.classes_.tolist() == [0, 1]
+    if name == "bags":
+        expected = clf.score(own(frame), np.array(counts), groups)
+        assert clf.score(own(frame), counts, groups) == expected
+        clf.partial_fit(own(frame), counts, groups=groups)
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.parametrize("name", STREAMED)
+def test_what_was_fitted_on_classes_or_columns_reads_lists_as_such(name):
+    frame, _, _ = table()
+    X = own(frame)
+    classes = np.arange(N_SAMPLES) % 3
+    clf = clone(CLASSIFIERS[name]).fit(X, classes)
+    expected = clf.score(X, classes)
+    with pytest.warns(UserWarning, match="column-vector y was passed"):
+        assert clf.score(X, classes[:, None].tolist()) == expected
+    with pytest.warns(UserWarning, match="column-vector y was passed"):
+        clf.partial_fit(X, classes[:, None].tolist())
+    Y = np.eye(3, dtype=int)[classes]
+    clf = clone(CLASSIFIERS[name]).fit(X, Y)
+    assert clf.score(X, Y.tolist()) == clf.score(X, Y)
+    clf.partial_fit(X, Y.tolist())
+    for wrong in ([[0], [1]], [[0, 1], [1, 0]]):
+        with pytest.raises(ValueError, match="y must be an indicator with 3 columns"):
+            clf.partial_fit(X[:2], wrong)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_of_another_type_are_refused_by_score(name):
+    frame, _, tags = table()
+    X = own(frame)
+    named = clone(CLASSIFIERS[name]).fit(X, tags)
+    numbered = clone(CLASSIFIERS[name]).fit(X, [{1, 2}, {2}, {3}] * (N_SAMPLES // 3))
+    for clf, y in ((named, [[1], [2, 3], []]), (numbered, [["a"], ["b", "c"], []])):
+        y = y * (N_SAMPLES // 3)
+        for score in (clf.score, lambda X, y, clf=clf: topk_scorer("precision", 1)(clf, X, y)):
+            with pytest.raises(ValueError, match=r"y holds the label .* of another type, like"):
+                score(X, y)
