@@ -423,7 +423,9 @@ def _are_joined(names: Sequence[str], separator: str) -> bool:
         n_names.update(set(parts))
         for place, part in enumerate(parts):
             places.setdefault(part, set()).add(place)
-    found = set(chain.from_iterable(parts for parts in split if len(parts) > 1))
+    found = set(chain.from_iterable(parts for parts in split if len(parts) > 1)) - {""}
+    if not found:
+        return False
     repeated = [part for part in found if n_names[part] > 1]
     n_moving = sum(len(places[part]) > 1 for part in repeated)
     mean = sum(n_names[part] for part in found) / len(found)

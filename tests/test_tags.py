@@ -417,6 +417,7 @@ NAMES = {
     "shop": [f"Electronics;{a};{b}" for a in ("Phones", "Audio") for b in ("New", "Used", "Cases")],
     "decimals": [f"{i // 2},{5 * (i % 2)}" for i in range(11)],
     "countries": ["Korea, Republic of", "Congo, Republic of", "Iran, Islamic Republic of", "Chad"],
+    "separators": ["", "|"],
     "facets": ["role::program", "interface::x11", "role::plugin", "works-with::text"],
 }
 

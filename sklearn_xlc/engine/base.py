@@ -320,7 +320,8 @@ class BaseXLCClassifier(
             If there is no such parameter, or the part is "auto" or None.
         """
         made = nested_parts(self, self._parts, params)
-        self._unlearnt = unlearnt(self, made)
+        if waiting := unlearnt(self, made):
+            self._unlearnt = waiting
         return super().set_params(**made)
 
     def _validate_params(self) -> None:
@@ -652,7 +653,8 @@ class BaseXLCClassifier(
         MemoryError
             If the scores would exceed ``get_config()["dense_limit"]``.
         """
-        return self._predictor.topk_sets(self._validate_predict(X), k)
+        X = self._validate_predict(X)
+        return self._predictor.topk_sets(X, k)
 
     def _compares_sets(self) -> bool:
         """Return whether the decision has distances of label sets."""
