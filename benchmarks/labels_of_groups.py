@@ -5,7 +5,7 @@
 
 The 60 most frequent labels of a set (chapters and blocks of ``icd10cm``), and 1500 of its
 training rows, in groups: random ones of 4 and of 10, 4 consecutive rows, and clusters of 4 similar
-ones. Rows are drawn in blocks of 20 that follow each other, so that consecutive rows stay so. A
+ones. Rows are drawn in blocks of 4 that follow each other, so that consecutive rows stay so. A
 learner is trained on all labels of the group of each row ("all"), by `AggregatedLabelClassifier`
 ("ours"), and on the labels of the rows ("truth"): scikit-learn's one-vs-rest logistic regression
 ("logistic") and `MultiHeadClassifier` ("multihead"). ``--part validation`` measures on training
@@ -35,7 +35,7 @@ from sklearn_xlc.metrics import topk_scorer
 SETS = ("bibtex", "debtags", "icd10cm")
 GROUPINGS = ("random 4", "random 10", "consecutive 4", "clusters 4")
 LEARNERS = ("logistic", "multihead")
-N_LABELS, BLOCK = 60, 20
+N_LABELS, BLOCK = 60, 4
 KEYS = ("set", "learner", "grouping", "seed", "rows", "part")
 
 
@@ -77,7 +77,8 @@ def load(folder, rows, part, seed):
         X_test, Y_test = X[left], Y[left]
     X, Y = X[drawn], Y[drawn]
     frequency = np.asarray((Y != 0).sum(axis=0)).ravel()
-    kept = np.sort(np.argsort(-frequency, kind="stable")[:N_LABELS])
+    kept = np.argsort(-frequency, kind="stable")[:N_LABELS]
+    kept = np.sort(kept[frequency[kept] > 0])
     Y, Y_test = (sp.csr_matrix(each[:, kept] != 0, dtype=np.int8) for each in (Y, Y_test))
     filled = np.flatnonzero(np.diff(Y_test.indptr))[:4000]
     return X, Y, X_test[filled], Y_test[filled]

@@ -143,15 +143,19 @@ class Samples:
             parts.append((entries, values[row, like.indices[entries]]))
         return _joined(parts)
 
-    def best_labels(self, estimator: Any, test: IntArray) -> IntArray:
-        """Return the best label of each test sample."""
-        n_labels = len(self.classes)
-        columns, best = self._columns(estimator, n_labels), np.zeros(len(test), dtype=np.int64)
+    def best_labels(self, estimator: Any, test: IntArray, seen: sp.csr_matrix) -> IntArray:
+        """Return the best label of each test sample, among those seen in training.
+
+        One-vs-rest classifiers of scikit-learn score a label without samples as 0, often the best.
+        """
+        n_labels, best = len(self.classes), np.zeros(len(test), dtype=np.int64)
+        columns = self._columns(estimator, n_labels)
+        known = np.flatnonzero(np.asarray(seen.sum(axis=0)).ravel()[columns])
         for part in row_blocks(len(test), n_labels, BLOCK):
             X = _safe_indexing(self.X, test[part])
             found = all_scores(estimator, X, not self.one_label, len(columns))
             found = found.toarray() if sp.issparse(found) else found
-            best[part] = columns[found.argmax(axis=1)]
+            best[part] = columns[known[found[:, known].argmax(axis=1)]]
         return best
 
     def _columns(self, estimator: Any, n_labels: int) -> IntArray:
@@ -262,7 +266,8 @@ def _precision(
 ) -> npt.NDArray[np.float64]:
     """Train on the targets of a fold, and compare the best labels with those of the groups."""
     train, test = fold
-    best = samples.best_labels(_fit_on(samples, estimator, targets, train), test)
+    fitted = _fit_on(samples, estimator, targets, train)
+    best = samples.best_labels(fitted, test, targets[train])
     return expected_precision(data, test, best)
 
 

@@ -184,6 +184,18 @@ def test_never_below_all_labels_for_all_members_but_by_noise():
     assert np.mean(gains) > -0.02
 
 
+def test_labels_without_training_samples_are_nobodys_best():
+    X, Y = dense_labels(200, n_labels=3)
+    targets = sparse.csr_matrix(Y.multiply([1, 0, 1]))
+    samples = assignment_rounds.Samples(X, Y, targets, {})
+    with pytest.warns(UserWarning, match="Label not 1 is present"):
+        linear = samples.fit(OneVsRestClassifier(LogisticRegression()), targets)
+    scores = linear.decision_function(X)
+    assert (scores.argmax(axis=1) == 1).any()  # scikit-learn's score of such a label is 0
+    best = samples.best_labels(linear, np.arange(200), targets)
+    np.testing.assert_array_equal(best, scores[:, [0, 2]].argmax(axis=1) * 2)
+
+
 def test_draws_weigh_as_much_as_their_samples(problem):
     X, _, grouped, groups, _, _ = problem
     seen = []
