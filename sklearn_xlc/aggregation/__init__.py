@@ -18,11 +18,9 @@ from sklearn_xlc.aggregation._background import Background, make_background
 from sklearn_xlc.aggregation._embeddings import Embeddings, grlr_objective, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._parallel import run_tasks as run_tasks
-from sklearn_xlc.aggregation._posterior import EPSILON as EPSILON
 from sklearn_xlc.aggregation._posterior import (
     draw_labels,
     expected_precision,
-    group_log_likelihood,
     label_rates,
     noisy_or_posterior,
 )
@@ -39,7 +37,6 @@ __all__ = [
     "expected_precision",
     "expected_samples",
     "grlr_objective",
-    "group_log_likelihood",
     "label_rates",
     "learn_embeddings",
     "make_background",

@@ -76,53 +76,6 @@ def noisy_or_posterior(data: Aggregation, probabilities: sp.csr_matrix) -> sp.cs
     return sp.csr_matrix(sp.csc_array(parts, shape=columns.shape))
 
 
-def group_log_likelihood(
-    data: Aggregation, probabilities: sp.csr_matrix, log_none: FloatArray
-) -> float:
-    r"""Compute the mean log-likelihood of the groups' labels, under a noisy-or of their samples.
-
-    A group has a label with probability :math:`1 - \prod_j (1 - q_j)`. On groups not used for
-    training, the likelihood compares classifiers without labels of single samples.
-
-    Parameters
-    ----------
-    data : Aggregation
-        Groups and their labels.
-    probabilities : CSR matrix of shape (n_samples, n_labels)
-        Probabilities :math:`q`; one stored entry for each label of each sample's groups.
-    log_none : ndarray of shape (n_samples,)
-        Sum of :math:`\log(1 - q)` over *all* labels, for each sample.
-
-    Returns
-    -------
-    float
-        Natural logarithm, at most 0; the greater, the better.
-
-    Raises
-    ------
-    ValueError
-        If the probability of a pair is missing or NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_matrix
-    >>> from sklearn_xlc.aggregation import aggregation, group_log_likelihood
-    >>> data = aggregation([[1], [1]], [[1, 0]])
-    >>> q = np.array([[0.5, 0.1], [0.25, 0.2]])
-    >>> log_none = np.log(1 - q).sum(axis=1)
-    >>> value = group_log_likelihood(data, csr_matrix(q), log_none)
-    >>> bool(np.isclose(value, np.log((1 - 0.5 * 0.75) * 0.9 * 0.8)))
-    True
-    """
-    total = float(log_none[data.groups.samples].sum())
-    columns = scored_columns(probabilities, "probabilities")
-    for pairs, part, entries in scored_pairs(data, columns, "probabilities"):
-        none = pairs.segment_sum(np.log1p(-_inside(part.data[entries])))
-        total += float((np.log(-np.expm1(none)) - none).sum())
-    return total / max(1, len(data.groups))
-
-
 def draw_labels(probabilities: sp.csr_matrix, n_draws: int, seed: int = 0) -> sp.csr_matrix:
     """Draw labels of samples, for classifiers that cannot be trained on probabilities.
 
