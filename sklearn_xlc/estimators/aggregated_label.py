@@ -52,6 +52,9 @@ MAX_FITS, MAX_SCORES = 2, 2**31
 N_PARTS, MIN_GROUPS = 4, 20
 #: More parts are held out, one after the other, up to about this number of samples in total.
 HELD_OUT = 2000
+#: What replaces all labels for all samples must be better by so many standard errors: one of three
+#: candidates that are no better is then taken once in fifteen times.
+SURE = 2.0
 #: A label that more of the groups have is warned of: a share.
 NEARLY_ALL = 0.99
 #: Attributes that belong to the training samples, and are not saved.
@@ -94,8 +97,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
           the group for each of its samples, as they are or after two rounds of probabilities. This
           takes the time of about ten fits, and of thirty for up to 2000 samples; a fit on draws
           counts four times. The assigned labels without a choice for classifiers without scores,
-          for counts of labels, for groups of one
-          sample, for fewer than 20 groups, and for more than 2**31 samples times labels.
+          for counts of labels, for groups of one sample, for fewer than 20 groups, and for more
+          than 2**31 samples times labels.
     n_folds : int, default=2
         Number of folds of the groups, for rounds after the first.
     n_jobs : int, default=None
@@ -112,10 +115,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         Labels of the training samples in the last round; samples have labels of their groups only.
         All of these where held-out groups do not say that assigning pays.
     posterior_ : csr_matrix of shape (n_samples, n_labels) or None
-        Probabilities of labels of the training samples, the targets of `estimator_`, which may be
-        draws from them. `assigned_`
-        then holds the most probable labels, as many as the sum of the probabilities. None:
-        `estimator_` was trained on `assigned_`.
+        Probabilities of labels of the training samples. `estimator_` was trained on them, or on
+        draws from them. `assigned_` then holds the most probable labels, as many as the sum of the
+        probabilities. None: `estimator_` was trained on `assigned_`.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -146,9 +148,9 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     "auto" holds out a quarter of the groups, from the assigner, too; up to four quarters one after
     the other, while they are about two thousand samples. For each candidate it estimates the
     precision at 1 from the labels of these groups
-    (:func:`~sklearn_xlc.aggregation.expected_precision`). Assigned labels must beat all labels for
-    all samples by a standard error. In groups of samples that share most of their labels, or
-    where X says little of the labels, they often do not.
+    (:func:`~sklearn_xlc.aggregation.expected_precision`). It takes the best of those that beat all
+    labels for all samples by two standard errors over groups, or else all labels. In groups of
+    samples that share most of their labels, or where X says little of the labels, often none does.
 
     A label that all groups have cannot be learnt from groups; `fit` warns of it.
 
@@ -331,8 +333,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     ) -> tuple[bool, bool]:
         """Choose by held-out groups: whether to start from assigned labels, and to make rounds.
 
-        The other start is all labels of the group for all samples. Assigned labels must be better
-        by a standard error: where groups do not tell, nothing is assigned.
+        The other start is all labels of the group for all samples. All but these as they are must
+        be better than these by two standard errors: where groups do not tell, nothing is assigned.
         """
         n_samples, parts, tested = len(connected), [], []
         n_parts = min(N_PARTS, max(1, N_PARTS * HELD_OUT // n_samples))
@@ -353,12 +355,13 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
                 )
             )
             tested.append(connected[test])
-        found = np.concatenate(parts, axis=2)
-        best = found.mean(axis=2).argmax(axis=1)
-        difference = found[1, best[1]] - found[0, best[0]]
-        gain = np.bincount(np.concatenate(tested), difference)
-        pays = bool(gain.sum() > np.sqrt((gain**2).sum()))
-        return pays, bool(best[int(pays)])
+        found, of_group = np.concatenate(parts, axis=2), np.concatenate(tested)
+        gains = np.array([np.bincount(of_group, of) for row in found - found[0, 0] for of in row])
+        total, error = gains.sum(axis=1), np.sqrt((gains**2).sum(axis=1))
+        # The first candidate is all labels as they are, of gain 0.
+        best = np.where(total > SURE * error, total, 0).argmax()
+        pays, is_better_soft = divmod(best, found.shape[1])
+        return bool(pays), bool(is_better_soft)
 
     def _folds(
         self, connected: np.ndarray, n_folds: int

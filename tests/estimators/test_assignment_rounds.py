@@ -1,5 +1,7 @@
 """Rounds of probabilities: dense labels, the choice without ground truth, and their limits."""
 
+import itertools
+
 import joblib
 import numpy as np
 import pytest
@@ -164,7 +166,9 @@ def related_groups(n_groups, n_features, shared, seed):
 
 def test_never_below_all_labels_for_all_members_but_by_noise():
     gains, gains_of_one_round = [], []
-    for n_features, shared, seed in ((40, 0.8, 0), (40, 0.8, 1), (40, 0.95, 0), (150, 0.9, 0)):
+    for (n_features, shared), seed in itertools.product(
+        ((40, 0.8), (40, 0.95), (150, 0.9)), (0, 1)
+    ):
         X, Y = related_groups(650, n_features, shared, seed)
         groups = np.arange(600) // 4
         grouped = np.repeat(Y[:600].reshape(150, 4, 10).max(axis=1), 4, axis=0)
@@ -179,9 +183,8 @@ def test_never_below_all_labels_for_all_members_but_by_noise():
             clf = AggregatedLabelClassifier(linear, SEEDED, n_rounds=n_rounds)
             of.append(share(clf.fit(X[:600], grouped, groups)) - everything)
     assert max(gains_of_one_round) < -0.04  # what the choice is for
-    # A choice by 150 groups may go wrong once.
-    assert np.median(gains) > -0.01
-    assert np.mean(gains) > -0.02
+    assert np.median(gains) >= -0.01
+    assert min(gains) > -0.03
 
 
 def test_labels_without_training_samples_are_nobodys_best():
