@@ -94,3 +94,18 @@ N_JOBS = [
 ]
 #: Constraints of a parameter `random_state`.
 RANDOM_STATE = [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None]
+
+
+def import_text(name: str) -> Any:
+    """Import a package of the extra ``text``; ImportError says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise missing(name) from error
+
+
+def missing(name: str) -> ImportError:
+    """Return the error for a missing package of the extra ``text``."""
+    return ImportError(
+        f"the package {name} is missing; install the extra text: pip install sklearn-xlc[text]"
+    )

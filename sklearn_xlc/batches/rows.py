@@ -55,6 +55,8 @@ class Rows:
         :func:`~sklearn_xlc.batches.collate`, for several batches at once.
     members : ndarray of shape (n_samples,), default=None
         Sample i is row ``members[i]`` of X. None: its row i.
+    texts : ndarray of str of shape (n_samples,), default=None
+        The samples as they came, where X has been made of them.
     """
 
     X: Any
@@ -64,6 +66,7 @@ class Rows:
     bags: np.ndarray | None = None
     collate: Callable[[Any], Any] | None = None
     members: np.ndarray | None = None
+    texts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.sparse and not (sp.issparse(self.X) and self.X.format == "csr"):
@@ -105,6 +108,7 @@ class Rows:
             self,
             Y=None if self.Y is None else self.Y[index],
             sample_weight=None if self.sample_weight is None else self.sample_weight[index],
+            texts=None if self.texts is None else self.texts[index],
         )
 
     def without_labels(self) -> Rows:
@@ -153,6 +157,12 @@ class Rows:
         if sp.issparse(self.X):
             return self.X if self.sparse else self.X.toarray()
         return self.X.tolist() if self.X.dtype == object else self.X
+
+    def as_given(self) -> Any:
+        """Return the samples as they came: texts, or rows of X."""
+        if self.texts is not None:
+            return self.texts
+        return self.X if self.members is None else self.X[self.members]
 
     def occurring_columns(self) -> np.ndarray:
         """Return a mask of the columns of X with a non-zero entry in the samples."""

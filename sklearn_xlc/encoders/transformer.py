@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import os
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sklearn_xlc._bounds import check_integer, check_real
+from sklearn_xlc._compat import import_text
 from sklearn_xlc.encoders._base import Encoder, EncoderPart
 
 #: Texts that pass through the transformer at once; texts of similar length go together.
@@ -202,21 +202,6 @@ def _loaded(model: Any, tokenizer: Any) -> tuple[nn.Module, Any]:
             f"model {type(loaded).__name__} has a decoder; give its encoder: model.get_encoder()"
         )
     return loaded, tokenizer
-
-
-def import_text(name: str) -> Any:
-    """Import a package of the extra ``text``; ImportError says how to install it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise missing(name) from error
-
-
-def missing(name: str) -> ImportError:
-    """Return the error for a missing package of the extra ``text``."""
-    return ImportError(
-        f"the package {name} is missing; install the extra text: pip install sklearn-xlc[text]"
-    )
 
 
 class Transformer(EncoderPart):

@@ -51,8 +51,8 @@ from sklearn_xlc.engine.plan import Plan
 from sklearn_xlc.engine.predictor import Predictor
 from sklearn_xlc.engine.recalibrating import (
     described,
+    note_unlearnt,
     recalibrate,
-    unlearnt,
     warn_of_unlearnt,
 )
 from sklearn_xlc.engine.resolve import Facts
@@ -320,8 +320,7 @@ class BaseXLCClassifier(
             If there is no such parameter, or the part is "auto" or None.
         """
         made = nested_parts(self, self._parts, params)
-        if waiting := unlearnt(self, made):
-            self._unlearnt = waiting
+        note_unlearnt(self, made)
         return super().set_params(**made)
 
     def _validate_params(self) -> None:

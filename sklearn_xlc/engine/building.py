@@ -219,7 +219,8 @@ def vectorized(encoder: nn.Module, rows: Rows, first: bool) -> Rows:
         return rows
     vectorize = getattr(encoder, "fit_vectorize", None) if first else None
     X = (vectorize or encoder.vectorize)(rows.samples())  # type: ignore[operator]
-    return replace(rows, X=X, sparse=True, collate=None)
+    texts = rows.X if rows.bags is None else None
+    return replace(rows, X=X, sparse=True, collate=None, texts=texts)
 
 
 def output_width(encoder: nn.Module, rows: Rows) -> int:

@@ -23,7 +23,7 @@ from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
 from sklearn_xlc.engine.memory import SMALL, available_memory, refuse_beyond
 from sklearn_xlc.engine.predictor import Encoded, Predictor
-from sklearn_xlc.engine.ranker import fit_ranker, read_all, remembering
+from sklearn_xlc.engine.ranker import fit_ranker, remembering
 from sklearn_xlc.engine.resolve import (
     Facts,
     choose_decision,
@@ -242,19 +242,32 @@ def fit_decision(
     samples. `first`: a new fit rather than a later call of `partial_fit`. `part`: the second
     classifier of "refit", whose ranker and decision are used.
     """
-    code, head = classifier._code, classifier.net_.module_.head
-    Y, is_auto = labels_of(code, train), decision == "auto"
-    suffices = is_enough(held, facts)
     if first:
         classifier.ranker_ = None
         if part is not None:
             classifier.ranker_ = remembering(classifier, part.ranker_, train)
         else:
             fit_ranker(classifier, ranker, decision, facts, train, held)
-    elif classifier.ranker_ is not None and classifier.ranker_.reads:
-        later = copy.copy(classifier.ranker_)
-        read = read_all(classifier, later, train)
-        classifier.ranker_ = later.remember_more(read, Y, sample_weight=train.sample_weight)
+    else:
+        classifier.ranker_ = remembering(classifier, classifier.ranker_, train, more=True)
+    _fit_decision(classifier, decision, facts, train, held, first=first, part=part)
+    if first and part is None and held is not None and not classifier._is_part:
+        classifier.ranker_ = remembering(classifier, classifier.ranker_, held, more=True)
+
+
+def _fit_decision(
+    classifier: Any,
+    decision: Any,
+    facts: Facts,
+    train: Rows,
+    held: Rows | None,
+    *,
+    first: bool,
+    part: Any,
+) -> None:
+    """Fit the decision of a classifier, or update it in later calls."""
+    code, head = classifier._code, classifier.net_.module_.head
+    Y, is_auto = labels_of(code, train), decision == "auto"
     if not code.multilabel:
         classifier.decision_ = TopK(1).fit(None, Y)
         return
@@ -264,7 +277,7 @@ def fit_decision(
     before: Any = None if first else classifier.decision_
     if is_auto:
         was_tuned = isinstance(before, Threshold) and before.fitted_on == "held"
-        decision = chosen_decision(facts, head, suffices or was_tuned)
+        decision = chosen_decision(facts, head, is_enough(held, facts) or was_tuned)
     goes_on = type(before) is type(decision)
     if goes_on:
         decision = copy.copy(before).set_params(**decision.get_params(deep=False))

@@ -22,7 +22,7 @@ from sklearn_xlc.batches import Rows
 from sklearn_xlc.distributed.agreement import check_agreement, check_holders
 from sklearn_xlc.distributed.parts import module_on_first
 from sklearn_xlc.distributed.processes import ALONE, Alone
-from sklearn_xlc.encoders import MLPEncoder, encoder_part
+from sklearn_xlc.encoders import MLPEncoder, encoder_part, vectorizes
 from sklearn_xlc.engine.building import reads_sparse
 from sklearn_xlc.engine.deciding import check_decision
 from sklearn_xlc.engine.ranker import check_ranker, check_spaces
@@ -141,6 +141,7 @@ class Plan:
             pointwise=pointwise,
             one_softmax=one_softmax,
             retrieves=self._retrieves(pointwise, one_softmax),
+            texts=self._has_texts(),
             soft=rows.Y.dtype.kind == "f",
             bag_size=0.0 if rows.bags is None else rows.n_instances / max(1, len(rows)),
             n_train=len(rows),
@@ -152,10 +153,14 @@ class Plan:
     def _retrieves(self, pointwise: bool, one_softmax: bool) -> bool:
         """Return whether lists of labels of similar samples are of use."""
         rows, code = self.data.rows, self.data.code
-        is_plain = rows.bags is None and sp.issparse(rows.X) and rows.Y.dtype.kind != "f"
+        is_sparse = sp.issparse(rows.X) or self._has_texts()
+        is_plain = rows.bags is None and is_sparse and rows.Y.dtype.kind != "f"
         many = one_softmax and code.n_labels >= MANY_CLASSES
         apart = (pointwise if code.multilabel else many) and self.processes.size == 1
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
+
+    def _has_texts(self) -> bool:
+        return self.data.rows.X.dtype == object and vectorizes(self.encoder)
 
     def check_decision(self, head: Head | None = None) -> None:
         """Raise ValueError if decision or ranker do not suit the labels or the head, once built."""

@@ -155,6 +155,8 @@ class Predictor:
     def encoded(self, X: Any, n_rows: int, asked: str) -> Iterator[tuple[slice, Encoded]]:
         """Yield slices of batches with their features, and what the ranker reads of samples."""
         rows = _rows_of(X)
+        if self.lists and "input" in self.ranker.reads:  # texts are read once for both
+            rows = X = vectorized(self.net.module_.encoder, rows, False)
         for part, features in self.features(X, n_rows, asked):
             yield part, Encoded(features, self._read(rows, part, features))
 
@@ -164,6 +166,8 @@ class Predictor:
         read: dict[str, Any] = {}
         if "input" in spaces:
             read["input"] = self.inputs(rows.take(part))
+        if "given" in spaces:
+            read["given"] = rows.take(part).as_given()
         if "features" in spaces:
             read["features"] = features_of(features).cpu().numpy()
         return read

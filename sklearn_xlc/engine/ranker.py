@@ -11,13 +11,13 @@ import scipy.sparse as sp
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import row_blocks
-from sklearn_xlc._part import cloned
-from sklearn_xlc.batches import Rows
+from sklearn_xlc._part import cloned, is_auto
+from sklearn_xlc.batches import Columns, Rows
 from sklearn_xlc.encoders import vectorizes
 from sklearn_xlc.engine.held_out import is_enough, labels_of, subsample
 from sklearn_xlc.engine.label_code import LabelCode
-from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker
-from sklearn_xlc.ranking import RANKERS
+from sklearn_xlc.engine.resolve import MOST_RANKED, Facts, choose_ranker, choose_retrievers
+from sklearn_xlc.ranking import RANKERS, has_word_vectors
 
 
 def fit_ranker(
@@ -30,7 +30,8 @@ def fit_ranker(
 ) -> None:
     """Fit the ranker of a classifier to held-out samples, and set `ranker_`.
 
-    `train`: samples to remember; None: the ranker keeps those that it has.
+    `train`: samples to remember; None: the ranker keeps those that it has. Held-out samples are not
+    remembered: the decision is fitted to their lists.
     """
     before = getattr(classifier, "ranker_", None)
     classifier.ranker_ = None
@@ -42,6 +43,7 @@ def fit_ranker(
         ranker = None if chosen is None else RANKERS[chosen]()
     if ranker is None:
         return
+    ranker = _with_retrievers(ranker, facts)
     if train is not None:
         ranker = remembering(classifier, cloned(ranker), train)
     elif ranker.reads:
@@ -51,7 +53,7 @@ def fit_ranker(
     predictor = replace(classifier._predictor, ranker=ranker)
     n_labels, link = predictor.n_labels, "sigmoid" if multilabel else "softmax"
     k = ranker.n_listed(n_labels, link)
-    all_held, held = held, subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
+    held = subsample(held, max(k, memory_limit() // (16 * MOST_RANKED)))
     scores, labels, read = [], [], []
     for _, batch in predictor.encoded(held, predictor.rows_at_once(head.bytes_per_row(k)), ""):
         with predictor.net.predicting(batch.features):
@@ -63,41 +65,40 @@ def fit_ranker(
     given = np.concatenate(scores), Y, np.concatenate(labels)
     samples = {space: _stacked([each[space] for each in read]) for space in read[0]}
     ranker.fit(*given, samples=samples, sample_weight=held.sample_weight, link=link)
-    if train is not None:
-        ranker = remembering(classifier, ranker, train, all_held)
     classifier.ranker_ = ranker
+
+
+def _with_retrievers(ranker: Any, facts: Facts) -> Any:
+    """Return a copy of the ranker with the rule's retrievers in place of "auto"."""
+    if not is_auto(getattr(ranker, "retrievers", None)):
+        return ranker
+    return cloned(ranker).set_params(retrievers=choose_retrievers(facts, has_word_vectors()))
 
 
 def _stacked(parts: list[Any]) -> Any:
     return sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
-def remembering(classifier: Any, ranker: Any, *samples: Rows) -> Any:
-    """Let a ranker remember training samples, if it reads any."""
+def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False) -> Any:
+    """Let a ranker remember training samples, if it reads any; `more`: beside those before."""
     if ranker is None or not ranker.reads:
         return ranker
-    read = read_all(classifier, ranker, *samples)
-    Y = sp.vstack([labels_of(classifier._code, each) for each in samples], "csr")
-    weights = [each.sample_weight for each in samples if each.sample_weight is not None]
-    weight = np.concatenate(weights) if weights else None
-    return ranker.remember(read, Y, sample_weight=weight)
-
-
-def read_all(classifier: Any, ranker: Any, *samples: Rows) -> dict[str, Any]:
-    """Return samples in the spaces that a ranker reads."""
     predictor, read = replace(classifier._predictor, ranker=ranker), {}
     if "input" in ranker.reads:
+        width = max(1, samples.n_stored() // max(1, len(samples)))
         parts = [  # in blocks: X may be mapped from a file
-            ranker.shortened({"input": predictor.inputs(each.take(part))})["input"]
-            for each in samples
-            for part in row_blocks(len(each), max(1, each.n_stored() // max(1, len(each))))
+            ranker.shortened({"input": predictor.inputs(samples.take(part))})["input"]
+            for part in row_blocks(len(samples), width)
         ]
         read["input"] = _stacked(parts)
+    if "given" in ranker.reads:
+        read["given"] = samples.as_given()
     if "features" in ranker.reads:
-        width = classifier._n_features_out
-        parts = [predictor.dense_features(each, width) for each in samples]
-        read["features"] = np.concatenate(parts)
-    return read
+        read["features"] = predictor.dense_features(samples, classifier._n_features_out)
+    Y = labels_of(classifier._code, samples)
+    if more:
+        return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)
+    return ranker.remember(read, Y, sample_weight=samples.sample_weight)
 
 
 def _kept(before: Any, ranker: Any) -> Any:
@@ -122,6 +123,12 @@ def check_spaces(ranker: Any, rows: Rows, encoder: Any, processes: Any) -> None:
             f"ranker={ranker!r} remembers training samples, and several processes share no memory; "
             "use ranker='calibration'"
         )
+    if "given" in ranker.reads and (rows.bags is not None or isinstance(rows.X, Columns)):
+        raise ValueError(
+            f"ranker={ranker!r} has a vectorizer, which reads texts or rows of X, and X holds "
+            "bags or several columns; use retrievers with space='features'"
+        )
+    ranker.check_given(rows.X)
     is_read = rows.bags is None and (rows.X.dtype != object or vectorizes(encoder))
     if "input" in ranker.reads and not is_read:
         held = "bags" if rows.bags is not None else "samples without columns"

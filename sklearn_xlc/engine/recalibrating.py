@@ -49,10 +49,10 @@ def recalibrate(classifier: Any, X: Any, y: Any, given: dict[str, Any], processe
     classifier.settings_ = described(classifier, classifier.settings_)
 
 
-def unlearnt(classifier: Any, params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parts that wait to be learnt, with those that `params` change."""
+def note_unlearnt(classifier: Any, params: Mapping[str, Any]) -> None:
+    """Note the parts of a fitted classifier that `params` change: they wait to be learnt."""
     if not hasattr(classifier, "net_"):
-        return ()
+        return
     before = classifier.get_params()
     changed = {
         name.partition("__")[0]
@@ -61,7 +61,7 @@ def unlearnt(classifier: Any, params: Mapping[str, Any]) -> tuple[str, ...]:
         and not (isinstance(value, str) and before.get(name) == value)
     }
     parts = changed & (classifier._parts.keys() - {"optimizer"})
-    return tuple(sorted(parts | set(classifier._unlearnt)))
+    classifier._unlearnt = tuple(sorted(parts | set(classifier._unlearnt)))
 
 
 def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None) -> None:
@@ -78,6 +78,7 @@ def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None
         multilabel=multilabel,
         pointwise=head.link == "sigmoid",
         one_softmax=not multilabel and can_rank(head, multilabel),
+        texts=held is not None and held.texts is not None,
     )
     if held is None and not (ranker is None or isinstance(ranker, str) and ranker == "keep"):
         raise ValueError(f"ranker={ranker!r} is learnt from samples: give X and y")

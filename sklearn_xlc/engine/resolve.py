@@ -100,7 +100,9 @@ class Facts:
         classes share one softmax of which a batch holds all scores.
     retrieves : bool
         Whether labels of similar training samples can be listed: each label has log odds, or there
-        are many classes, X is sparse, and one process holds it.
+        are many classes, X is sparse or holds texts, and one process holds it.
+    texts : bool
+        Whether X holds texts, of which the encoder makes sparse rows.
     n_instances, n_nonzeros : int
         Samples in all bags (or `n_samples`); non-zeros of X (0 where X holds no numbers).
     labels_per_sample, most_labels : float and int
@@ -127,6 +129,7 @@ class Facts:
     pointwise: bool = True
     one_softmax: bool = False
     retrieves: bool = False
+    texts: bool = False
     soft: bool = False
     bag_size: float = 0.0
     n_train: int = 0
@@ -335,6 +338,11 @@ def choose_ranker(facts: Facts, decision: Any) -> str:
     compares = decision != "auto" and (decision.reads != "ranked" or hasattr(decision, "distances"))
     is_searched = facts.retrieves and facts.n_samples <= MOST_REMEMBERED
     return "boosted" if is_searched and not compares else "calibration"
+
+
+def choose_retrievers(facts: Facts, has_word_vectors: bool) -> str:
+    """Choose the retrievers for "auto": words, and for texts also the meaning of words."""
+    return "texts" if facts.texts and has_word_vectors else "words"
 
 
 def choose_decision(

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import warnings
 from collections.abc import Callable
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.preprocessing import normalize
 
 from sklearn_xlc._compat import Interval, StrOptions, _fit_context
-from sklearn_xlc.encoders.transformer import TransformerEncoder, import_text, missing
+from sklearn_xlc.encoders.transformer import TransformerEncoder
 from sklearn_xlc.engine.validation import check_texts
+from sklearn_xlc.ranking import WORDLLAMA, texts_to_vectors
 from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
 
 #: Texts whose tokens are looked up, or that pass through a transformer, in one block.
 _BLOCK = 1024
-#: Files of the package wordllama, which its own loader would download.
-_WORDLLAMA = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
 
 
 class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -139,8 +135,8 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return np.concatenate([self._vectors(block) for block in blocks])
 
     def _vectors(self, texts: list[str]) -> np.ndarray:
-        if self.model == "wordllama":
-            return normalize(_wordllama()(texts))
+        if self.model == WORDLLAMA:
+            return texts_to_vectors(np.array(texts, dtype=object))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a GPU that cannot be used: as a classifier warns
             device = str(resolve_device(self.device))
@@ -159,31 +155,6 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 # Models are loaded once a process, and belong to no estimator: clones and files stay small.
-
-
-@functools.cache
-def _wordllama() -> Callable[[list[str]], np.ndarray]:
-    """Return a function to average static vectors of the package wordllama over texts."""
-    from_str = import_text("tokenizers").Tokenizer.from_str
-    found = importlib.util.find_spec("wordllama")  # imported, it would set up logging
-    if found is None or found.origin is None:
-        raise missing("wordllama")
-    weights, tokenizer = (Path(found.origin).parent / name for name in _WORDLLAMA)
-    (table,) = import_text("safetensors.numpy").load_file(weights).values()
-    table, tokens = table.astype(np.float32), from_str(tokenizer.read_text(encoding="utf-8"))
-    tokens.no_padding()
-    tokens.no_truncation()
-
-    def vectors(texts: list[str]) -> np.ndarray:
-        encoded = tokens.encode_batch(texts, add_special_tokens=False)
-        ids = [encoding.ids for encoding in encoded]
-        sizes = np.array([len(row) for row in ids])
-        indices = np.fromiter((token for row in ids for token in row), np.int32, sizes.sum())
-        weights = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
-        return sp.csr_matrix((weights, indices, indptr), (len(ids), len(table))) @ table
-
-    return vectors
 
 
 @functools.lru_cache(maxsize=2)

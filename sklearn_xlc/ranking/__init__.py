@@ -15,6 +15,7 @@ from sklearn_xlc.ranking.retrievers import (
     LabelCentroids,
     NearestSamples,
 )
+from sklearn_xlc.ranking.vectors import WORDLLAMA, has_word_vectors, texts_to_vectors
 
 #: Rankers by name, for the parameter `ranker`.
 RANKERS: dict[str, type[Ranker]] = {"boosted": BoostedRanker, "calibration": Calibration}
@@ -30,7 +31,10 @@ __all__ = [
     "RANKERS",
     "Ranker",
     "Retriever",
+    "WORDLLAMA",
     "among_all",
     "class_probabilities",
+    "has_word_vectors",
+    "texts_to_vectors",
     "with_unlisted",
 ]

@@ -44,8 +44,8 @@ class Ranker(Part):
     ----------
     reads : tuple of str, default=()
         Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
-        rows of X, dense or CSR; "features": output of the encoder, dense. With ``()`` they see
-        scores alone.
+        rows of X as the network reads them, dense or CSR; "features": output of the encoder,
+        dense; "given": the samples as they came, such as texts. With ``()`` they see scores alone.
     keeps_order : bool, default=True
         Whether labels keep the order of the network. If so, :meth:`rank` is not called.
     """
@@ -69,6 +69,15 @@ class Ranker(Part):
             Number of labels; at most `n_labels`.
         """
         return min(N_RANKS, n_labels)
+
+    def check_given(self, given: Any) -> None:
+        """Raise an error if samples, as they came, cannot be read; called before any work.
+
+        Parameters
+        ----------
+        given : array-like or sparse matrix of shape (n_samples, ...)
+            Samples.
+        """
 
     def shortened(self, samples: Samples) -> Samples:
         """Return samples with no more features than :meth:`remember` keeps, to save memory.
@@ -214,7 +223,8 @@ class Retriever(PlainArrays):
     Attributes
     ----------
     reads : tuple of str, default=("input",)
-        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`.
+        Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`; "vectors": output of its
+        parameter `vectorizer`.
     monotonic : tuple of int
         For each number 1 if a label with a larger number is never less likely, all else equal, or
         0. As many as names.

@@ -38,6 +38,7 @@ from sklearn_xlc.ranking.retrievers import (
 )
 from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
+from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
 
 #: Samples that are ranked at a time, at most, and bytes of temporary arrays for each entry.
 _ROWS, _BYTES = 1024, 64
@@ -63,11 +64,14 @@ class BoostedRanker(PlainArrays, Ranker):
 
     Parameters
     ----------
-    retrievers : "auto" or list of (str, Retriever), default="auto"
-        Retrievers by name. "auto": ``[("near", NearestSamples()), ("centroids", LabelCentroids()),
+    retrievers : {"auto", "words", "texts"} or list of (str, Retriever), default="auto"
+        Retrievers by name. "words": ``[("near", NearestSamples()), ("centroids", LabelCentroids()),
         ("votes", FeatureVotes()), ("together", CooccurringLabels())]``, in the space "input", or
-        "features" if that is the only one given. Parameters of a retriever are set as in a
-        :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``.
+        "features" if that is the only one given. "texts": also ``("near_in_meaning",
+        NearestSamples(vectorizer="wordllama"))`` and ``("centroids_in_meaning",
+        LabelCentroids(vectorizer="wordllama"))``, for texts. "auto": "texts" where a classifier is
+        fitted to texts and the extra ``text`` is installed, otherwise "words". Parameters of a
+        retriever are set as in a :class:`~sklearn.pipeline.FeatureUnion`: ``near__n_neighbors``.
     n_candidates : int, default=20
         Number of the network's best labels in a list.
     estimator : classifier, default=None
@@ -90,6 +94,10 @@ class BoostedRanker(PlainArrays, Ranker):
         weights.
     retrievers_ : list of (str, Retriever)
         Fitted retrievers.
+    vectorizers_ : list of {"wordllama", transformer}
+        Fitted vectorizers of the retrievers, equal ones once.
+    places_ : dict of str to int
+        Position of the vectorizer of each retriever that has one.
     estimator_ : classifier or None
         Fitted classifier. None for trees, which are in `trees_`.
     trees_ : dict or None
@@ -122,7 +130,7 @@ class BoostedRanker(PlainArrays, Ranker):
     """
 
     _parameter_constraints = {
-        "retrievers": [StrOptions({"auto"}), list],
+        "retrievers": [StrOptions({"auto", "words", "texts"}), list],
         "n_candidates": [Interval(Integral, 1, None, closed="left")],
         "estimator": [HasMethods("fit"), None],
         "tail": [Interval(Real, 0, 1, closed="both")],
@@ -203,12 +211,18 @@ class BoostedRanker(PlainArrays, Ranker):
     def _named(self, space: str = "input") -> list[tuple[str, Retriever]]:
         if not isinstance(self.retrievers, str):
             return list(self.retrievers)
-        return [
+        named: list[tuple[str, Retriever]] = [
             ("near", NearestSamples(space=space)),
             ("centroids", LabelCentroids(space=space)),
             *([("votes", FeatureVotes())] if space == "input" else []),
             ("together", CooccurringLabels()),
         ]
+        if self.retrievers == "texts":
+            named += [
+                ("near_in_meaning", NearestSamples(vectorizer=WORDLLAMA)),
+                ("centroids_in_meaning", LabelCentroids(vectorizer=WORDLLAMA)),
+            ]
+        return named
 
     def check(self) -> None:
         """Raise ValueError if a parameter is not valid."""
@@ -233,7 +247,13 @@ class BoostedRanker(PlainArrays, Ranker):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(space for _, each in self._named() for space in each.reads))
+        read = [space for _, each in self._named() for space in each.reads]
+        return tuple(dict.fromkeys("given" if space == "vectors" else space for space in read))
+
+    def check_given(self, given: Any) -> None:
+        for _, each in self._named():
+            if getattr(each, "vectorizer", None) == WORDLLAMA:
+                texts_to_vectors(given[:1])
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
         return min(self.n_candidates, n_labels)
@@ -243,6 +263,14 @@ class BoostedRanker(PlainArrays, Ranker):
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self.check()
         self.memory_ = None
+        with_vectors = {
+            name: each.vectorizer for name, each in self._named() if "vectors" in each.reads
+        }
+        vectorizers, self.places_ = distinct(with_vectors)
+        self.vectorizers_ = [
+            each if isinstance(each, str) else cloned(each).fit(samples["given"])
+            for each in vectorizers
+        ]
         self._add(samples, Y, sample_weight, spread=True)
         return self._index()
 
@@ -278,7 +306,7 @@ class BoostedRanker(PlainArrays, Ranker):
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
         is_all = len(used) == len(weight)
         more = {space: X if is_all else X[used] for space, X in samples.items()}
-        more = self.shortened(more)
+        more = self.shortened(self._with_vectors(more, is_rounded=True))
         Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
         before = self.memory_
         if before is not None:
@@ -289,6 +317,25 @@ class BoostedRanker(PlainArrays, Ranker):
             more = {space: X[last] for space, X in more.items()}
             Y, weight = Y[last], weight[last]
         self.memory_ = {"samples": more, "labels": Y, "weights": weight}
+
+    def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
+        """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
+        found = {space: X for space, X in samples.items() if space != "given"}
+        for place, vectorizer in enumerate(self.vectorizers_):
+            vectors = vectors_by(vectorizer, samples["given"])
+            readers = [each for name, each in self._named() if self.places_.get(name) == place]
+            most = max(getattr(each, "max_features_per_sample", 32) for each in readers)
+            found[_space(place)] = rounded(vectors, most) if is_rounded else vectors
+        if any("given" in each.reads for _, each in self._named()):
+            found["given"] = samples["given"]
+        return found
+
+    def _read_by(self, samples: Samples) -> dict[str, Spaces]:
+        """Return what each retriever reads of samples; those that read the same share it."""
+        spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
+        for place in range(len(self.vectorizers_)):
+            spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
+        return {name: spaces[self.places_.get(name)] for name, _ in self._named()}
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
         return {space: self._heaviest(space, X) for space, X in samples.items()}
@@ -313,10 +360,10 @@ class BoostedRanker(PlainArrays, Ranker):
         enough = Y.shape[0] >= 3  # for the model of propensities
         self.propensities_ = propensities(Y) if enough else np.ones(Y.shape[1])
         samples, self.n_indexed_ = self.memory_["samples"], len(Y.indptr) - 1
-        spaces, space = Spaces(samples), "input" if "input" in samples else "features"
+        read_by, space = self._read_by(samples), "input" if "input" in samples else "features"
         weight = None if (weight == 1).all() else weight
         self.retrievers_ = [
-            (name, cloned(each).fit(spaces, Y, weight))
+            (name, cloned(each).fit(read_by[name], Y, weight))
             for name, each in (self._named(space) if Y.shape[0] else [])
         ]
         return self
@@ -350,9 +397,9 @@ class BoostedRanker(PlainArrays, Ranker):
                 f"the network lists label {labels.max()}, but only {self.n_labels_} labels are "
                 "remembered: call remember again after labels were added"
             )
-        present, spaces = labels >= 0, Spaces(samples or {})
+        present, read_by = labels >= 0, self._read_by(self._with_vectors(samples or {}))
         own = self._keys(labels)
-        found = [each.search(spaces, scores, labels) for _, each in self.retrievers_]
+        found = [each.search(read_by[name], scores, labels) for name, each in self.retrievers_]
         added = [each.candidates(one) for (_, each), one in zip(self.retrievers_, found)]
         keys = np.unique(np.concatenate([own, *map(self._keys, added)]))
         rows, listed = np.divmod(keys, max(1, self.n_labels_))
@@ -498,6 +545,11 @@ class BoostedRanker(PlainArrays, Ranker):
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
+
+
+def _space(place: int) -> str:
+    """Return the name of the space of a vectorizer."""
+    return f"vectors {place}"
 
 
 def _joined(above: Any, below: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from sklearn_xlc._compat import Interval, StrOptions
+from sklearn_xlc._compat import HasMethods, Interval, StrOptions
 from sklearn_xlc._csr import (
     BLOCK_ENTRIES,
     IntArray,
@@ -24,10 +24,14 @@ from sklearn_xlc.ranking.search import (
     as_spaces,
     best_entries,
     best_items,
+    dense_index,
     heaviest,
-    pair_products,
+    integer_rows,
+    inverse_norms,
+    pair_cosines,
     transposed,
 )
+from sklearn_xlc.ranking.vectors import WORDLLAMA
 
 #: Labels that a retriever adds to a list.
 N_ADDED = 8
@@ -45,16 +49,19 @@ class _OfSpace(Retriever):
     _parameter_constraints = {
         "max_features_per_sample": [Interval(Integral, 1, None, closed="left")],
         "space": [StrOptions({"input", "features"})],
+        "vectorizer": [StrOptions({WORDLLAMA}), HasMethods(["fit", "transform"]), None],
     }
     space: str
+    vectorizer: Any
     max_features_per_sample: int
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return (self.space,)
+        return (self.space if self.vectorizer is None else "vectors",)
 
     def _unit(self, samples: Samples, is_sparse: bool) -> Any:
-        return as_spaces(samples).unit(self.space, self.max_features_per_sample, is_sparse)
+        (space,) = self.reads
+        return as_spaces(samples).unit(space, self.max_features_per_sample, is_sparse)
 
 
 class _Neighbors(NamedTuple):
@@ -80,12 +87,18 @@ class NearestSamples(_OfSpace):
         Features of a larger share of the training samples are not searched, unless at most 50
         samples have them. Only for sparse samples.
     space : {"input", "features"}, default="input"
-        Space of the samples: rows of X or output of the encoder.
+        Space of the samples: rows of X or output of the encoder. Not used with a `vectorizer`.
+    vectorizer : "wordllama" or transformer, default=None
+        Vectors of the samples as they came to the classifier: texts, or rows of X, of which it may
+        take some columns. "wordllama": static word vectors, as of
+        :class:`~sklearn_xlc.SentenceVectorizer`. Retrievers with equal vectorizers share their
+        vectors. The ranker fits a copy and passes its output as the space "vectors".
 
     Attributes
     ----------
-    index_ : csr_array of shape (n_features, n_samples) or ndarray of shape (n_samples, n_features)
-        Features of training samples, float32: sparse, if X is mostly zeros.
+    index_ : csr_array of shape (n_features, n_samples), or dict of str to ndarray
+        Features of training samples, float32: sparse, if X is mostly zeros. Many dense ones are in
+        lists of similar samples, and only those lists that are nearest to a sample are searched.
     labels_ : csr_array of shape (n_samples, n_labels)
         Labels of training samples.
     weights_ : ndarray of shape (n_samples,), or None
@@ -118,11 +131,13 @@ class NearestSamples(_OfSpace):
         max_features_per_sample: int = 32,
         max_df: float = 0.05,
         space: str = "input",
+        vectorizer: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.max_features_per_sample = max_features_per_sample
         self.max_df = max_df
         self.space = space
+        self.vectorizer = vectorizer
 
     @property
     def monotonic(self) -> tuple[int, ...]:
@@ -140,7 +155,7 @@ class NearestSamples(_OfSpace):
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> NearestSamples:
         self.check()
-        is_sparse = as_spaces(samples).is_sparse(self.space)
+        is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
         self.labels_ = sp.csr_array(Y)
         self.weights_ = None if sample_weight is None else np.asarray(sample_weight, np.float64)
@@ -149,7 +164,7 @@ class NearestSamples(_OfSpace):
             searched = counts <= max(self.max_df * unit.shape[0], _FREQUENT)
             self.index_ = transposed(_kept(unit, searched[unit.indices]))
         else:
-            self.index_ = unit
+            self.index_ = dense_index(unit)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> _Neighbors:
@@ -207,12 +222,16 @@ class LabelCentroids(_OfSpace):
     max_features_per_sample : int, default=32
         Features of largest magnitude that are kept of a sparse sample.
     space : {"input", "features"}, default="input"
-        Space of the samples: rows of X or output of the encoder.
+        Space of the samples: rows of X or output of the encoder. Not used with a `vectorizer`.
+    vectorizer : "wordllama" or transformer, default=None
+        As of :class:`NearestSamples`.
 
     Attributes
     ----------
     centroids_ : csr_array of shape (n_features, n_labels), or ndarray
         Centroids, float32; as rows, if they are dense.
+    index_ : csr_array or dict of str to ndarray
+        The centroids, as samples in :class:`NearestSamples`.
 
     Examples
     --------
@@ -234,18 +253,23 @@ class LabelCentroids(_OfSpace):
     monotonic = (1,)
 
     def __init__(
-        self, n_nearest: int = 20, max_features_per_sample: int = 32, space: str = "input"
+        self,
+        n_nearest: int = 20,
+        max_features_per_sample: int = 32,
+        space: str = "input",
+        vectorizer: Any = None,
     ) -> None:
         self.n_nearest = n_nearest
         self.max_features_per_sample = max_features_per_sample
         self.space = space
+        self.vectorizer = vectorizer
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         return np.array(["centroid"])
 
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> LabelCentroids:
         self.check()
-        is_sparse = as_spaces(samples).is_sparse(self.space)
+        is_sparse = as_spaces(samples).is_sparse(*self.reads)
         unit = self._unit(samples, is_sparse)
         of_labels = _weighted(transposed(Y).astype(np.float32), sample_weight)
         if is_sparse:
@@ -256,12 +280,13 @@ class LabelCentroids(_OfSpace):
             ]
             self.centroids_ = transposed(sp.vstack(means, format="csr"))
         else:
-            self.centroids_ = unit_rows(of_labels @ unit)
+            self.centroids_ = integer_rows(of_labels @ (unit * inverse_norms(unit)[:, None]))
+        self.index_ = self.centroids_ if is_sparse else dense_index(self.centroids_)
         return self
 
     def search(self, samples: Samples, scores: Array, labels: Array) -> Any:
         queries = self._unit(samples, sp.issparse(self.centroids_))
-        return queries, *best_items(queries, self.centroids_, self.n_nearest)
+        return queries, *best_items(queries, self.index_, self.n_nearest)
 
     def candidates(self, found: Any) -> Array:
         return found[1][:, :N_ADDED]
@@ -269,7 +294,7 @@ class LabelCentroids(_OfSpace):
     def numbers(self, found: Any, rows: IntArray, labels: IntArray) -> Array:
         queries, items, cosines = found
         if not sp.issparse(self.centroids_):
-            return pair_products(queries, self.centroids_, rows, labels)[:, None]
+            return pair_cosines(queries, self.centroids_, rows, labels)[:, None]
         return _numbers_of(_padded_csr(cosines, items, self.centroids_.shape[1]), rows, labels)
 
 

@@ -5,11 +5,15 @@ A sample's result does not depend on the samples beside it, and ties go to the s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from sklearn_xlc._config import memory_limit
 from sklearn_xlc._csr import (
@@ -27,8 +31,10 @@ from sklearn_xlc._csr import (
 from sklearn_xlc._ranking import rank_rows
 from sklearn_xlc.ranking.base import Array, Samples
 
-#: Rounding error of a float32 number, relative to it.
-_EPSILON = float(np.finfo(np.float32).eps)
+#: Dense items that are all searched, at most, and those of a list from which its center is learnt.
+_FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
+#: Share of the lists that are searched, and number of items in them, roughly, at most.
+_SHARE, _ITEMS = 0.1, 20_000
 
 
 class Spaces(Mapping[str, Any]):
@@ -59,19 +65,18 @@ class Spaces(Mapping[str, Any]):
         """Return whether vectors of a space are best kept as CSR: the same for CSR and dense."""
         key = (space, 0, True)
         if key not in self._units:
-            self._units[key] = space == "input" and is_mostly_zeros(self[space])
+            self._units[key] = space != "features" and is_mostly_zeros(self[space])
         return bool(self._units[key])
 
     def unit(self, space: str, n_heaviest: int, is_sparse: bool) -> Any:
-        """Return unit vectors, float32: CSR of the heaviest entries, or a dense array of all."""
+        """Return CSR of the heaviest entries, of norm one, or dense :func:`integer_rows`."""
         key = (space, n_heaviest if is_sparse else -1, is_sparse)
         if key not in self._units:
             X = self[space]
             if is_sparse:
                 self._units[key] = unit_rows(heaviest(as_csr(X), n_heaviest)).astype(np.float32)
             else:
-                dense = X.toarray() if sp.issparse(X) else np.asarray(X)
-                self._units[key] = unit_rows(dense).astype(np.float32)
+                self._units[key] = integer_rows(X.toarray() if sp.issparse(X) else np.asarray(X))
         return self._units[key]
 
 
@@ -129,15 +134,81 @@ def transposed(X: Any) -> Any:
     return sp.csr_array(X.T.tocsr())
 
 
+def integer_rows(X: Any) -> Array:
+    """Scale dense rows to integers, in float32: their products are exact, in any shape and order.
+
+    Cosines keep two digits or more: an entry has as many bits as the sum of a product of two rows
+    leaves to it in 24.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Rows; those of int8 are integers already.
+
+    Returns
+    -------
+    ndarray of the same shape, float32
+        Integers.
+    """
+    if X.dtype == np.int8:
+        return X.astype(np.float32)
+    most = int(np.sqrt(2**24 / max(1, X.shape[1])))
+    out = np.empty(X.shape, dtype=np.float32)
+    for part in row_blocks(len(X), X.shape[1]):
+        largest = np.abs(X[part]).max(axis=1, keepdims=True, initial=0)
+        out[part] = np.rint(X[part] * (most / np.where(largest > 0, largest, 1)))
+    return out
+
+
+def inverse_norms(X: Array) -> Array:
+    """Return the inverse norms of rows in float32; 0 for a zero row."""
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    return np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
+
+
+def dense_index(items: Array) -> dict[str, Array]:
+    """Index dense items; many of them in lists of similar ones, of which some are searched.
+
+    Parameters
+    ----------
+    items : ndarray of shape (n_items, n_features), float32
+        Result of :func:`integer_rows`.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Items as `vectors`, and the inverse of their norms as `scale`. Of many also their `ids`, and
+        for list i, ``vectors[starts[i]:starts[i + 1]]``, the mean direction ``centers[i]``.
+    """
+    scale = inverse_norms(items)
+    if len(items) < _FEW_ITEMS:
+        return {"vectors": items, "scale": scale}
+    n_lists = int(2 * np.sqrt(len(items)))
+    unit = items * scale[:, None]
+    some = np.linspace(0, len(items) - 1, min(len(items), _ITEMS_OF_LIST * n_lists))
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # equal items
+        means = KMeans(n_lists, init="random", n_init=1, max_iter=5, random_state=0)
+        means.fit(unit[some.astype(np.int64)])
+    centers = unit_rows(means.cluster_centers_).astype(np.float32)
+    blocks = row_blocks(len(items), n_lists, BLOCK_ENTRIES)
+    nearest = np.concatenate([(unit[part] @ centers.T).argmax(axis=1) for part in blocks])
+    ids = np.argsort(nearest, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(nearest, minlength=n_lists))])
+    in_lists = {"ids": ids, "starts": starts, "centers": centers.astype(np.float64)}
+    return {"vectors": items[ids], "scale": scale[ids], **in_lists}
+
+
 def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     """Find the n items with the largest positive cosine to each query.
 
     Parameters
     ----------
     queries : {csr_array, ndarray} of shape (n_queries, n_features), float32
-        Unit rows; CSR if `index` is sparse.
-    index : csr_array of shape (n_features, n_items), or ndarray of shape (n_items, n_features)
-        Items, in float32: columns of a sparse index, or unit rows of a dense one.
+        Unit rows, CSR, if `index` is sparse; otherwise a result of :func:`integer_rows`.
+    index : csr_array of shape (n_features, n_items), float32, or dict
+        Items: columns of a sparse index, or a result of :func:`dense_index`. In lists, only those
+        with the nearest centers are searched.
     n : int
         Number of items.
 
@@ -150,7 +221,10 @@ def best_items(queries: Any, index: Any, n: int) -> tuple[IntArray, Array]:
     """
     items = np.full((queries.shape[0], n), -1, dtype=np.int64)
     cosines = np.zeros(items.shape, dtype=np.float32)
-    blocks = _sparse_blocks if sp.issparse(index) else _dense_blocks
+    if sp.issparse(index):
+        blocks = _sparse_blocks
+    else:
+        blocks = _listed_blocks if "ids" in index else _dense_blocks
     for part, values, ids, indptr in blocks(queries, index, n):
         values, ids = best_entries(values, ids, indptr, n)
         items[part] = np.where(values > 0, ids, -1)
@@ -174,20 +248,46 @@ def _sparse_blocks(queries: Any, index: Any, n: int) -> _Blocks:
 
 
 def _dense_blocks(queries: Any, index: Any, n: int) -> _Blocks:
-    """Yield cosines of blocks of queries: rough ones by products, exact ones of the best.
-
-    The last bits of a product of matrices depend on their shapes. So those that may be among the
-    best are computed again, one by one.
-    """
-    n_items, n_features = index.shape
-    error = 4 * (n_features + 4) * _EPSILON  # of two products, for unit rows
+    """Yield cosines of blocks of queries: those that may be among the best."""
+    vectors, scale = index["vectors"], index["scale"]
+    n_items = len(vectors)
     for part in row_blocks(len(queries), n_items, min(BLOCK_ENTRIES, memory_limit() // 32)):
-        rough = queries[part] @ index.T
-        indptr = np.arange(len(rough) + 1) * n_items
-        least = _least(rough.reshape(-1), indptr, n) - np.float32(error)
-        rows, ids = np.nonzero(rough >= least[:, None])
-        exact = pair_products(queries[part], index, rows, ids)
-        yield part, exact, ids, np.searchsorted(rows, np.arange(len(rough) + 1))
+        cosines = queries[part] @ vectors.T
+        cosines *= scale
+        cosines *= inverse_norms(queries[part])[:, None]
+        least = _least(cosines.reshape(-1), np.arange(len(cosines) + 1) * n_items, n)
+        rows, ids = np.nonzero(cosines >= least[:, None])
+        yield part, cosines[rows, ids], ids, np.searchsorted(rows, np.arange(len(cosines) + 1))
+
+
+def _listed_blocks(queries: Any, index: Any, n: int) -> _Blocks:
+    """Yield cosines of blocks of queries to items of the lists nearest to each of them."""
+    vectors, starts, centers = index["vectors"], index["starts"], index["centers"].T
+    sizes, scale = np.diff(starts), index["scale"]
+    share = min(_SHARE, _ITEMS / len(vectors))
+    n_probes = int(np.ceil(share * len(sizes)))
+    row_size = max(len(sizes), int(n_probes * sizes.mean()))
+    for part in row_blocks(len(queries), row_size, min(BLOCK_ENTRIES, memory_limit() // 64)):
+        block = queries[part]
+        # In double precision, and rounded: all but ties is the same in any shape.
+        near = (block.astype(np.float64) @ centers).astype(np.float32)
+        probes = rank_rows(near, n_probes)[1].ravel()
+        ends = np.cumsum(sizes[probes])
+        firsts = ends - sizes[probes]
+        cosines = np.empty(ends[-1], dtype=np.float32)
+        order = np.argsort(probes, kind="stable")
+        of_list = np.searchsorted(probes[order], np.arange(len(sizes) + 1))
+        for probed in np.flatnonzero(np.diff(of_list)):
+            pairs = order[of_list[probed] : of_list[probed + 1]]
+            inside = slice(starts[probed], starts[probed + 1])
+            found = block[pairs // n_probes] @ vectors[inside].T
+            cosines[firsts[pairs][:, None] + np.arange(sizes[probed])] = found * scale[inside]
+        indptr = np.concatenate([[0], ends[n_probes - 1 :: n_probes]])
+        cosines *= np.repeat(inverse_norms(block), np.diff(indptr))
+        kept = np.flatnonzero(cosines >= np.repeat(_least(cosines, indptr, n), np.diff(indptr)))
+        pair = np.searchsorted(firsts, kept, side="right") - 1
+        ids = index["ids"][starts[probes[pair]] + kept - firsts[pair]]
+        yield part, cosines[kept], ids, np.searchsorted(kept, indptr)
 
 
 def best_entries(values: Array, ids: Array, indptr: Array, n: int) -> tuple[Array, IntArray]:
@@ -252,10 +352,10 @@ def _least(values: Array, indptr: Array, n: int) -> Array:
     return least
 
 
-def pair_products(left: Array, right: Array, rows: IntArray, items: IntArray) -> Array:
-    """Return products of pairs of rows of two dense arrays: float32, summed in float64."""
-    products = np.empty(len(rows), dtype=np.float32)
+def pair_cosines(left: Array, right: Array, rows: IntArray, items: IntArray) -> Array:
+    """Return cosines of pairs of rows of two results of :func:`integer_rows`: float32."""
+    cosines = np.empty(len(rows), dtype=np.float32)
     for part in row_blocks(len(rows), left.shape[1]):
-        a, b = left[rows[part]].astype(np.float64), right[items[part]]
-        products[part] = np.einsum("ij,ij->i", a, b)
-    return products
+        a, b = left[rows[part]], right[items[part]]
+        cosines[part] = np.einsum("ij,ij->i", a, b) * inverse_norms(b) * inverse_norms(a)
+    return cosines

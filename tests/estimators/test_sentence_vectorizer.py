@@ -19,7 +19,7 @@ from sklearn.utils import estimator_checks as checks
 import sklearn_xlc
 from sklearn_xlc import MultiHeadClassifier, SentenceVectorizer
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.estimators import sentence_vectorizer
+from sklearn_xlc.ranking import vectors as word_vectors
 
 TEXTS = ["a body of salt water", "a dog that barks", "the sea", "puppies"]
 
@@ -93,8 +93,8 @@ def test_vectors_are_those_of_the_package(wordllama):
 
     path = Path(find_spec("wordllama").origin).parent
     load_file = pytest.importorskip("safetensors.numpy").load_file
-    (table,) = load_file(path / sentence_vectorizer._WORDLLAMA[0]).values()
-    tokens = Tokenizer.from_file(str(path / sentence_vectorizer._WORDLLAMA[1]))
+    (table,) = load_file(path / word_vectors._FILES[0]).values()
+    tokens = Tokenizer.from_file(str(path / word_vectors._FILES[1]))
     for text in TEXTS:
         mean = table[tokens.encode(text, add_special_tokens=False).ids].astype(np.float64).mean(0)
         found = SentenceVectorizer().fit_transform([text])[0]
@@ -139,7 +139,7 @@ def test_a_missing_package_is_named(name, monkeypatch):
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     else:
         monkeypatch.setitem(sys.modules, name, None)
-    sentence_vectorizer._wordllama.cache_clear()
+    word_vectors._word_vectors.cache_clear()
     with pytest.raises(ImportError, match=rf"package {name} is missing.*sklearn-xlc\[text\]"):
         SentenceVectorizer().fit(TEXTS)
 

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_xlc.ranking import search
-from sklearn_xlc.ranking.search import Spaces, best_entries, best_items, heaviest, pair_products
+from sklearn_xlc.ranking.search import (
+    Spaces,
+    best_entries,
+    best_items,
+    dense_index,
+    heaviest,
+    integer_rows,
+    inverse_norms,
+    pair_cosines,
+)
 
 #: Few values, so that there are ties.
 SMALL = st.integers(-2, 2)
@@ -61,17 +70,22 @@ def unit(X):
     return X / np.where(norms > 0, norms, 1)
 
 
+def forms(queries, items, is_sparse):
+    """Return queries and index in the form of a search, and the cosines that it compares."""
+    if is_sparse:
+        queries, items = (sp.csr_array(unit(X).astype(np.float32)) for X in (queries, items))
+        return queries, sp.csr_array(items.T), (queries @ items.T).toarray()
+    queries, items = integer_rows(queries), integer_rows(items)
+    products = queries.astype(np.int64) @ items.T.astype(np.int64)
+    cosines = products.astype(np.float32) * inverse_norms(items) * inverse_norms(queries)[:, None]
+    return queries, dense_index(items), cosines
+
+
 @pytest.mark.parametrize("is_sparse", [False, True])
 @given(queries=matrices(5, 6), items=matrices(12, 6), n=st.integers(1, 14))
 def test_items_with_the_largest_positive_cosine(is_sparse, queries, items, n):
-    queries, items = (unit(X).astype(np.float32) for X in (queries, items))
-    given_queries = sp.csr_array(queries) if is_sparse else queries
-    index = sp.csr_array(items.T) if is_sparse else items
-    found, cosines = best_items(given_queries, index, n)
-    if is_sparse:  # float32, summed feature by feature
-        exact = (sp.csr_array(queries) @ sp.csr_array(items.T)).toarray()
-    else:
-        exact = (queries.astype(float) @ items.T.astype(float)).astype(np.float32)
+    queries, index, exact = forms(queries, items, is_sparse)
+    found, cosines = best_items(queries, index, n)
     for i, best in enumerate(brute_best(exact, n)):
         best = [(-value, j) for value, j in best if -value > 0]
         padding = n - len(best)
@@ -91,32 +105,71 @@ def test_a_long_row_before_a_short_one_with_larger_values():
 def test_many_items_in_blocks_equal_brute_force_and_single_queries(is_sparse, rng, monkeypatch):
     items = np.round(rng.random((700, 30)) * (rng.random((700, 30)) < 0.2), 1)
     items[300:] = items[:400]  # twins: ties
-    queries = unit(items[::11]).astype(np.float32)
-    items = unit(items).astype(np.float32)
-    given_queries = sp.csr_array(queries) if is_sparse else queries
-    index = sp.csr_array(items.T) if is_sparse else items
-    whole = best_items(given_queries, index, 20)
-    exact = given_queries @ index if is_sparse else sp.csr_array(queries) @ items.T.astype(float)
-    exact = np.asarray(exact.toarray() if sp.issparse(exact) else exact).astype(np.float32)
+    queries, index, exact = forms(items[::11], items, is_sparse)
+    whole = best_items(queries, index, 20)
     for i, best in enumerate(brute_best(exact, 20)):
         assert whole[0][i].tolist() == [j if -value > 0 else -1 for value, j in best]
-    singles = [best_items(given_queries[[i]], index, 20) for i in range(len(queries))]
+    singles = [best_items(queries[[i]], index, 20) for i in range(queries.shape[0])]
     for k in (0, 1):
         np.testing.assert_array_equal(whole[k], np.concatenate([one[k] for one in singles]))
     monkeypatch.setattr(search, "BLOCK_ENTRIES", 3000)
     monkeypatch.setattr(search, "FEW_ENTRIES", 100)
-    for k, part in enumerate(best_items(given_queries, index, 20)):
+    for k, part in enumerate(best_items(queries, index, 20)):
         np.testing.assert_array_equal(whole[k], part)
+
+
+def test_lists_of_similar_items(rng, monkeypatch):
+    """With all lists the search is exact; with few of them it finds most of the nearest items."""
+    around = rng.normal(size=(40, 16))
+    items = around[rng.integers(40, size=2000)] + rng.normal(size=(2000, 16))
+    items[-5:] = 0
+    queries, index, _ = forms(items[::17] + 0.1, items, False)
+    exact = best_items(queries, index, 10)
+    monkeypatch.setattr(search, "_FEW_ITEMS", 1000)
+    queries, index, _ = forms(items[::17] + 0.1, items, False)
+    np.testing.assert_array_equal(np.sort(index["ids"]), np.arange(2000))
+    some = best_items(queries, index, 10)
+    share = np.mean([np.isin(some[0][i], exact[0][i]).mean() for i in range(len(queries))])
+    assert 0.9 < share < 1
+    singles = [best_items(queries[[i]], index, 10) for i in range(len(queries))]
+    monkeypatch.setattr(search, "BLOCK_ENTRIES", 3000)
+    for k, part in enumerate(best_items(queries, index, 10)):
+        np.testing.assert_array_equal(some[k], part)
+        np.testing.assert_array_equal(some[k], np.concatenate([one[k] for one in singles]))
+    monkeypatch.setattr(search, "_SHARE", 1.0)
+    for k, part in enumerate(best_items(queries, index, 10)):
+        np.testing.assert_array_equal(exact[k], part)
+
+
+def test_lists_of_equal_items(monkeypatch):
+    monkeypatch.setattr(search, "_FEW_ITEMS", 50)
+    index = dense_index(integer_rows(np.ones((100, 3))))
+    found, cosines = best_items(integer_rows(np.ones((1, 3))), index, 4)
+    np.testing.assert_array_equal(found, [[0, 1, 2, 3]])
+    np.testing.assert_allclose(cosines, 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 256, 1000])
+def test_products_of_integer_rows_are_exact(n_features, rng):
+    X = integer_rows(rng.normal(size=(50, n_features)) * 10.0 ** rng.integers(-9, 9, (50, 1)))
+    Z = integer_rows(rng.choice([-1.0, 1.0], size=(50, n_features)))  # the largest products
+    for left, right in ((X, X), (X, Z), (Z, Z)):
+        exact = left.astype(np.int64) @ right.T.astype(np.int64)
+        np.testing.assert_array_equal(left @ right.T, exact)
+    np.testing.assert_array_equal(integer_rows(np.array([[3, -127]], np.int8)), [[3, -127]])
+    assert np.abs(np.linalg.norm(X, axis=1) * inverse_norms(X) - 1).max() < 1e-6
+    np.testing.assert_array_equal(inverse_norms(integer_rows(np.zeros((1, n_features)))), 0)
 
 
 def test_blocks_follow_the_working_memory(rng, monkeypatch):
     sizes = []
+    X = integer_rows(rng.normal(size=(300, 8)))
+    index = dense_index(X)
     monkeypatch.setattr(search, "row_blocks", _recorded(search.row_blocks, sizes))
-    X = unit(rng.normal(size=(300, 8))).astype(np.float32)
     with sklearn.config_context(working_memory=0.1):
-        small = best_items(X, X, 3)
+        small = best_items(X, index, 3)
     assert max(sizes[:-1]) * 300 * 32 <= 0.1 * 2**20
-    whole = best_items(X, X, 3)
+    whole = best_items(X, index, 3)
     np.testing.assert_array_equal(small[0], whole[0])
 
 
@@ -129,12 +182,13 @@ def _recorded(function, sizes):
     return recorded
 
 
-def test_products_of_pairs(rng):
-    left, right = (rng.normal(size=(n, 5)).astype(np.float32) for n in (4, 6))
+def test_cosines_of_pairs(rng):
+    left, right = (rng.normal(size=(n, 5)) for n in (4, 6))
     rows, items = np.array([0, 0, 3]), np.array([5, 1, 2])
-    expected = (left.astype(float) @ right.T.astype(float))[rows, items]
-    np.testing.assert_allclose(pair_products(left, right, rows, items), expected, rtol=1e-6)
-    assert pair_products(left, right, rows[:0], items[:0]).shape == (0,)
+    expected = (unit(left) @ unit(right).T)[rows, items]
+    left, right = integer_rows(left), integer_rows(right)
+    np.testing.assert_allclose(pair_cosines(left, right, rows, items), expected, atol=1e-3)
+    assert pair_cosines(left, right, rows[:0], items[:0]).shape == (0,)
 
 
 def test_a_space_is_sparse_or_dense_by_its_content_not_by_its_form(rng):
@@ -148,7 +202,8 @@ def test_a_space_is_sparse_or_dense_by_its_content_not_by_its_form(rng):
             dense = [one.toarray() if sparse else one for one in units]
             assert all(np.array_equal(dense[0], one) for one in dense)
             assert dense[0].dtype == np.float32
-            norms = np.linalg.norm(dense[0], axis=1)
-            assert np.isclose(norms, 1).sum() + (norms == 0).sum() == 40
+            if sparse:
+                norms = np.linalg.norm(dense[0], axis=1)
+                assert np.isclose(norms, 1).sum() + (norms == 0).sum() == 40
             assert all((np.count_nonzero(one, axis=1) <= 3).all() for one in dense if sparse)
     assert not Spaces({"features": few}).is_sparse("features")

@@ -1,0 +1,158 @@
+"""Vectors of the samples as they came, for retrievers with a vectorizer."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from pickle import PicklingError
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+
+from sklearn_xlc._compat import import_text, missing
+from sklearn_xlc._csr import is_mostly_zeros, row_blocks, unit_rows
+from sklearn_xlc.ranking.base import Array
+from sklearn_xlc.ranking.search import as_csr, heaviest
+
+#: Name of a vectorizer: static word vectors of the package of this name.
+WORDLLAMA = "wordllama"
+#: Files of this package, which its own loader would download.
+_FILES = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
+#: Texts that are vectorized at a time, and largest entry of a rounded vector.
+_BLOCK, _LARGEST = 1024, 127
+
+
+def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
+    """Return distinct vectorizers, unfitted, and the position of the one of each name.
+
+    Vectorizers of one class with equal parameters are equal.
+    """
+    first: dict[Any, Any] = {}
+    keys = {name: _key(vectorizer) for name, vectorizer in named.items()}
+    for name, key in keys.items():
+        first.setdefault(key, named[name])
+    return list(first.values()), {name: list(first).index(key) for name, key in keys.items()}
+
+
+def _key(vectorizer: Any) -> Any:
+    if isinstance(vectorizer, str):
+        return vectorizer
+    params = vectorizer.get_params() if hasattr(vectorizer, "get_params") else vectorizer
+    try:
+        return joblib.hash((type(vectorizer).__qualname__, params))
+    except PicklingError:  # of a function without a name
+        return id(vectorizer)
+
+
+def vectors_by(vectorizer: Any, given: Any) -> Any:
+    """Return vectors of samples by a fitted vectorizer: dense, or canonical CSR.
+
+    Raises ValueError if it does not return one for each sample.
+    """
+    if isinstance(vectorizer, str):
+        return texts_to_vectors(given)
+    vectors = vectorizer.transform(given)
+    shape = getattr(vectors, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != given.shape[0]:
+        raise ValueError(
+            f"vectorizer={vectorizer!r} must return an array or sparse matrix with a row for each "
+            f"of {given.shape[0]} samples, got {type(vectors).__name__} of shape {shape}"
+        )
+    return as_csr(vectors) if sp.issparse(vectors) else np.asarray(vectors, dtype=np.float32)
+
+
+def rounded(vectors: Any, n_heaviest: int) -> Any:
+    """Return vectors in few bytes: the heaviest entries of sparse ones, dense ones in eight bits.
+
+    Only directions are kept. A cosine changes by less than a hundredth.
+
+    Parameters
+    ----------
+    vectors : {csr_array, ndarray} of shape (n_samples, n_features)
+        Vectors.
+    n_heaviest : int
+        Entries to keep of a sparse one.
+
+    Returns
+    -------
+    csr_array or ndarray of int8
+        Vectors.
+    """
+    if sp.issparse(vectors) and is_mostly_zeros(vectors):
+        return heaviest(vectors, n_heaviest)
+    vectors = vectors.toarray() if sp.issparse(vectors) else vectors
+    out = np.empty(vectors.shape, dtype=np.int8)
+    for part in row_blocks(len(vectors), vectors.shape[1]):
+        largest = np.abs(vectors[part]).max(axis=1, keepdims=True, initial=0)
+        out[part] = np.rint(vectors[part] * (_LARGEST / np.where(largest > 0, largest, 1)))
+    return out
+
+
+# --- static word vectors ------------------------------------------------------------------------
+
+
+def has_word_vectors() -> bool:
+    """Return whether the packages that :func:`texts_to_vectors` needs are installed."""
+    return all(importlib.util.find_spec(name) for name in (WORDLLAMA, "tokenizers", "safetensors"))
+
+
+def texts_to_vectors(texts: Array) -> Array:
+    """Return the mean of the static word vectors of each text, of norm one.
+
+    Parameters
+    ----------
+    texts : ndarray of str of shape (n_texts,)
+        Texts.
+
+    Returns
+    -------
+    ndarray of shape (n_texts, 256), float32
+        Vectors; zero for a text without words.
+
+    Raises
+    ------
+    ImportError
+        If a package of the extra ``text`` is missing.
+    TypeError
+        If the samples are not texts.
+    """
+    if not (isinstance(texts, np.ndarray) and texts.dtype.kind == "O"):
+        raise TypeError(
+            f"vectorizer={WORDLLAMA!r} reads texts, and X holds numbers; pass texts to the "
+            "classifier (encoder='text'), or take another vectorizer"
+        )
+    average = _word_vectors()
+    blocks = [average(texts[i : i + _BLOCK].tolist()) for i in range(0, len(texts), _BLOCK)]
+    return unit_rows(np.concatenate(blocks or [average([])]))
+
+
+# They are loaded once a process, and belong to no estimator: clones and files stay small.
+
+
+@functools.cache
+def _word_vectors() -> Callable[[list[str]], Array]:
+    """Return a function to average static vectors of the package wordllama over texts."""
+    from_str = import_text("tokenizers").Tokenizer.from_str
+    found = importlib.util.find_spec(WORDLLAMA)  # imported, it would set up logging
+    if found is None or found.origin is None:
+        raise missing(WORDLLAMA)
+    weights, tokenizer = (Path(found.origin).parent / name for name in _FILES)
+    (table,) = import_text("safetensors.numpy").load_file(weights).values()
+    table, tokens = table.astype(np.float32), from_str(tokenizer.read_text(encoding="utf-8"))
+    tokens.no_padding()
+    tokens.no_truncation()
+
+    def vectors(texts: list[str]) -> Array:
+        encoded = tokens.encode_batch(texts, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encoded]
+        sizes = np.array([len(row) for row in ids], dtype=np.int64)
+        indices = np.fromiter((token for row in ids for token in row), np.int32, sizes.sum())
+        weights = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        return sp.csr_matrix((weights, indices, indptr), (len(ids), len(table))) @ table
+
+    return vectors

@@ -1,0 +1,91 @@
+"""Vectors of samples as they came."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import FunctionTransformer
+
+from sklearn_xlc.ranking import vectors
+from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
+
+TEXTS = np.array(["salt water", "a dog", "", "salt"], dtype=object)
+
+
+def cosines(X):
+    X = X.astype(np.float64)
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return (X / np.where(norms > 0, norms, 1)) @ (X / np.where(norms > 0, norms, 1)).T
+
+
+def test_equal_vectorizers_are_one():
+    words, twice = TfidfVectorizer(), FunctionTransformer(lambda X: X)
+    named = {
+        "a": words,
+        "b": clone(words),
+        "c": TfidfVectorizer(min_df=2),
+        "d": WORDLLAMA,
+        "e": twice,
+        "f": WORDLLAMA,
+        "g": twice,
+    }
+    found, places = distinct(named)
+    assert places == {"a": 0, "b": 0, "c": 1, "d": 2, "e": 3, "f": 2, "g": 3}
+    assert found == [words, named["c"], WORDLLAMA, twice]
+    assert distinct({}) == ([], {})
+
+
+@given(arrays(np.float64, (6, 12), elements=st.floats(-1e3, 1e3).map(lambda x: round(x, 3))))
+def test_rounded_vectors_keep_their_directions(X):
+    X[0] = 0
+    kept = rounded(X, 3)
+    assert kept.dtype == np.int8
+    np.testing.assert_array_equal(kept[0], 0)
+    np.testing.assert_allclose(cosines(kept), cosines(X), atol=0.03)
+
+
+def test_many_rounded_dimensions_change_cosines_by_less(rng):
+    X = rng.normal(size=(50, 256)).astype(np.float32)
+    np.testing.assert_allclose(cosines(rounded(X, 3)), cosines(X), atol=0.005)
+
+
+def test_sparse_vectors_keep_their_heaviest_features(rng):
+    X = sp.random(20, 400, 0.03, format="csr", random_state=0)
+    kept = rounded(sp.csr_array(X), 4)
+    assert np.diff(kept.indptr).max() == 4
+    few_zeros = sp.csr_array(rng.random((5, 4)) + 0.1)
+    assert rounded(few_zeros, 2).dtype == np.int8
+
+
+def test_vectors_of_a_transformer_are_floats():
+    words = TfidfVectorizer().fit(TEXTS)
+    found = vectors_by(words, TEXTS)
+    assert sp.issparse(found)
+    assert found.has_canonical_format
+    integers = FunctionTransformer(lambda X: np.ones((len(X), 2), dtype=int))
+    assert vectors_by(integers, TEXTS).dtype == np.float32
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(4), np.zeros((3, 2)), [[1.0]] * 4])
+def test_wrong_shapes_are_named(wrong):
+    with pytest.raises(ValueError, match="a row for each of 4 samples"):
+        vectors_by(FunctionTransformer(lambda X: wrong), TEXTS)
+
+
+def test_texts_in_blocks_and_texts_without_words(monkeypatch):
+    def lengths(texts):
+        return np.array([[len(text), 2 * text.count("a")] for text in texts]).reshape(-1, 2)
+
+    monkeypatch.setattr(vectors, "_word_vectors", lambda: lengths)
+    whole = texts_to_vectors(TEXTS)
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), [1, 1, 0, 1])
+    monkeypatch.setattr(vectors, "_BLOCK", 3)
+    np.testing.assert_array_equal(vectors_by(WORDLLAMA, TEXTS), whole)
+    assert texts_to_vectors(TEXTS[:0]).shape == (0, 2)
+    for numbers in (np.eye(2), sp.csr_matrix(np.eye(2))):
+        with pytest.raises(TypeError, match="reads texts, and X holds numbers"):
+            texts_to_vectors(numbers)
