@@ -4,7 +4,9 @@
 :func:`learn_embeddings` learns a vector for each label (Algorithm 1 of EAGLE and variants of it);
 :func:`grlr_objective` is its objective. :func:`assign_labels` assigns the labels of a group to its
 samples by these vectors (Algorithm 2), :func:`assign_by_scores` by given scores.
-:func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier.
+:func:`noisy_or_posterior` weighs the samples by the probabilities of a classifier, and
+:func:`draw_labels` draws labels from the result. :func:`expected_precision` judges a classifier by
+the labels of groups.
 
 The functions visit the possible (sample, label) pairs only: each sample with each label of its
 groups. They run in blocks of labels under a memory limit and do not need torch.
@@ -16,8 +18,12 @@ from sklearn_xlc.aggregation._background import Background, make_background
 from sklearn_xlc.aggregation._embeddings import Embeddings, grlr_objective, learn_embeddings
 from sklearn_xlc.aggregation._pairs import Aggregation, aggregation
 from sklearn_xlc.aggregation._parallel import run_tasks as run_tasks
-from sklearn_xlc.aggregation._posterior import EPSILON as EPSILON
-from sklearn_xlc.aggregation._posterior import group_log_likelihood, noisy_or_posterior
+from sklearn_xlc.aggregation._posterior import (
+    draw_labels,
+    expected_precision,
+    label_rates,
+    noisy_or_posterior,
+)
 from sklearn_xlc.aggregation._sharing import expected_samples, sharing_rates
 
 __all__ = [
@@ -27,9 +33,11 @@ __all__ = [
     "aggregation",
     "assign_by_scores",
     "assign_labels",
+    "draw_labels",
+    "expected_precision",
     "expected_samples",
     "grlr_objective",
-    "group_log_likelihood",
+    "label_rates",
     "learn_embeddings",
     "make_background",
     "noisy_or_posterior",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +13,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import GroupKFold
-from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils import _safe_indexing, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -27,22 +29,34 @@ from sklearn_xlc._compat import (
 )
 from sklearn_xlc._part import refuse_unusable
 from sklearn_xlc._tags import in_form, index_of, named_sets, warn_of_joined_tags
-from sklearn_xlc.aggregation import aggregation, assign_by_scores
+from sklearn_xlc.aggregation import Aggregation, aggregation, assign_by_scores
 from sklearn_xlc.engine._docs import documented_by
 from sklearn_xlc.engine.base import BaseXLCClassifier
 from sklearn_xlc.engine.state import PlainState
 from sklearn_xlc.estimators.assignment_rounds import (
     Samples,
     assign_anew,
+    candidates,
     cross_fitted_posterior,
+    held_out_precision,
     reads_soft_labels,
 )
 from sklearn_xlc.estimators.eagle import EAGLETransformer
-from sklearn_xlc.groups import check_groups
+from sklearn_xlc.groups import Groups, check_groups
 from sklearn_xlc.metrics import topk_scorer
 
-#: What n_rounds="auto" trains on the halves at most, and the number of scores up to which it does.
-MAX_FITS, MAX_SCORES = 3, 2**31
+#: Rounds of probabilities with n_rounds="auto" at most, and the number of scores up to which it
+#: tries them.
+MAX_FITS, MAX_SCORES = 2, 2**31
+#: One of so many parts of the groups is held out to choose, if there are groups enough.
+N_PARTS, MIN_GROUPS = 4, 20
+#: More parts are held out, one after the other, up to about this number of samples in total.
+HELD_OUT = 2000
+#: What replaces all labels for all samples must be better by so many standard errors: one of three
+#: candidates that are no better is then taken once in fifteen times.
+SURE = 2.0
+#: A label that more of the groups have is warned of: a share.
+NEARLY_ALL = 0.99
 #: Attributes that belong to the training samples, and are not saved.
 OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
@@ -72,17 +86,21 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         assign the labels of a group anew (`n_folds`). A round takes the time of ``n_folds - 1``
         fits.
 
-        - A flat :class:`MultiHeadClassifier` with the loss "auto" or "bce" is trained on
-          *probabilities* of labels, given the labels of the group (see Notes).
-        - For any other classifier, and with counts of labels (``multiplicity="top"`` of the
+        - A classifier with `predict_proba` is trained on *probabilities* of labels, given the
+          labels of the group (see Notes). A flat :class:`MultiHeadClassifier` with the loss "auto"
+          or "bce" reads them; any other classifier gets every sample four times, with labels drawn
+          from them, at a quarter of its weight if `fit` takes `sample_weight`.
+        - For any other classifier, a 1-D y, and counts of labels (``multiplicity="top"`` of the
           assigner), each label goes to the samples with the highest scores, as many as the assigner
           gave it to.
-        - "auto": with probabilities up to four rounds, while the likelihood of the labels of
-          held-out groups grows; it may stay with the assigned labels. One round for any other
-          classifier, for groups of one sample, for fewer groups than `n_folds`, and for more than
-          2**31 samples times labels.
+        - "auto": what is best on held-out groups (see Notes): the assigned labels, or all labels of
+          the group for each of its samples, as they are or after two rounds of probabilities. This
+          takes the time of about ten fits, and of thirty for up to 2000 samples; a fit on draws
+          counts four times. The assigned labels without a choice for classifiers without scores,
+          for counts of labels, for groups of one sample, for fewer than 20 groups, and for more
+          than 2**31 samples times labels.
     n_folds : int, default=2
-        Number of folds of the groups, if there is more than one round.
+        Number of folds of the groups, for rounds after the first.
     n_jobs : int, default=None
         Number of joblib jobs for the classifiers of a round and the default assigner. The result
         does not depend on it, if each job has the same number of threads.
@@ -95,10 +113,11 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         Fitted assigner.
     assigned_ : csr_matrix of shape (n_samples, n_labels)
         Labels of the training samples in the last round; samples have labels of their groups only.
+        All of these where held-out groups do not say that assigning pays.
     posterior_ : csr_matrix of shape (n_samples, n_labels) or None
-        Probabilities of labels of the training samples, the targets of `estimator_`. `assigned_`
-        then holds the most probable labels, as many as the sum of the probabilities. None:
-        `estimator_` was trained on `assigned_`.
+        Probabilities of labels of the training samples. `estimator_` was trained on them, or on
+        draws from them. `assigned_` then holds the most probable labels, as many as the sum of the
+        probabilities. None: `estimator_` was trained on `assigned_`.
     classes_ : ndarray of shape (n_labels,)
         Labels of `estimator_`.
     n_features_in_ : int
@@ -125,6 +144,15 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
     :math:`p_i = q_i / (1 - \prod_j (1 - q_j))` over the samples j of the group, a noisy-or.
     Classifiers know little about rare labels. With n training samples of the label, p is therefore
     averaged with the assigned label a: ``(n p + 20 a) / (n + 20)``.
+
+    "auto" holds out a quarter of the groups, from the assigner, too; up to four quarters one after
+    the other, while they are about two thousand samples. For each candidate it estimates the
+    precision at 1 from the labels of these groups
+    (:func:`~sklearn_xlc.aggregation.expected_precision`). It takes the best of those that beat all
+    labels for all samples by two standard errors over groups, or else all labels. In groups of
+    samples that share most of their labels, or where X says little of the labels, often none does.
+
+    A label that all groups have cannot be learnt from groups; `fit` warns of it.
 
     `groups` is metadata of `fit`: with metadata routing, ``set_fit_request(groups=True)`` lets
     pipelines and searches pass it on; without it a pipeline takes it as
@@ -229,6 +257,8 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
         assigner = default if self.assigner is None else clone(self.assigner)
         assigned = sp.csr_matrix(assigner.fit(X, y, groups).assign(X, y, groups))
         samples = Samples(X, y, assigned, fit_params)
+        samples.takes_soft_labels = reads_soft_labels(self.estimator, assigned)
+        samples.names = samples.classes if sets is None else sets.classes
         assigned, posterior = self._rounds(samples, y, groups, assigner, assigned)
         estimator = samples.fit(self.estimator, assigned if posterior is None else posterior)
         self.assigner_, self.assigned_, self.estimator_ = assigner, assigned, estimator
@@ -252,24 +282,33 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
 
         Each round after the first trains classifiers on the last round's labels or probabilities.
         """
-        use_counts = getattr(assigner, "multiplicity", "ignore") == "top"
-        is_soft = not (use_counts or samples.one_label)
-        is_soft = is_soft and reads_soft_labels(self.estimator, assigned)
-        is_auto = isinstance(self.n_rounds, str)
-        if is_auto:
-            n_fits = MAX_FITS if is_soft and np.prod(assigned.shape) <= MAX_SCORES else 0
-        else:
-            n_fits = int(self.n_rounds) - 1
-        groups = check_groups(groups, assigned.shape[0])
-        if not n_fits or groups.sizes.max(initial=0) < 2:
+        given, groups = groups, check_groups(groups, assigned.shape[0])
+        if groups.sizes.max(initial=0) < 2:
             return assigned, None  # groups of one sample leave no choice
-        connected = _connected(groups.membership())
-        if is_auto and len(np.unique(connected[connected >= 0])) < self.n_folds:
-            return assigned, None
-        folds = list(self._folds(connected))
-        if is_auto and not all(assigned[train].nnz for train, _ in folds):
-            return assigned, None
         data = aggregation(groups, groups.per_group(samples.indicator(y), "y"))
+        _warn_of_labels_everywhere(data, samples.names)
+        use_counts = getattr(assigner, "multiplicity", "ignore") == "top"
+        is_soft = samples.takes_soft_labels or hasattr(self.estimator, "predict_proba")
+        is_soft = is_soft and not (use_counts or samples.one_label)
+        connected = _connected(groups.membership())
+        if not isinstance(self.n_rounds, str):
+            n_fits = int(self.n_rounds) - 1
+        elif (
+            use_counts
+            or not (is_soft or hasattr(self.estimator, "decision_function"))
+            or len(np.unique(connected[connected >= 0])) < max(MIN_GROUPS, self.n_folds)
+            or np.prod(assigned.shape) > MAX_SCORES
+        ):
+            n_fits = 0
+        else:
+            pays, is_better_soft = self._choose(
+                samples, data, y, given, assigner, connected, MAX_FITS if is_soft else 0
+            )
+            assigned = assigned if pays else candidates(data).astype(np.int8)
+            n_fits = MAX_FITS if is_better_soft else 0
+        if not n_fits:
+            return assigned, None
+        folds = list(self._folds(connected, self.n_folds))
         if not is_soft:
             for _ in range(n_fits):
                 assigned = assign_anew(
@@ -277,23 +316,65 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
                 )
             return assigned, None
         posterior = cross_fitted_posterior(
-            samples, data, self.estimator, assigned, folds, n_fits, is_auto, self.n_jobs
+            samples, data, self.estimator, assigned, folds, n_fits, self.n_jobs
         )
-        if posterior is None:
-            return assigned, None
         totals = np.asarray(posterior.sum(axis=0)).ravel()
         return assign_by_scores(data, posterior, totals=totals), posterior
 
-    def _folds(self, connected: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _choose(
+        self,
+        samples: Samples,
+        data: Aggregation,
+        y: Any,
+        groups: Any,
+        assigner: Any,
+        connected: np.ndarray,
+        n_fits: int,
+    ) -> tuple[bool, bool]:
+        """Choose by held-out groups: whether to start from assigned labels, and to make rounds.
+
+        The other start is all labels of the group for all samples. All but these as they are must
+        be better than these by two standard errors: where groups do not tell, nothing is assigned.
+        """
+        n_samples, parts, tested = len(connected), [], []
+        n_parts = min(N_PARTS, max(1, N_PARTS * HELD_OUT // n_samples))
+        every = candidates(data).astype(np.int8)
+        for train, test in islice(self._folds(connected, N_PARTS), n_parts):
+            of_part = (_rows(samples.X, train), *_of_samples(y, groups, data.groups, train))
+            start = sp.csr_matrix(clone(assigner).fit(*of_part).assign(*of_part))
+            if start.shape[1] < data.n_labels:
+                return True, False  # the part lacks a class
+            starts = (every, _at_rows(start, train, n_samples))
+            inner = np.full(n_samples, -1)
+            inner[train] = connected[train]
+            folds = [(np.intersect1d(of, train), to) for of, to in self._folds(inner, self.n_folds)]
+            held_out = (train, test)
+            parts.append(
+                held_out_precision(
+                    samples, data, self.estimator, starts, folds, held_out, n_fits, self.n_jobs
+                )
+            )
+            tested.append(connected[test])
+        found, of_group = np.concatenate(parts, axis=2), np.concatenate(tested)
+        gains = np.array([np.bincount(of_group, of) for row in found - found[0, 0] for of in row])
+        total, error = gains.sum(axis=1), np.sqrt((gains**2).sum(axis=1))
+        # The first candidate is all labels as they are, of gain 0.
+        best = np.where(total > SURE * error, total, 0).argmax()
+        pays, is_better_soft = divmod(best, found.shape[1])
+        return bool(pays), bool(is_better_soft)
+
+    def _folds(
+        self, connected: np.ndarray, n_folds: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Split the samples into training and test samples; connected groups stay whole."""
         members, others = np.flatnonzero(connected >= 0), np.flatnonzero(connected < 0)
         n_parts = len(np.unique(connected[members]))
-        if n_parts < self.n_folds:
+        if n_parts < n_folds:
             raise ValueError(
-                f"groups must be at least n_folds={self.n_folds} that share no sample, got "
+                f"groups must be at least n_folds={n_folds} that share no sample, got "
                 f"{n_parts}; use n_rounds=1"
             )
-        for train, test in GroupKFold(self.n_folds).split(members, groups=connected[members]):
+        for train, test in GroupKFold(n_folds).split(members, groups=connected[members]):
             yield np.sort(np.concatenate([members[train], others])), members[test]
 
     # --- prediction, by the classifier --------------------------------------------------------
@@ -438,6 +519,42 @@ class AggregatedLabelClassifier(PlainState, MetaEstimatorMixin, ClassifierMixin,
             tags.classifier_tags = inner.classifier_tags
         tags.target_tags.multi_output = inner.target_tags.multi_output
         return tags
+
+
+def _warn_of_labels_everywhere(data: Aggregation, names: Any) -> None:
+    """Warn of labels that nearly all groups have."""
+    n_groups = np.count_nonzero(data.groups.sizes)
+    everywhere = np.flatnonzero(np.diff(data.labels.indptr) > NEARLY_ALL * n_groups)
+    if len(everywhere):
+        some = ", ".join(str(names[label]) for label in everywhere[:5])
+        warnings.warn(
+            f"{len(everywhere)} of {data.n_labels} labels are in more than {NEARLY_ALL:.0%} of the "
+            f"groups, which samples carry them cannot be learnt: {some}"
+            f"{', ...' if len(everywhere) > 5 else ''}; use smaller groups, or leave them out",
+            stacklevel=3,
+        )
+
+
+def _rows(values: Any, index: np.ndarray) -> Any:
+    """Select rows of any container."""
+    return _safe_indexing(values.tocsr() if sp.issparse(values) else values, index)
+
+
+def _of_samples(y: Any, groups: Any, found: Groups, index: np.ndarray) -> tuple[Any, Any]:
+    """Return y and groups of some samples: by sample if y has a row for each, else by group."""
+    if found.is_per_sample(np.shape(y)[0], "y"):
+        return _rows(y, index), _rows(groups, index)
+    membership = found.membership()[index]
+    kept = np.flatnonzero(membership.sum(axis=0))
+    return _rows(y, kept), membership[:, kept]
+
+
+def _at_rows(part: sp.csr_matrix, rows: np.ndarray, n_rows: int) -> sp.csr_matrix:
+    """Build a matrix with the rows of `part` at the given rows, and nothing elsewhere."""
+    sizes = np.zeros(n_rows, dtype=np.int64)
+    sizes[rows] = np.diff(part.indptr)
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return sp.csr_matrix((part.data, part.indices, indptr), shape=(n_rows, part.shape[1]))
 
 
 def _connected(membership: sp.csr_array) -> np.ndarray:

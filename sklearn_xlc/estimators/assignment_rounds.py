@@ -1,7 +1,8 @@
-"""Assign the labels of groups anew, by classifiers trained on other groups."""
+"""Assign the labels of groups anew, by classifiers trained on other groups, where that pays."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
 
 from sklearn_xlc._checks import is_indicator
 from sklearn_xlc._compat import _check_method_params
@@ -23,10 +25,10 @@ from sklearn_xlc._csr import (
     row_numbers,
 )
 from sklearn_xlc.aggregation import (
-    EPSILON,
     Aggregation,
     assign_by_scores,
-    group_log_likelihood,
+    draw_labels,
+    expected_precision,
     noisy_or_posterior,
     run_tasks,
 )
@@ -40,6 +42,8 @@ BLOCK = 2**24
 STRENGTH = 20
 #: Smaller probabilities of a label are set to zero.
 SMALLEST = 1e-3
+#: Number of draws from probabilities, for classifiers that are trained on labels only.
+N_DRAWS = 4
 #: Training and test samples of a fold.
 Fold = tuple[IntArray, IntArray]
 
@@ -50,6 +54,7 @@ class Samples:
     def __init__(self, X: Any, y: Any, assigned: Any, fit_params: dict[str, Any]) -> None:
         self.X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
         self.fit_params = fit_params
+        self.takes_soft_labels = False
         self.one_label, self.sparse = not is_indicator(y), sp.issparse(y)
         self.dtype = y.dtype if self.sparse else np.asarray(y).dtype
         n_labels = np.shape(y)[-1]
@@ -57,6 +62,7 @@ class Samples:
             sp.csr_matrix((0, n_labels), dtype=y.dtype) if self.sparse else np.asarray(y)[:0]
         )
         self.classes = np.unique(y) if self.one_label else np.arange(n_labels)
+        self.names = self.classes
         expected = (self.X.shape[0], len(self.classes))
         if assigned.shape != expected:
             raise ValueError(
@@ -70,11 +76,18 @@ class Samples:
         return canonical(sp.csr_array(y))
 
     def fit(self, estimator: Any, assigned: sp.csr_matrix, index: Any = None) -> Any:
-        """Fit a classifier on labels in the form of y, or on probabilities."""
+        """Fit a classifier on labels in the form of y, or on probabilities, or on draws of them."""
         labels: Any
+        n_draws = 1
         if assigned.dtype.kind == "f":
-            labels = SoftLabels(_without_small(assigned), self.like)
-        elif self.one_label:
+            assigned = _without_small(assigned)
+            if self.takes_soft_labels:
+                labels = SoftLabels(assigned, self.like)
+                return self._fit(estimator, labels, index)
+            n_draws = N_DRAWS
+            index = np.tile(np.arange(assigned.shape[0]) if index is None else index, n_draws)
+            assigned = draw_labels(assigned, n_draws)
+        if self.one_label:
             rows = row_numbers(assigned.indptr)
             labels = self.classes[assigned.indices]
             index = rows if index is None else index[rows]
@@ -82,7 +95,15 @@ class Samples:
             labels = sp.csr_matrix(assigned, dtype=self.dtype)
         else:
             labels = assigned.toarray().astype(self.dtype)
-        params = _check_method_params(self.X, self.fit_params, index)
+        return self._fit(estimator, labels, index, 1 / n_draws)
+
+    def _fit(self, estimator: Any, labels: Any, index: Any, weight: float = 1.0) -> Any:
+        """Fit a classifier; draws of a sample weigh as much as one, if it takes weights."""
+        params = dict(_check_method_params(self.X, self.fit_params, index))
+        if weight != 1 and has_fit_parameter(estimator, "sample_weight"):
+            given = params.get("sample_weight")
+            given = np.ones(len(index)) if given is None else np.asarray(given)
+            params["sample_weight"] = weight * given
         X = self.X if index is None else _safe_indexing(self.X, index)
         return clone(estimator).fit(X, labels, **params)
 
@@ -122,6 +143,21 @@ class Samples:
             parts.append((entries, values[row, like.indices[entries]]))
         return _joined(parts)
 
+    def best_labels(self, estimator: Any, test: IntArray, seen: sp.csr_matrix) -> IntArray:
+        """Return the best label of each test sample, among those seen in training.
+
+        One-vs-rest classifiers of scikit-learn score a label without samples as 0, often the best.
+        """
+        n_labels, best = len(self.classes), np.zeros(len(test), dtype=np.int64)
+        columns = self._columns(estimator, n_labels)
+        known = np.flatnonzero(np.asarray(seen.sum(axis=0)).ravel()[columns])
+        for part in row_blocks(len(test), n_labels, BLOCK):
+            X = _safe_indexing(self.X, test[part])
+            found = all_scores(estimator, X, not self.one_label, len(columns))
+            found = found.toarray() if sp.issparse(found) else found
+            best[part] = columns[known[found[:, known].argmax(axis=1)]]
+        return best
+
     def _columns(self, estimator: Any, n_labels: int) -> IntArray:
         """Return the label of each column of scores of a classifier."""
         if not self.one_label:
@@ -145,7 +181,7 @@ def assign_anew(
     n_jobs: int | None = None,
 ) -> sp.csr_matrix:
     """Assign each label to the samples with the highest scores, as many as had it before."""
-    scores = _candidates(data)
+    scores = candidates(data)
     shared = (samples, _for_scores(estimator), assigned, scores)
     for entries, values in run_tasks(_scores_of_fold, shared, folds, n_jobs, prefer=None):
         scores.data[entries] = values
@@ -173,33 +209,66 @@ def cross_fitted_posterior(
     assigned: sp.csr_matrix,
     folds: Sequence[Fold],
     n_fits: int,
-    keep_best: bool,
     n_jobs: int | None = None,
-) -> sp.csr_matrix | None:
+) -> sp.csr_matrix:
     """Compute the probability of each label of a sample's groups, after `n_fits` rounds.
 
     In each round, classifiers are trained on the probabilities of the last round, at first on the
     assigned labels. They give probabilities of labels in the groups of the other folds. A noisy-or
     of the group turns these into posteriors. The posterior is averaged with the assigned labels,
     with the weight of 20 samples, since classifiers know little about rare labels.
-
-    With `keep_best` the rounds stop as soon as the likelihood of the labels of held-out groups does
-    not grow (:func:`group_log_likelihood`). The function then returns the training targets of the
-    round before, None for the assigned labels.
     """
-    prior = _at_entries(assigned, _candidates(data))
-    posterior, before, best = None, None, -np.inf
+    prior = _at_entries(assigned, candidates(data))
+    posterior = assigned
     for _ in range(n_fits):
-        targets = assigned if posterior is None else posterior
-        found, weight, log_none = _held_out(samples, estimator, targets, prior, folds, n_jobs)
-        if keep_best:
-            likelihood = group_log_likelihood(data, found, log_none)
-            if likelihood <= best:
-                return before
-            before, best = posterior, likelihood
+        found, weight = _held_out(samples, estimator, posterior, prior, folds, n_jobs)
         posterior = noisy_or_posterior(data, found)
         posterior.data = weight * posterior.data + (1 - weight) * prior.data
     return posterior
+
+
+def held_out_precision(
+    samples: Samples,
+    data: Aggregation,
+    estimator: Any,
+    starts: Sequence[sp.csr_matrix],
+    folds: Sequence[Fold],
+    held_out: Fold,
+    n_fits: int,
+    n_jobs: int | None = None,
+) -> npt.NDArray[np.float64]:
+    """Estimate the precision at 1 of classifiers on held-out samples, from labels of groups alone.
+
+    One is trained on each of the starts, and one on the probabilities after `n_fits` rounds from
+    there. `starts` and `folds` are of the training samples of `held_out`.
+
+    Returns
+    -------
+    ndarray of shape (n_starts, 2, n_test), or (n_starts, 1, n_test) without rounds
+        Estimates of each classifier for each test sample
+        (:func:`~sklearn_xlc.aggregation.expected_precision`).
+    """
+    targets = []
+    for start in starts:
+        targets.append((start,))
+        if n_fits:
+            posterior = cross_fitted_posterior(
+                samples, data, estimator, start, folds, n_fits, n_jobs
+            )
+            targets.append((posterior,))
+    shared = (samples, _for_scores(estimator), data, held_out)
+    found = np.array(run_tasks(_precision, shared, targets, n_jobs, prefer=None))
+    return found.reshape(len(starts), -1, found.shape[1])
+
+
+def _precision(
+    samples: Samples, estimator: Any, data: Aggregation, fold: Fold, targets: sp.csr_matrix
+) -> npt.NDArray[np.float64]:
+    """Train on the targets of a fold, and compare the best labels with those of the groups."""
+    train, test = fold
+    fitted = _fit_on(samples, estimator, targets, train)
+    best = samples.best_labels(fitted, test, targets[train])
+    return expected_precision(data, test, best)
 
 
 def _held_out(
@@ -209,22 +278,21 @@ def _held_out(
     like: sp.csr_matrix,
     folds: Sequence[Fold],
     n_jobs: int | None,
-) -> tuple[sp.csr_matrix, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[sp.csr_matrix, npt.NDArray[np.float64]]:
     """Compute the probabilities of the entries of `like`, by classifiers of other folds.
 
-    Return also the weight of each, from the number of training samples with the label, and the sum
-    of log(1 - q) over all labels of each sample. Samples without a group are in no test part.
+    Return also the weight of each, from the number of training samples with the label. Samples that
+    are in no test part keep the entries of `like`, with weight zero.
     """
-    found, weight, log_none = like.copy(), np.zeros(like.nnz), np.zeros(like.shape[0])
+    found, weight = like.copy(), np.zeros(like.nnz)
     shared = (samples, _for_scores(estimator), targets, like)
     of_folds = run_tasks(_probabilities_of_fold, shared, folds, n_jobs, prefer=None)
-    for (train, _), (entries, q, rows, sums) in zip(folds, of_folds):
+    for (train, _), (entries, q) in zip(folds, of_folds):
         n_carry = np.asarray(targets[train].sum(axis=0), dtype=np.float64).ravel()
         n_carry = n_carry[like.indices[entries]]
         found.data[entries] = q
         weight[entries] = n_carry / (n_carry + STRENGTH)
-        log_none[rows] = sums
-    return found, weight, log_none
+    return found, weight
 
 
 def _probabilities_of_fold(
@@ -235,13 +303,20 @@ def _probabilities_of_fold(
     train: IntArray,
     test: IntArray,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Return entries of the test samples and their probabilities, rows and sums of log(1 - q)."""
-    fitted, parts = samples.fit(estimator, targets[train], train), []
-    for rows, X, row, entries in samples.blocks(like, test):
-        q = np.asarray(fitted.predict_proba(X))
-        log_none = np.log1p(-np.minimum(q, 1 - EPSILON)).sum(axis=1, dtype=np.float64)
-        parts.append((entries, q[row, like.indices[entries]], rows, log_none))
+    """Return entries of the test samples and their probabilities."""
+    fitted, parts = _fit_on(samples, estimator, targets, train), []
+    for _, X, row, entries in samples.blocks(like, test):
+        q = all_scores(fitted, X, True, like.shape[1], proba=True)
+        q = q.toarray() if sp.issparse(q) else q
+        parts.append((entries, q[row, like.indices[entries]]))
     return _joined(parts)
+
+
+def _fit_on(samples: Samples, estimator: Any, targets: sp.csr_matrix, train: IntArray) -> Any:
+    """Fit a classifier on a part, which may lack a label or have it throughout."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label (not )?.* is present in all training examples")
+        return samples.fit(estimator, targets[train], train)
 
 
 def _for_scores(estimator: Any) -> Any:
@@ -260,9 +335,11 @@ def _joined(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> tuple[npt.NDArray[
     return tuple(map(np.concatenate, zip(*parts)))
 
 
-def _candidates(data: Aggregation) -> sp.csr_matrix:
+def candidates(data: Aggregation) -> sp.csr_matrix:
     """Return CSR with an entry for each label of each sample's groups."""
-    return canonical(sp.csr_matrix(data.groups.membership() @ data.labels))
+    found = canonical(sp.csr_matrix(data.groups.membership() @ data.labels))
+    found.data = np.ones(found.nnz)
+    return found
 
 
 def _at_entries(assigned: sp.csr_matrix, like: sp.csr_matrix) -> sp.csr_matrix:

@@ -101,7 +101,9 @@ def problem():
 def test_better_than_to_give_all_labels_to_all_rows(problem, estimator, dense):
     X, _, grouped, groups, X_test, Y_test = problem
     y = grouped.toarray() if dense else grouped
-    aware = AggregatedLabelClassifier(clone(estimator), SEEDED).fit(X, y, groups)
+    n_rounds = "auto" if estimator is LINEAR else 1  # a choice takes about thirty fits
+    aware = AggregatedLabelClassifier(clone(estimator), SEEDED, n_rounds=n_rounds)
+    aware.fit(X, y, groups)
     naive = clone(estimator).fit(X, y)
     scorer = topk_scorer("precision", k=1)
     assert scorer(aware, X_test, Y_test) > scorer(naive, X_test, Y_test) + 0.02
@@ -138,8 +140,10 @@ def test_a_second_round_finds_more_of_the_truth(problem):
 
 def test_rounds_keep_the_number_of_rows_of_each_label(problem):
     X, _, grouped, groups, _, _ = problem
-    first = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups).assigned_
-    second = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=2).fit(X, grouped, groups).assigned_
+    first, second = (
+        AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=n).fit(X, grouped, groups).assigned_
+        for n in (1, 2)
+    )
     assert (first != second).nnz > 0
     n_groups = np.array([len(np.unique(groups[grouped.toarray()[:, k] > 0])) for k in range(20)])
     # As many rows as before, unless some group needs one more so that the label is carried in it.
@@ -202,6 +206,7 @@ def test_rows_of_many_groups(problem):
     assert clf.assigned_[[5]].nnz == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_counts_are_carried_through_rounds():
     X, Y = make_extreme_multilabel(400, 200, 10, random_state=0)
     grouped, groups = make_aggregated(Y, group_size=5, merge="list", random_state=0)
@@ -237,6 +242,29 @@ def test_lists_of_probabilities_and_frames(n_rounds):
     assert not hasattr(clf, "decision_function")
 
 
+@pytest.mark.parametrize("names", [None, list("abc")])
+def test_labels_that_nearly_all_groups_have_are_warned_of(names):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(800, 4)), np.arange(800) // 4
+    of_groups = rng.random((200, 3)) < [0.5, 0.8, 0.98]
+    of_groups[:, 0] |= ~of_groups.any(axis=1)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1)
+
+    def fit():
+        y = of_groups.astype(int)
+        return clf.fit(X, y if names is None else pd.DataFrame(y, columns=names), groups)
+
+    fit()
+    of_groups[:, 2] = np.arange(200) != 7
+    with pytest.warns(
+        UserWarning,
+        match="1 of 3 labels are in more than 99% of the groups.*: 2;"
+        if names is None
+        else "cannot be learnt: c;",
+    ):
+        fit()
+
+
 # --- in scikit-learn --------------------------------------------------------------------------
 
 
@@ -257,16 +285,16 @@ def text_problem(n=240, seed=0):
 
 def test_pipeline_without_routing():
     texts, grouped, groups, Y = text_problem()
-    pipeline = make_pipeline(TfidfVectorizer(), AggregatedLabelClassifier(LINEAR, SEEDED))
+    pipeline = make_pipeline(
+        TfidfVectorizer(), AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1)
+    )
     pipeline.fit(texts, grouped, aggregatedlabelclassifier__groups=groups)
     assert (pipeline.predict(texts) == Y).mean() > 0.95
 
 
 def test_search_over_the_assigner_with_groups_routed(routing):
     texts, grouped, groups, Y = text_problem()
-    clf = AggregatedLabelClassifier(LINEAR, EAGLETransformer(random_state=0)).set_fit_request(
-        groups=True
-    )
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).set_fit_request(groups=True)
     pipeline = make_pipeline(TfidfVectorizer(), clf)
     search = GridSearchCV(
         pipeline,
@@ -315,7 +343,7 @@ def test_weights_are_cut_to_the_folds(problem):
 
 def test_scorer_says_that_it_lacks_groups(problem):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).fit(X, grouped, groups)
     scorer = topk_scorer("aggregated_precision", k=1)
     with pytest.raises(TypeError, match="needs the groups of the samples"):
         scorer(clf, X, grouped)
@@ -324,9 +352,8 @@ def test_scorer_says_that_it_lacks_groups(problem):
 
 def test_saved_and_loaded(problem):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat", **QUICK), SEEDED).fit(
-        X, grouped, groups
-    )
+    clf = AggregatedLabelClassifier(MultiHeadClassifier("flat", **QUICK), SEEDED, n_rounds=2)
+    clf.fit(X, grouped, groups)
     file = io.BytesIO()
     joblib.dump(clf, file)
     file.seek(0)
@@ -362,7 +389,7 @@ def spoiled(problem, what):
 )
 def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, message):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).fit(X, grouped, groups)
     before = clf.decision_function(X_test)
     with pytest.raises(ValueError, match=message):
         clf.fit(*spoiled(problem, what))
@@ -382,13 +409,14 @@ def test_bad_input_is_named_and_the_fitted_classifier_kept(problem, what, messag
 )
 def test_bad_parameters(problem, parameters, message):
     X, _, grouped, groups, _, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1)
     for name, value in parameters.items():
         setattr(clf, name, value)
     with pytest.raises(ValueError, match=f"'{message}' parameter"):
         clf.fit(X, grouped, groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_too_few_groups_for_the_folds(problem):
     X, _, grouped, _, _, _ = problem
     y = sparse.csr_array(np.ones((600, 20), dtype=int))
@@ -423,6 +451,7 @@ def test_an_assigner_needs_fit_and_assign_only(problem, n_rounds):
         assert (clf.assigned_ != grouped).nnz == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_rows_without_a_group_are_no_fold():
     X, Y = make_extreme_multilabel(240, 60, 3, random_state=0)
     membership = np.zeros((240, 2), dtype=int)
@@ -444,7 +473,7 @@ def test_a_row_of_several_classes_is_there_for_each():
 
 def test_what_is_saved_holds_no_training_data(problem):
     X, _, grouped, groups, X_test, _ = problem
-    clf = AggregatedLabelClassifier(LINEAR, SEEDED).fit(X, grouped, groups)
+    clf = AggregatedLabelClassifier(LINEAR, SEEDED, n_rounds=1).fit(X, grouped, groups)
     file = io.BytesIO()
     joblib.dump(clf, file)
     inner = io.BytesIO()

@@ -1,12 +1,16 @@
 """Rounds of probabilities: dense labels, the choice without ground truth, and their limits."""
 
+import itertools
+
 import joblib
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import KNeighborsRegressor
 
 from sklearn_xlc import AggregatedLabelClassifier, EAGLETransformer, MultiHeadClassifier
 from sklearn_xlc.datasets import make_aggregated, make_extreme_multilabel
@@ -17,6 +21,16 @@ from sklearn_xlc.metrics import precision_at_k
 FLAT = MultiHeadClassifier("flat", random_state=0)
 QUICK = MultiHeadClassifier("flat", encoder=MLP((16,)), max_epochs=2, random_state=0)
 SEEDED = EAGLETransformer(random_state=0)
+
+
+class Everyone(BaseEstimator):
+    """Assigns all labels of the group to all samples."""
+
+    def fit(self, X, y, groups):
+        return self
+
+    def assign(self, X, y, groups):
+        return sparse.csr_matrix(y, dtype=np.int8)
 
 
 def dense_labels(n, n_labels=12, n_features=24, seed=0):
@@ -73,6 +87,8 @@ def test_posterior_is_of_the_group_and_assigned_labels_are_its_most_probable(pro
 
 def test_same_fit_twice(problem):
     X, _, grouped, groups, _, _ = problem
+    kept = groups < 60
+    X, grouped, groups = X[kept], grouped[kept], groups[kept]
     clf = AggregatedLabelClassifier(QUICK, SEEDED)
     first = clf.fit(X, grouped, groups).predict_proba(X)
     np.testing.assert_array_equal(clf.fit(X, grouped, groups).predict_proba(X), first)
@@ -98,18 +114,150 @@ def test_blocks_of_samples_make_no_difference(problem, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "likelihoods, kept", [([-2, -3], 0), ([-3, -2, -2.5], 1), ([-3, -2, -1], 3)]
+    "precisions, start, soft",
+    [
+        ([[0.4, 0.4], [0.5, 0.4]], "assigned", False),
+        ([[0.3, 0.4], [0.4, 0.5]], "assigned", True),
+        ([[0.6, 0.5], [0.5, 0.5]], "all", False),
+        ([[0.5, 0.6], [0.5, 0.5]], "all", True),
+        ([[0.5, 0.5], [0.5, 0.5]], "all", False),
+    ],
 )
-def test_auto_keeps_what_explains_held_out_groups_best(problem, monkeypatch, likelihoods, kept):
+def test_auto_keeps_what_is_best_on_held_out_groups(problem, monkeypatch, precisions, start, soft):
     X, _, grouped, groups, _, _ = problem
-    values = iter(likelihoods)
-    monkeypatch.setattr(assignment_rounds, "group_log_likelihood", lambda *_: next(values))
+
+    def estimates(samples, data, estimator, starts, folds, held_out, n_fits, n_jobs):
+        assert n_fits == aggregated_label.MAX_FITS
+        return np.array(precisions)[:, :, None] * np.ones(len(held_out[1]))
+
+    monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
     clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
-    assert next(values, None) is None
-    again = AggregatedLabelClassifier(QUICK, SEEDED, n_rounds=kept + 1).fit(X, grouped, groups)
+    n_rounds = 1 + soft * aggregated_label.MAX_FITS
+    assigner = SEEDED if start == "assigned" else Everyone()
+    again = AggregatedLabelClassifier(QUICK, assigner, n_rounds=n_rounds).fit(X, grouped, groups)
     np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
     assert (clf.assigned_ != again.assigned_).nnz == 0
-    assert (clf.posterior_ is None) == (kept == 0)
+    assert (clf.posterior_ is not None) == soft
+
+
+@pytest.mark.parametrize("spread, pays", [(0.0, True), (3.0, False)])
+def test_auto_assigns_only_where_that_is_clearly_better(problem, monkeypatch, spread, pays):
+    X, _, grouped, groups, _, _ = problem
+
+    def estimates(samples, data, estimator, starts, folds, held_out, n_fits, n_jobs):
+        noise = spread * np.where(groups[held_out[1]] % 2, 1, -1)
+        return np.stack([np.full((2, len(noise)), 0.5), np.stack([0.51 + noise] * 2)])
+
+    monkeypatch.setattr(aggregated_label, "held_out_precision", estimates)
+    clf = AggregatedLabelClassifier(QUICK, SEEDED).fit(X, grouped, groups)
+    assert (clf.assigned_.nnz < grouped.nnz) == pays
+    assert clf.posterior_ is None
+
+
+def related_groups(n_groups, n_features, shared, seed):
+    """Members of groups that have most labels in common, and features that say little of them."""
+    rng = np.random.default_rng(seed)
+    vectors = np.random.default_rng(99).normal(size=(n_features, 10))
+    vectors /= np.linalg.norm(vectors, axis=0)
+    of_group = np.repeat(rng.normal(size=(n_groups, 10)), 4, axis=0)
+    own = rng.normal(size=of_group.shape)
+    latent = np.sqrt(shared) * of_group + np.sqrt(1 - shared) * own
+    X = latent @ vectors.T + rng.normal(size=(4 * n_groups, n_features))
+    return X, (latent > np.linspace(0, 1.2, 10)).astype(int)
+
+
+def test_never_below_all_labels_for_all_members_but_by_noise():
+    gains, gains_of_one_round = [], []
+    for (n_features, shared), seed in itertools.product(
+        ((40, 0.8), (40, 0.95), (150, 0.9)), (0, 1)
+    ):
+        X, Y = related_groups(650, n_features, shared, seed)
+        groups = np.arange(600) // 4
+        grouped = np.repeat(Y[:600].reshape(150, 4, 10).max(axis=1), 4, axis=0)
+        tested = 600 + np.flatnonzero(Y[600:].any(axis=1))
+        linear = OneVsRestClassifier(LogisticRegression(C=0.1))
+
+        def share(clf, X=X[tested], Y=Y[tested]):
+            return precision_at_k(Y, clf.decision_function(X), k=1)
+
+        everything = share(linear.fit(X[:600], grouped))
+        for n_rounds, of in ((1, gains_of_one_round), ("auto", gains)):
+            clf = AggregatedLabelClassifier(linear, SEEDED, n_rounds=n_rounds)
+            of.append(share(clf.fit(X[:600], grouped, groups)) - everything)
+    assert max(gains_of_one_round) < -0.04  # what the choice is for
+    assert np.median(gains) >= -0.01
+    assert min(gains) > -0.03
+
+
+def test_labels_without_training_samples_are_nobodys_best():
+    X, Y = dense_labels(200, n_labels=3)
+    targets = sparse.csr_matrix(Y.multiply([1, 0, 1]))
+    samples = assignment_rounds.Samples(X, Y, targets, {})
+    with pytest.warns(UserWarning, match="Label not 1 is present"):
+        linear = samples.fit(OneVsRestClassifier(LogisticRegression()), targets)
+    scores = linear.decision_function(X)
+    assert (scores.argmax(axis=1) == 1).any()  # scikit-learn's score of such a label is 0
+    best = samples.best_labels(linear, np.arange(200), targets)
+    np.testing.assert_array_equal(best, scores[:, [0, 2]].argmax(axis=1) * 2)
+
+
+def test_draws_weigh_as_much_as_their_samples(problem):
+    X, _, grouped, groups, _, _ = problem
+    seen = []
+
+    class Watch(MultiOutputClassifier):
+        def fit(self, X, Y, sample_weight=None):
+            seen.append((len(X), sample_weight))
+            return super().fit(X, Y, sample_weight=sample_weight)
+
+    given = np.linspace(0.5, 1.5, 1200)
+    clf = AggregatedLabelClassifier(Watch(LogisticRegression()), SEEDED, n_rounds=2)
+    clf.fit(X, grouped.toarray(), groups, sample_weight=given)
+    n_rows, weight = seen[-1]
+    assert n_rows == assignment_rounds.N_DRAWS * 1200
+    np.testing.assert_allclose(weight.reshape(-1, 1200).sum(axis=0), given)
+    assert clf.posterior_ is not None
+
+
+@pytest.mark.parametrize("given", ["ids", "ids of groups", "membership"])
+def test_held_out_groups_are_hidden_from_the_choice(problem, given):
+    """Neither the assigner nor a classifier may see the groups that it is judged by."""
+    X, _, grouped, groups, _, _ = problem
+    kept = groups < 80
+    groups, grouped = groups[kept], grouped[kept, :4]
+    X = np.column_stack([X[kept], groups / 1000])
+    assigned, fitted, judged = [], [], []
+
+    class Assigner(EAGLETransformer):
+        def fit(self, X, y, groups=None):
+            assigned.append(set(np.asarray(X)[:, -1]))
+            return super().fit(X, y, groups)
+
+    class Watch(OneVsRestClassifier):
+        def fit(self, X, y):
+            self.own_ = set(np.asarray(X)[:, -1])
+            fitted.append(self.own_)
+            return super().fit(X, y)
+
+        def decision_function(self, X):
+            assert not set(np.asarray(X)[:, -1]) & self.own_
+            judged.append((set(np.asarray(X)[:, -1]), len(fitted)))
+            return super().decision_function(X)
+
+    y, ids = grouped, groups
+    if given != "ids":
+        y = grouped[np.unique(groups, return_index=True)[1]]
+    if given == "membership":
+        ids = sparse.csr_matrix(np.eye(80)[groups])
+    clf = AggregatedLabelClassifier(Watch(LogisticRegression()), Assigner(random_state=0))
+    clf.fit(X, y, ids)
+    (held_out, n_fitted), *_ = judged
+    assert len(held_out) == 20
+    # All that led to the first verdict: classifiers of rounds, and the second assigner.
+    assert n_fitted > 4
+    assert not any(held_out & each for each in fitted[:n_fitted])
+    assert not held_out & assigned[1]
+    assert len(clf.estimator_.own_) == len(assigned[0]) == 80
 
 
 def test_labels_that_a_half_never_saw_stay_as_assigned():
@@ -126,13 +274,14 @@ def test_labels_that_a_half_never_saw_stay_as_assigned():
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot be learnt:UserWarning")
 def test_one_round_where_there_is_nothing_to_weigh(problem, monkeypatch):
     X, _, grouped, groups, _, _ = problem
-    linear = OneVsRestClassifier(LogisticRegression())
+    without_scores = KNeighborsRegressor()
     counted = EAGLETransformer(multiplicity="top", random_state=0)
     alone = sparse.csr_matrix(np.ones((1200, 12), dtype=int))
     for clf, y, ids in (
-        (AggregatedLabelClassifier(linear, SEEDED), grouped, groups),
+        (AggregatedLabelClassifier(without_scores, SEEDED), grouped.toarray(), groups),
         (AggregatedLabelClassifier(QUICK, counted), grouped, groups),
         (AggregatedLabelClassifier(QUICK, SEEDED), grouped, np.arange(1200)),
         (AggregatedLabelClassifier(QUICK, SEEDED), alone, np.zeros(1200)),
