@@ -13,6 +13,8 @@ NAMES = {
     "bibtex": "bibtex (159)",
     "delicious": "delicious (983)",
     "debtags": "debtags (580)",
+    "icd10cm": "icd10cm (13 245)",
+    "debdeps": "debdeps (22 402)",
     "wordnet_noun_closure": "WordNet closure (17 152)",
     "eurlex57k": "EURLEX57K (4271)",
 }
@@ -74,7 +76,7 @@ def figure(path):
     import matplotlib.pyplot as plt
 
     colours = {"multihead-auto": "#d95f02", "omikuji": "#1b9e77", "pecos": "#7570b3"}
-    fig, axes = plt.subplots(1, 3, figsize=(9, 3.0), layout="constrained")
+    fig, axes = plt.subplots(1, 3, figsize=(9, 4.0), layout="constrained")
     panels = [
         ("P@1, %", "P@1", False),
         ("fit, CPU seconds", "fit_cpu_s", True),

@@ -32,6 +32,7 @@ from sklearn_xlc.engine.resolve import (
     RETRIEVED,
     Facts,
     HeldOut,
+    choose_ranker,
     hold_out,
     resolve_model,
     resolve_training,
@@ -79,6 +80,8 @@ class Plan:
         self._check_rates()
         self.head = self._head_part()
         self.facts = self._facts(*self._resolve_loss())
+        if self._remembers():
+            self.data = data.with_ids()
         self.check_decision()
 
     # --- settings ---------------------------------------------------------------------------
@@ -158,6 +161,16 @@ class Plan:
         many = one_softmax and code.n_labels >= MANY_CLASSES
         apart = (pointwise if code.multilabel else many) and self.processes.size == 1
         return apart and is_plain and self.classifier._head_kind(self.head) in RETRIEVED
+
+    def _remembers(self) -> bool:
+        """Return whether a ranker may remember the samples."""
+        ranker = self.settings["ranker"]
+        if ranker == "auto":
+            is_listing = choose_ranker(self.facts, self.settings["decision"]) == "boosted"
+        else:
+            is_listing = ranker is not None and bool(ranker.reads)
+        before = getattr(self.classifier, "ranker_", None)
+        return is_listing or (before is not None and bool(before.reads))
 
     def _has_texts(self) -> bool:
         return self.data.rows.X.dtype == object and vectorizes(self.encoder)

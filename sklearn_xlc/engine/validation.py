@@ -40,12 +40,24 @@ _REMEDY = {
 class TrainingData:
     """Validated training data: samples of positive weight with label ids, and label names.
 
-    `n_seen`: number of samples of this call and of those before it.
+    `n_seen`: number of samples of this call and of those before it. `indexes`: those of X and y.
+    `n_given`, `kept`: number of samples of this call, and positions of those of positive weight
+    (None: of all).
     """
 
     rows: Rows
     code: LabelCode
     n_seen: int = 0
+    indexes: tuple[Any, ...] = ()
+    n_given: int = 0
+    kept: np.ndarray | None = None
+
+    def with_ids(self) -> TrainingData:
+        """Return the data with the ids of the samples, for a ranker that remembers them."""
+        n_given = self.n_given or len(self.rows)
+        ids = ids_of(n_given, self.n_seen - self.n_given, *self.indexes)
+        rows = replace(self.rows, ids=ids if self.kept is None else ids[self.kept])
+        return replace(self, rows=rows)
 
 
 def validate_X(estimator: Any, X: Any, reset: bool) -> Any:
@@ -237,11 +249,10 @@ def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tup
 def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -> TrainingData:
     """Select the samples of positive weight; a new code needs a sample with a label.
 
-    `indexes`: those of X and y, for the ids of the samples.
+    `indexes`: those of X and y.
     """
-    is_new, n_before = code is not getattr(classifier, "_code", None), classifier._n_seen
-    rows = replace(rows, ids=ids_of(len(rows), n_before, *indexes))
-    n_seen, rows = n_before + len(rows), weigh_samples(classifier.class_weight, rows, code)
+    is_new, n_given, kept = code is not getattr(classifier, "_code", None), len(rows), None
+    rows = weigh_samples(classifier.class_weight, rows, code)
     weight = rows.sample_weight
     if weight is not None:
         with np.errstate(over="ignore"):
@@ -251,12 +262,13 @@ def training_data(classifier: Any, rows: Rows, code: LabelCode, *indexes: Any) -
                     "maximum"
                 )
         if not weight.all():
-            rows = rows.select(np.flatnonzero(weight))
+            kept = np.flatnonzero(weight)
+            rows = rows.select(kept)
     if is_new and rows.Y.nnz == 0:
         raise ValueError(
             "no row of y has a label: at least one row of an indicator must hold a one"
         )
-    return TrainingData(rows, code, n_seen)
+    return TrainingData(rows, code, classifier._n_seen + n_given, indexes, n_given, kept)
 
 
 def true_labels_of(y: Any, code: LabelCode) -> Any:

@@ -57,6 +57,8 @@ HELD_OUT = 2000
 SURE = 2.0
 #: A label that more of the groups have is warned of: a share.
 NEARLY_ALL = 0.99
+#: Groups, below which chance may give a label to all of them.
+FEW_GROUPS = 30
 #: Attributes that belong to the training samples, and are not saved.
 OF_TRAINING = ("assigner_", "assigned_", "posterior_")
 
@@ -525,7 +527,7 @@ def _warn_of_labels_everywhere(data: Aggregation, names: Any) -> None:
     """Warn of labels that nearly all groups have."""
     n_groups = np.count_nonzero(data.groups.sizes)
     everywhere = np.flatnonzero(np.diff(data.labels.indptr) > NEARLY_ALL * n_groups)
-    if len(everywhere):
+    if len(everywhere) and n_groups >= FEW_GROUPS:
         some = ", ".join(str(names[label]) for label in everywhere[:5])
         warnings.warn(
             f"{len(everywhere)} of {data.n_labels} labels are in more than {NEARLY_ALL:.0%} of the "
