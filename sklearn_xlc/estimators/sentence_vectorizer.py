@@ -20,7 +20,7 @@ from sklearn_xlc.engine.validation import check_texts
 from sklearn_xlc.ranking import WORDLLAMA, texts_to_vectors
 from sklearn_xlc.training.devices import multiplies_bfloat16, resolve_device
 
-#: Texts whose tokens are looked up, or that pass through a transformer, in one block.
+#: Texts that pass through a transformer in one block.
 _BLOCK = 1024
 
 
@@ -114,7 +114,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             If a package of the extra ``text`` is missing.
         """
         check_texts(X)
-        self.n_features_out_ = self._vectors([""]).shape[1]
+        self.n_features_out_ = self._vectors(np.array([""], dtype=object)).shape[1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -130,18 +130,18 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ndarray of shape (n_samples, `n_features_out_`)
             Vectors of norm one, float32.
         """
-        texts = check_texts(X)
-        blocks = [texts[i : i + _BLOCK].tolist() for i in range(0, len(texts), _BLOCK)]
-        return np.concatenate([self._vectors(block) for block in blocks])
+        return self._vectors(check_texts(X))
 
-    def _vectors(self, texts: list[str]) -> np.ndarray:
+    def _vectors(self, texts: np.ndarray) -> np.ndarray:
         if self.model == WORDLLAMA:
-            return texts_to_vectors(np.array(texts, dtype=object))
+            return texts_to_vectors(texts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a GPU that cannot be used: as a classifier warns
             device = str(resolve_device(self.device))
         model = os.fspath(self.model)
-        return normalize(_transformer(model, self.max_length, self.pooling, device)(texts))
+        vectors = _transformer(model, self.max_length, self.pooling, device)
+        blocks = [texts[i : i + _BLOCK].tolist() for i in range(0, len(texts), _BLOCK)]
+        return np.concatenate([normalize(vectors(block)) for block in blocks])
 
     @property
     def _n_features_out(self) -> int:
