@@ -33,6 +33,8 @@ from sklearn_xlc.ranking.base import Array, Samples
 
 #: Dense items that are all searched, at most, and those of a list from which its center is learnt.
 _FEW_ITEMS, _ITEMS_OF_LIST = 8192, 40
+#: Largest integer of eight bits whose negative is one, too.
+_LARGEST = 127
 #: Share of the lists that are searched, and number of items in them, roughly, at most.
 _SHARE, _ITEMS = 0.1, 20_000
 #: Share of the items that have an entry in common with a query, above which sums are dense.
@@ -140,26 +142,30 @@ def transposed(X: Any) -> Any:
     return sp.csr_array(X.T.tocsr())
 
 
-def integer_rows(X: Any) -> Array:
-    """Scale dense rows to integers, in float32: their products are exact, in any shape and order.
+def integer_rows(X: Any, dtype: Any = np.float32) -> Array:
+    """Scale dense rows to integers: their products in float32 are exact, in any shape and order.
 
-    Cosines keep two digits or more: an entry has as many bits as the sum of a product of two rows
-    leaves to it in 24.
+    Only directions are kept. An entry has as many bits as the sum of a product of two rows leaves
+    to it in 24, or as `dtype` has.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         Rows; those of int8 are integers already.
+    dtype : {float32, int8}, default=float32
+        Type of the integers.
 
     Returns
     -------
-    ndarray of the same shape, float32
+    ndarray of the same shape
         Integers.
     """
     if X.dtype == np.int8:
-        return X.astype(np.float32)
+        return X.astype(dtype)
     most = int(np.sqrt(2**24 / max(1, X.shape[1])))
-    out = np.empty(X.shape, dtype=np.float32)
+    if dtype == np.int8:
+        most = min(most, _LARGEST)
+    out = np.empty(X.shape, dtype=dtype)
     for part in row_blocks(len(X), X.shape[1]):
         largest = np.abs(X[part]).max(axis=1, keepdims=True, initial=0)
         out[part] = np.rint(X[part] * (most / np.where(largest > 0, largest, 1)))

@@ -14,16 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from sklearn_xlc._compat import import_text, missing
-from sklearn_xlc._csr import is_mostly_zeros, row_blocks, unit_rows
+from sklearn_xlc._csr import is_mostly_zeros, unit_rows
 from sklearn_xlc.ranking.base import Array
-from sklearn_xlc.ranking.search import as_csr, heaviest
+from sklearn_xlc.ranking.search import as_csr, heaviest, integer_rows
 
 #: Name of a vectorizer: static word vectors of the package of this name.
 WORDLLAMA = "wordllama"
 #: Files of this package, which its own loader would download.
 _FILES = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
-#: Texts that are vectorized at a time, and largest entry of a rounded vector.
-_BLOCK, _LARGEST = 1024, 127
+#: Texts that are vectorized at a time.
+_BLOCK = 1024
 
 
 def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
@@ -68,7 +68,7 @@ def vectors_by(vectorizer: Any, given: Any) -> Any:
 def rounded(vectors: Any, n_heaviest: int) -> Any:
     """Return vectors in few bytes: the heaviest entries of sparse ones, dense ones in eight bits.
 
-    Only directions are kept. A cosine changes by less than a hundredth.
+    Only directions are kept.
 
     Parameters
     ----------
@@ -84,12 +84,8 @@ def rounded(vectors: Any, n_heaviest: int) -> Any:
     """
     if sp.issparse(vectors) and is_mostly_zeros(vectors):
         return heaviest(vectors, n_heaviest)
-    vectors = vectors.toarray() if sp.issparse(vectors) else vectors
-    out = np.empty(vectors.shape, dtype=np.int8)
-    for part in row_blocks(len(vectors), vectors.shape[1]):
-        largest = np.abs(vectors[part]).max(axis=1, keepdims=True, initial=0)
-        out[part] = np.rint(vectors[part] * (_LARGEST / np.where(largest > 0, largest, 1)))
-    return out
+    dense = vectors.toarray() if sp.issparse(vectors) else vectors
+    return integer_rows(dense, dtype=np.int8)
 
 
 # --- static word vectors ------------------------------------------------------------------------

@@ -240,3 +240,15 @@ def test_a_space_is_sparse_or_dense_by_its_content_not_by_its_form(rng):
                 assert np.isclose(norms, 1).sum() + (norms == 0).sum() == 40
             assert all((np.count_nonzero(one, axis=1) <= 3).all() for one in dense if sparse)
     assert not Spaces({"features": few}).is_sparse("features")
+
+
+@pytest.mark.parametrize("n_features", [256, 3072])
+def test_products_of_integers_of_eight_bits_are_exact(n_features, rng):
+    signs = rng.choice([-1.0, 1.0], size=(20, n_features))  # the largest products
+    signs[:, 1:] = np.abs(signs[:, 1:])
+    kept = integer_rows(signs, np.int8)
+    assert kept.dtype == np.int8
+    items, queries = integer_rows(kept), integer_rows(signs)
+    exact = queries.astype(np.int64) @ items.T.astype(np.int64)
+    assert np.abs(exact).max() <= 2**24
+    np.testing.assert_array_equal(queries @ items.T, exact)
