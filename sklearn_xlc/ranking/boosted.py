@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
-from scipy.special import logit
+from scipy.special import log_expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
@@ -74,10 +74,14 @@ class BoostedRanker(Retrieving):
         `sample_weight` if it accepts one. None: a
         :class:`~sklearn.ensemble.HistGradientBoostingClassifier` of 100 trees with 15 leaves, which
         may not prefer a label with smaller numbers, all else equal, other than its count.
-    tail : float, default=0.25
-        Weight of rare labels in learning, from 0 to 1: a true label with propensity p counts as
-        ``p ** -tail`` labels, see :func:`~sklearn_xlc.metrics.propensities`. Larger values rank
-        rare labels higher. The log odds are calibrated afterwards.
+    tail_order : float, default=0.02
+        Preference for rare labels in the order, from 0 to 1: a label with probability p and
+        propensity q, see :func:`~sklearn_xlc.metrics.propensities`, takes its place in the list by
+        ``p / q ** tail_order``. A small value puts rare labels first among labels that are nearly
+        certain. Log odds along the list are smoothed, so that they decrease.
+    tail_weight : float, default=0.0
+        Weight of rare labels in learning, from 0 to 1: a true label with propensity q counts as
+        ``q ** -tail_weight`` labels. The log odds are calibrated afterwards.
     max_samples : int, default=1000000
         Number of training samples to remember. Of more in a fit evenly spaced ones are kept, of
         those that come later the last ones.
@@ -128,7 +132,8 @@ class BoostedRanker(Retrieving):
         "retrievers": [StrOptions({"auto", "words", "texts"}), list],
         "n_candidates": [Interval(Integral, 1, None, closed="left")],
         "estimator": [HasMethods("fit"), None],
-        "tail": [Interval(Real, 0, 1, closed="both")],
+        "tail_order": [Interval(Real, 0, 1, closed="both")],
+        "tail_weight": [Interval(Real, 0, 1, closed="both")],
         "max_samples": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -144,13 +149,15 @@ class BoostedRanker(Retrieving):
         retrievers: Any = "auto",
         n_candidates: int = 20,
         estimator: Any = None,
-        tail: float = 0.25,
+        tail_order: float = 0.02,
+        tail_weight: float = 0.0,
         max_samples: int = 1_000_000,
     ) -> None:
         self.retrievers = retrievers
         self.n_candidates = n_candidates
         self.estimator = estimator
-        self.tail = tail
+        self.tail_order = tail_order
+        self.tail_weight = tail_weight
         self.max_samples = max_samples
 
     def n_listed(self, n_labels: int, link: str = "sigmoid") -> int:
@@ -376,7 +383,7 @@ class BoostedRanker(Retrieving):
             truth[used],
             weights[used],
         )
-        factors = np.where(truth, self.propensities_[listed[used]] ** -self.tail, 1.0)
+        factors = np.where(truth, self.propensities_[listed[used]] ** -self.tail_weight, 1.0)
         estimator = self._new_estimator()
         with threadpool_limits(1):
             self.estimator_ = estimator.fit(
@@ -444,15 +451,23 @@ class BoostedRanker(Retrieving):
         odds = self.slope_ * self._scored(numbers) + self.offset_
         lengths = np.bincount(rows, minlength=len(scores))
         inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        ranked, last = np.full(inside.shape, -np.inf), np.full(inside.shape, -np.inf)
+        place, ranked, last = (np.full(inside.shape, -np.inf) for _ in range(3))
         ids = np.full(inside.shape, -1, dtype=np.int64)
         ranked[inside], last[inside], ids[inside] = odds, by_network, listed
-        order = np.lexsort((-last, -ranked), axis=-1)  # stable: labels ascend
+        place[inside] = log_expit(odds) - self.tail_order * np.log(self.propensities_[listed])
+        order = np.lexsort((-last, -place), axis=-1)  # stable: labels ascend
         ranked, ids = (np.take_along_axis(each, order, axis=1) for each in (ranked, ids))
-        return in_strict_order(ranked.astype(scores.dtype), ids)
+        return in_strict_order(_decreasing(ranked).astype(scores.dtype), ids)
 
     def __call__(self, scores: Any) -> Any:
         return self.calibration_(scores)
+
+
+def _decreasing(values: Array) -> Array:
+    """Return the mean of the nearest non-increasing rows below and above values."""
+    below = np.minimum.accumulate(values, axis=1)
+    above = np.maximum.accumulate(values[:, ::-1], axis=1)[:, ::-1]
+    return (below + above) / 2  # type: ignore[no-any-return]
 
 
 def _distinct(keys: IntArray) -> IntArray:

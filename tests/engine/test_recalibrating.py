@@ -76,8 +76,8 @@ def test_a_ranker_that_remembers_keeps_what_it_remembers(data):
     X, Y = data
     clf = quick("flat", max_epochs=3, ranker="boosted").fit(X[:1500], Y[:1500])
     labels = clf.ranker_.memory_["labels"]
-    clf.recalibrate(X[1500:], Y[1500:], ranker=BoostedRanker(tail=0.0))
-    assert clf.ranker_.tail == 0.0
+    clf.recalibrate(X[1500:], Y[1500:], ranker=BoostedRanker(tail_order=0.0))
+    assert clf.ranker_.tail_order == 0.0
     assert labels.shape[0] == 1500
     assert (clf.ranker_.memory_["labels"] != labels).nnz == 0
 

@@ -124,7 +124,7 @@ def test_a_vectorizer_of_ones_own(data, form, tmp_path):
     clf.partial_fit(X[1000:1100], Y[1000:1100])
     assert len(clf.ranker_.memory_["weights"]) == 1000
     assert precision(clf, X[1000:1100], Y[1000:1100]) >= max(0.9, before)
-    clf.recalibrate(X[1100:], Y[1100:], ranker=BoostedRanker(named, tail=0.0))
+    clf.recalibrate(X[1100:], Y[1100:], ranker=BoostedRanker(named, tail_order=0.0))
     assert len(clf.ranker_.memory_["weights"]) == 1000
 
 

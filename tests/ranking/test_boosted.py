@@ -17,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from sklearn_xlc.metrics import expected_calibration_error
+from sklearn_xlc.metrics import expected_calibration_error, propensities
 from sklearn_xlc.ranking import (
     BoostedRanker,
     LabelCentroids,
@@ -94,7 +94,7 @@ def check_lists(odds, ranked, n, dtype):
 
 def test_ties_follow_the_network_then_the_id(rng):
     X, Y, scores, labels = make_data(rng)
-    ranker = BoostedRanker([("some", Listed((7, 0, 5, 3)))], n_candidates=3, estimator=Same())
+    ranker = BoostedRanker([("some", Listed((7, 0, 5, 3)))], 3, Same(), tail_order=0.0)
     fitted(ranker, X, Y, scores, labels)
     scores = np.array([[1.0, 1.0, 0.5, 0.4], [2.0, 1.0, -np.inf, -np.inf]])
     labels = np.array([[9, 5, 2, 1], [0, 3, 4, -1]])
@@ -239,13 +239,36 @@ def test_the_tail_rises_with_its_weight(rng):
     Y[rare, :6] = 0
     Y = sp.csr_array(Y)
     mean_ranks, sums = [], []
-    for tail in (0.0, 1.0):
-        ranker = fitted(BoostedRanker(tail=tail), X, Y, scores, labels, 1500)
+    for weight in (0.0, 1.0):
+        ranker = fitted(BoostedRanker(tail_weight=weight), X, Y, scores, labels, 1500)
         odds, ranked = ranker.rank(scores[1500:], labels[1500:], {"input": X[1500:]})
         mean_ranks.append(np.nonzero((ranked >= 0) & (ranked < 6))[1].mean())
         sums.append(expit(odds).sum())
     assert mean_ranks[1] < mean_ranks[0]
     assert sums[1] == pytest.approx(sums[0], rel=0.05)  # both are calibrated
+
+
+def test_rare_labels_come_first_by_probability_over_a_power_of_the_propensity(rng):
+    X, Y, scores, labels = make_data(rng)
+    Y[:, :6] = Y[:, :6].multiply(rng.random((900, 1)) < 0.2)
+    ranker = fitted(BoostedRanker(tail_order=0.0), X, sp.csr_array(Y), scores, labels)
+    new = scores[400:], labels[400:], {"input": X[400:]}
+    odds, plain = ranker.rank(*new)
+    ranker.tail_order = 0.3
+    shown, ranked = ranker.rank(*new)
+    propensity = propensities(Y[:400])
+    for row in range(500):
+        n = np.count_nonzero(plain[row] >= 0)
+        quotient = expit(odds[row, :n]) / propensity[plain[row, :n]] ** 0.3
+        expected = plain[row, np.argsort(-quotient, kind="stable")]
+        np.testing.assert_array_equal(ranked[row, :n], expected)
+        of = dict(zip(plain[row, :n], odds[row, :n]))
+        own = np.array([of[label] for label in expected])
+        for place, value in enumerate(shown[row, :n]):
+            # Between the least log odds up to the place and the largest from there on.
+            middle = (own[: place + 1].min() + own[place:].max()) / 2
+            assert value == pytest.approx(middle, abs=1e-5)
+    assert (ranked != plain).any()
 
 
 # --- degenerate cases -------------------------------------------------------------------------
