@@ -167,6 +167,17 @@ def aligned(sets: NamedSets, classes: Iterable[Any]) -> tuple[sp.csr_matrix, lis
     return canonical(sp.csr_matrix(parts, shape=(sets.indicator.shape[0], len(at)))), list(at)
 
 
+def with_tags(sets: NamedSets, tags: Iterable[Any]) -> NamedSets:
+    """Add tags that no sample has; tags stay sorted."""
+    further = list(tags)
+    if not further:
+        return sets
+    check_type_of_labels(sets, further)
+    names = sorted({*sets.classes.tolist(), *further})
+    classes = np.array(names, dtype=sets.classes.dtype)
+    return sets._replace(indicator=aligned(sets, names)[0], classes=classes)
+
+
 def index_of(X: Any) -> Any:
     """Return the index of a pandas frame or series; None for other samples."""
     if not hasattr(X, "iloc"):  # lists have a method named index

@@ -19,6 +19,7 @@ from sklearn_xlc._tags import (
     named_sets,
     plain_sets,
     warn_of_joined_tags,
+    with_tags,
 )
 
 ROWS = [["b", "a"], [], ["c"], ["a", "a"]]
@@ -442,3 +443,18 @@ def test_real_names_are_no_joined_tags(of, n_names, data_dir):
             names = [line.rstrip("\n").rpartition("\t")[2] for line in lines]
     np.random.default_rng(0).shuffle(names)
     warn_of_joined_tags(np.unique(np.array(names[:n_names], dtype=object)))
+
+
+def test_tags_that_no_sample_has():
+    sets = named_sets(ROWS)
+    assert with_tags(sets, []) is sets
+    more = with_tags(sets, ["aa", "c", "d"])
+    assert more.classes.tolist() == ["a", "aa", "b", "c", "d"]
+    found = more.indicator.toarray()
+    np.testing.assert_array_equal(found[:, [0, 2, 3]], DENSE)
+    assert not found[:, [1, 4]].any()
+    numbers = with_tags(named_sets([[5, 2], []]), iter([3]))
+    assert numbers.classes.tolist() == [2, 3, 5]
+    assert numbers.classes.dtype == np.int64
+    with pytest.raises(ValueError, match="of another type"):
+        with_tags(sets, [3])

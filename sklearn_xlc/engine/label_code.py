@@ -298,3 +298,16 @@ def code_of(y: Any, checked: Any, sample_weight: np.ndarray | None = None) -> La
         )
     warn_of_joined_tags(classes)
     return LabelCode(classes, False, False, classes.dtype)
+
+
+def with_classes(y: Any, classes: list[Any]) -> Any:
+    """Return class labels followed by further classes; an indicator unchanged."""
+    if not classes or sp.issparse(y):
+        return y
+    kinds = {_kind(name) for name in [*y[:1].tolist(), *classes]}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y holds labels like {plain(y[0])!r}, and the ranker knows labels of another type, "
+            f"like {plain(classes[0])!r}: none would be equal"
+        )
+    return np.concatenate([y, np.asarray(classes, dtype=object if y.dtype == object else None)])

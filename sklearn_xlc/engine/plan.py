@@ -180,6 +180,7 @@ class Plan:
         code, decision, ranker = self.data.code, self.settings["decision"], self.settings["ranker"]
         if head is None and ranker not in (None, "auto"):
             check_spaces(ranker, self.data.rows, self.encoder, self.processes)
+            ranker.check_labels(code.classes)
         if decision != "auto" and code.multilabel:
             has_features = self.classifier._has_features
             check_decision(decision, self.data.rows.Y, head, code, has_features)

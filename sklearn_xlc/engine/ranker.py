@@ -97,6 +97,8 @@ def remembering(classifier: Any, ranker: Any, samples: Rows, more: bool = False)
         read["features"] = predictor.dense_features(samples, classifier._n_features_out)
     if "ids" in ranker.reads:
         read["ids"] = samples.ids
+    if "labels" in ranker.reads:
+        read["labels"] = classifier._code.classes
     Y = labels_of(classifier._code, samples)
     if more:
         return copy.copy(ranker).remember_more(read, Y, sample_weight=samples.sample_weight)

@@ -18,13 +18,21 @@ from sklearn_xlc._checks import can_be_squared, check_sparse, check_X, check_y, 
 from sklearn_xlc._compat import _check_sample_weight
 from sklearn_xlc._csr import canonical
 from sklearn_xlc._ids import ids_of
-from sklearn_xlc._tags import aligned, check_type_of_labels, named_sets, plain_sets
+from sklearn_xlc._tags import (
+    NamedSets,
+    aligned,
+    check_type_of_labels,
+    named_sets,
+    plain_sets,
+    with_tags,
+)
 from sklearn_xlc.batches import Bags, Columns, Rows, features_of
 from sklearn_xlc.encoders import FORMS, accepted_forms, encoder_part
 from sklearn_xlc.engine.class_weights import weigh_samples
-from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.label_code import LabelCode, code_of, with_classes
 from sklearn_xlc.engine.resolve import KEEPS_TYPE
 from sklearn_xlc.engine.soft_labels import SoftLabels
+from sklearn_xlc.ranking import Ranker
 from sklearn_xlc.training.devices import DTYPES, TORCH_DTYPES, numpy_dtype
 
 _HELD = {"rows": "rows of numbers", "text": "strings", "mapping": "a mapping of arrays"}
@@ -229,12 +237,20 @@ def named_labels(y: Any, code: LabelCode | None, classes: Any = None, counts: bo
     return y if sets is None else sets
 
 
-def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tuple[Rows, LabelCode]:
-    """Validate y and weights; return samples with label ids, and the given or a new label code."""
+def validated(
+    X: Any, y: Any, sample_weight: Any, code: LabelCode | None, ranker: Any = None
+) -> tuple[Rows, LabelCode]:
+    """Validate y and weights; return samples with label ids, and the given or a new label code.
+
+    A new code also has the labels that the `ranker` can find without samples.
+    """
+    further = ranker.labels_without_samples() if isinstance(ranker, Ranker) else []
     if isinstance(y, SoftLabels):
         checked = y.probabilities
     else:
         y = named_labels(y, code)
+        if code is None and isinstance(y, NamedSets) and not y.is_frame:
+            y = with_tags(y, further)
         checked = check_y(plain_sets(y))
     check_consistent_length(X, checked)
     if sample_weight is not None:
@@ -242,7 +258,8 @@ def validated(X: Any, y: Any, sample_weight: Any, code: LabelCode | None) -> tup
         sample_weight = _check_sample_weight(
             sample_weight, like, dtype=np.float64, ensure_non_negative=True
         )
-    code = code or code_of(y, checked, sample_weight)
+    if code is None:
+        code = code_of(y, with_classes(checked, further), sample_weight)
     return Rows(X, code.encode(checked), sample_weight), code
 
 

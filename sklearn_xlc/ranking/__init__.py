@@ -9,6 +9,7 @@ from sklearn_xlc.ranking._order import among_all, class_probabilities, with_unli
 from sklearn_xlc.ranking.base import N_RANKS, Ranker, Retriever
 from sklearn_xlc.ranking.boosted import BoostedRanker
 from sklearn_xlc.ranking.calibration import Calibration
+from sklearn_xlc.ranking.label_texts import LabelTexts
 from sklearn_xlc.ranking.retrievers import (
     CooccurringLabels,
     FeatureVotes,
@@ -26,6 +27,7 @@ __all__ = [
     "CooccurringLabels",
     "FeatureVotes",
     "LabelCentroids",
+    "LabelTexts",
     "N_RANKS",
     "NearestSamples",
     "RANKERS",

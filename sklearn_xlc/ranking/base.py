@@ -46,10 +46,10 @@ class Ranker(Part):
     reads : tuple of str, default=()
         Spaces of the samples that :meth:`remember`, :meth:`fit` and :meth:`rank` need. "input":
         rows of X as the network reads them, dense or CSR; "features": output of the encoder,
-        dense; "given": the samples as they came, such as texts. "ids", an array of integers or
-        objects, names the samples to remember, and is given to :meth:`remember` and
-        :meth:`remember_more` alone. With ``()`` the ranker sees scores alone, and remembers
-        nothing.
+        dense; "given": the samples as they came, such as texts. Two more are given to
+        :meth:`remember` and :meth:`remember_more` alone: "ids", an array of integers or objects,
+        names the samples to remember; "labels", an array of shape (n_labels,), the labels. With
+        ``()`` the ranker sees scores alone, and remembers nothing.
     keeps_order : bool, default=True
         Whether labels keep the order of the network. If so, :meth:`rank` is not called.
     """
@@ -82,6 +82,25 @@ class Ranker(Part):
         given : array-like or sparse matrix of shape (n_samples, ...)
             Samples.
         """
+
+    def check_labels(self, names: Array) -> None:
+        """Raise an error if labels cannot be read; called before any work.
+
+        Parameters
+        ----------
+        names : ndarray of shape (n_labels,)
+            Labels: entries of ``classes_``.
+        """
+
+    def labels_without_samples(self) -> list[Any]:
+        """Return labels that `fit` of a classifier adds to those of y, if it may.
+
+        Returns
+        -------
+        list
+            Labels. The base class has none.
+        """
+        return []
 
     def shortened(self, samples: Samples) -> Samples:
         """Return samples with no more features than :meth:`remember` keeps, to save memory.
@@ -271,6 +290,10 @@ class Retriever(PlainArrays):
     reads : tuple of str, default=("input",)
         Spaces of the samples, as in :class:`~sklearn_xlc.ranking.Ranker`; "vectors": output of its
         parameter `vectorizer`.
+    fitted_to : tuple of str
+        Spaces that :meth:`fit` is given; by default `reads`. "labels": the labels, an array of
+        shape (n_labels,), or with a `vectorizer` the vectors of their texts. Such a retriever may
+        list labels that no training sample has.
     monotonic : tuple of int
         For each number 1 if a label with a larger number is never less likely, all else equal, or
         0. As many as names.
@@ -289,6 +312,10 @@ class Retriever(PlainArrays):
     entries_per_sample: Any = 0
     refits: Any = False
 
+    @property
+    def fitted_to(self) -> tuple[str, ...]:
+        return tuple(self.reads)
+
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the numbers.
 
@@ -304,13 +331,47 @@ class Retriever(PlainArrays):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no get_feature_names_out")
 
+    def labels_without_samples(self) -> list[Any]:
+        """Return labels that samples may have, though y lacks them.
+
+        Returns
+        -------
+        list
+            Labels. The base class knows none.
+        """
+        return []
+
+    def check_labels(self, names: Array) -> None:
+        """Raise an error if labels cannot be read; called before any work.
+
+        Parameters
+        ----------
+        names : ndarray of shape (n_labels,)
+            Labels.
+        """
+
+    def texts_of(self, names: Array) -> Array:
+        """Return the texts of labels, for a retriever with a `vectorizer` fitted to "labels".
+
+        Parameters
+        ----------
+        names : ndarray of shape (n_labels,)
+            Labels.
+
+        Returns
+        -------
+        ndarray of str of shape (n_labels,)
+            Texts; an empty one where a label has none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no texts_of")
+
     def fit(self, samples: Samples, Y: Any, sample_weight: Any = None) -> Retriever:
         """Learn from training samples.
 
         Parameters
         ----------
         samples : dict of str to {ndarray, CSR matrix} of shape (n_samples, n_columns)
-            Samples in each space of `reads`.
+            Samples in each space of `fitted_to`.
         Y : csr_array of shape (n_samples, n_labels)
             Canonical indicator of the true labels.
         sample_weight : ndarray of shape (n_samples,), default=None

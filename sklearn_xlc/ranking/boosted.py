@@ -30,7 +30,14 @@ from sklearn_xlc.ranking.base import (
     listed_labels,
 )
 from sklearn_xlc.ranking.calibration import Calibration
-from sklearn_xlc.ranking.memory import Memory, joined, taken, with_labels, without
+from sklearn_xlc.ranking.memory import (
+    Memory,
+    joined,
+    taken,
+    with_labels,
+    without,
+    without_columns,
+)
 from sklearn_xlc.ranking.retrievers import NearestSamples
 from sklearn_xlc.ranking.retrieving import Retrieving
 from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
@@ -39,6 +46,8 @@ from sklearn_xlc.ranking.trees import compiled, in_bins, raw_scores
 _ROWS, _BYTES = 1024, 64
 #: True and false listed labels of held-out samples, at least, to learn trees.
 LEAST_PAIRS = 20
+#: Share of the labels that are described as if no training sample had them.
+_WITHHELD = 0.1
 #: Share of the samples of an index, above which later ones are taken into a new index.
 GROWTH = 0.02
 #: Largest log odds of a classifier without `decision_function`.
@@ -168,19 +177,24 @@ class BoostedRanker(Retrieving):
     def remember(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
         self.check()
         self.memory_ = None
+        samples = self._without_names(samples, Y)
         self._fit_vectorizers(samples)
         self._add(samples, Y, sample_weight, spread=True)
         return self._index()
 
     def remember_more(self, samples: Samples, Y: Any, sample_weight: Any = None) -> BoostedRanker:
-        self._add(samples, Y, sample_weight)
+        self._add(self._without_names(samples, Y), Y, sample_weight)
         n_more = self.n_seen_ - self.n_indexed_
         if self.retrievers_ is not None and n_more > GROWTH * len(self.memory_["weights"]):
             self.retrievers_ = None
         return self
 
     def for_labels(self, origin: Array) -> BoostedRanker:
-        return self._with_memory(with_labels(self.memory_, origin))
+        changed = self._with_memory(with_labels(self.memory_, origin))
+        if self.names_ is not None:
+            # The names of new labels come with their first samples.
+            changed.names_ = np.array([*self.names_.tolist(), None], dtype=object)[origin]
+        return changed
 
     def forget(self, ids: Any = None) -> Ranker:
         memory = None if ids is None else without(self.memory_, ids)
@@ -202,6 +216,18 @@ class BoostedRanker(Retrieving):
                 return each.examples(read, labels, n_examples)
         raise ValueError(f"{self!r} has no retriever NearestSamples, which finds training samples")
 
+    def _without_names(self, samples: Samples, Y: Any) -> Samples:
+        """Take the labels from samples, if a retriever reads them."""
+        if "labels" in self.reads:
+            names = np.asarray(samples.get("labels", ()))
+            if names.shape != (Y.shape[1],):
+                raise ValueError(
+                    f"a retriever of the ranker reads labels: give an array of {Y.shape[1]} as "
+                    f"'labels', got shape {names.shape}"
+                )
+            self.names_ = names
+        return {space: X for space, X in samples.items() if space != "labels"}
+
     def _add(self, samples: Samples, Y: Any, weight: Any, spread: bool = False) -> None:
         """Add samples to those that are remembered, without those of weight zero.
 
@@ -217,7 +243,7 @@ class BoostedRanker(Retrieving):
             used = used[np.linspace(0, len(used) - 1, self.max_samples).astype(np.int64)]
         is_all = len(used) == len(weight)
         more = {space: X if is_all else X[used] for space, X in samples.items()}
-        more = self.shortened(self._with_vectors(more, is_rounded=True))
+        more = self.shortened(self._with_vectors(more, to_remember=True))
         Y, weight = (Y, weight) if is_all else (Y[used], weight[used])
         memory = {"samples": more, "labels": Y, "weights": weight}
         if self.memory_ is not None:
@@ -248,7 +274,10 @@ class BoostedRanker(Retrieving):
         weight, read_by = self.memory_["weights"], self._read_by(self.memory_["samples"])
         weight = None if (weight == 1).all() else weight
         for name, each in retrievers:
-            each.fit(read_by(name), self.memory_["labels"], weight)
+            read: Samples = read_by(name)
+            if "labels" in each.fitted_to:
+                read = {**read, "labels": self._labels_for(name, each)}
+            each.fit(read, self.memory_["labels"], weight)
 
     # --- state --------------------------------------------------------------------------------
 
@@ -365,24 +394,19 @@ class BoostedRanker(Retrieving):
         self.estimator_ = self.trees_ = None
         self.slope_, self.offset_ = 1.0, 0.0
         scores, labels = ranked_candidates(np.asarray(scores), labels, self.n_candidates)
-        parts = [
-            (*self._described(scores[part], labels[part], _rows_of(samples, part)), part.start)
-            for part in self._blocks(len(scores))
-        ]
-        if not parts:
-            return self
-        rows = np.concatenate([part[0] + part[4] for part in parts])
-        listed = np.concatenate([part[1] for part in parts])
+        rows, listed, numbers = self._pairs(scores, labels, samples)
+        n_seen = len(rows)
+        if "labels" in self.reads:
+            more = self._withheld(scores, labels, samples)
+            both = zip((rows, listed, numbers), more)
+            rows, listed, numbers = (np.concatenate(each) for each in both)
         truth = find_entries(Y, rows, listed) >= 0
         weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight)[rows]
         used = weights > 0
         if min(np.count_nonzero(truth & used), np.count_nonzero(~truth & used)) < LEAST_PAIRS:
             return self
-        numbers, truth, weights = (
-            np.concatenate([part[3] for part in parts])[used],
-            truth[used],
-            weights[used],
-        )
+        is_seen = (np.arange(len(rows)) < n_seen)[used]
+        numbers, truth, weights = numbers[used], truth[used], weights[used]
         factors = np.where(truth, self.propensities_[listed[used]] ** -self.tail_weight, 1.0)
         estimator = self._new_estimator()
         with threadpool_limits(1):
@@ -395,8 +419,40 @@ class BoostedRanker(Retrieving):
             self.trees_ = compiled(self.estimator_)
             if self.trees_ is not None:
                 self.estimator_ = None
-        self.offset_ = _offset(self._scored(numbers), truth, weights)
+        self.offset_ = _offset(self._scored(numbers[is_seen]), truth[is_seen], weights[is_seen])
         return self
+
+    def _pairs(
+        self, scores: Array, labels: Array, samples: Samples | None
+    ) -> tuple[IntArray, IntArray, Array]:
+        """Return all pairs of sample and listed label with their numbers, in blocks of samples."""
+        parts = []
+        for part in self._blocks(len(scores)):
+            rows, listed, _, numbers = self._described(
+                scores[part], labels[part], _rows_of(samples, part)
+            )
+            parts.append((rows + part.start, listed, numbers))
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32)
+        rows, listed, numbers = (np.concatenate(column) for column in zip(*parts))
+        return rows, listed, numbers
+
+    def _withheld(
+        self, scores: Array, labels: Array, samples: Samples | None
+    ) -> tuple[IntArray, IntArray, Array]:
+        """Describe pairs of some labels as if neither a training sample nor the network knew them.
+
+        From the other pairs alone, trees learn that labels without training samples are hardly ever
+        true.
+        """
+        Y = self.memory_["labels"]
+        withheld = np.random.RandomState(0).random_sample(Y.shape[1]) < _WITHHELD
+        withheld &= self.log_counts_ > 0
+        blind = self._with_memory({**self.memory_, "labels": without_columns(Y, withheld)})._index()
+        hidden = (labels >= 0) & withheld[labels]
+        rows, listed, numbers = blind._pairs(np.where(hidden, -np.inf, scores), labels, samples)
+        kept = withheld[listed]
+        return rows[kept], listed[kept], numbers[kept]
 
     def _new_estimator(self) -> Any:
         if self.estimator is not None:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from sklearn_xlc._csr import is_mostly_zeros
 from sklearn_xlc._part import cloned
-from sklearn_xlc.ranking.base import PlainArrays, Ranker, Retriever, Samples
+from sklearn_xlc.ranking.base import Array, PlainArrays, Ranker, Retriever, Samples
 from sklearn_xlc.ranking.retrievers import (
     CooccurringLabels,
     FeatureVotes,
@@ -18,7 +18,14 @@ from sklearn_xlc.ranking.retrievers import (
     NearestSamples,
 )
 from sklearn_xlc.ranking.search import Spaces, as_csr, heaviest
-from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
+from sklearn_xlc.ranking.vectors import (
+    WORDLLAMA,
+    distinct,
+    rounded,
+    texts_to_vectors,
+    vectors_by,
+    word_weights,
+)
 
 
 class Retrieving(PlainArrays, Ranker):
@@ -35,6 +42,8 @@ class Retrieving(PlainArrays, Ranker):
     retrievers: Any
     vectorizers_: list[Any]
     places_: dict[str, int]
+    #: Labels, if a retriever is fitted to them; None where the name of one is not yet known.
+    names_: Any = None
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -126,7 +135,7 @@ class Retrieving(PlainArrays, Ranker):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        read = [space for _, each in self._named() for space in each.reads]
+        read = [s for _, each in self._named() for s in (*each.reads, *each.fitted_to)]
         spaces = dict.fromkeys("given" if space == "vectors" else space for space in read)
         return (*spaces, "ids")
 
@@ -134,27 +143,56 @@ class Retrieving(PlainArrays, Ranker):
         for _, each in self._named():
             if getattr(each, "vectorizer", None) == WORDLLAMA:
                 texts_to_vectors(given[:1])
+            if _has_label_vectors(each) and given.dtype != object:
+                raise TypeError(
+                    f"{each!r} compares texts of labels with samples, and X holds numbers; pass "
+                    "texts to the classifier (encoder='text')"
+                )
+
+    def check_labels(self, names: Array) -> None:
+        for _, each in self._named():
+            if "labels" in each.fitted_to:
+                each.check_labels(names)
+
+    def labels_without_samples(self) -> list[Any]:
+        return [label for _, each in self._named() for label in each.labels_without_samples()]
 
     # --- what retrievers read -----------------------------------------------------------------
 
     def _fit_vectorizers(self, samples: Samples) -> None:
-        """Fit the vectorizers of the retrievers to samples, as they came."""
-        named = {name: each.vectorizer for name, each in self._named() if "vectors" in each.reads}
-        vectorizers, self.places_ = distinct(named)
-        self.vectorizers_ = [
-            each if isinstance(each, str) else cloned(each).fit(samples["given"])
-            for each in vectorizers
-        ]
+        """Fit the vectorizers of the retrievers to samples, as they came, and texts of labels."""
+        readers = {name: each for name, each in self._named() if "vectors" in each.reads}
+        vectorizers, self.places_ = distinct(
+            {
+                name: word_weights() if each.vectorizer is None else each.vectorizer
+                for name, each in readers.items()
+            }
+        )
+        self.vectorizers_ = []
+        for place, vectorizer in enumerate(vectorizers):
+            here = [each for name, each in readers.items() if self.places_[name] == place]
+            texts = [each.texts_of(self.names_) for each in here if _has_label_vectors(each)]
+            if not isinstance(vectorizer, str):
+                given = samples["given"]
+                given = np.concatenate([given, *texts]) if texts else given
+                vectorizer = cloned(vectorizer).fit(given)
+            self.vectorizers_.append(vectorizer)
 
-    def _with_vectors(self, samples: Samples, is_rounded: bool = False) -> dict[str, Any]:
-        """Return samples with the spaces of vectorizers; "given" only if a retriever reads it."""
+    def _with_vectors(self, samples: Samples, to_remember: bool = False) -> dict[str, Any]:
+        """Return samples with the spaces of vectorizers; "given" only if a retriever reads it.
+
+        `to_remember`: rounded, and only what retrievers are fitted to.
+        """
         found = {space: X for space, X in samples.items() if space != "given"}
+        read = {n: each.fitted_to if to_remember else each.reads for n, each in self._named()}
         for place, vectorizer in enumerate(self.vectorizers_):
+            here = [(name, each) for name, each in self._named() if self.places_.get(name) == place]
+            if not any("vectors" in read[name] for name, _ in here):
+                continue
             vectors = vectors_by(vectorizer, samples["given"])
-            readers = [each for name, each in self._named() if self.places_.get(name) == place]
-            most = max([getattr(each, "max_features_per_sample", 32) for each in readers])
-            found[_space(place)] = rounded(vectors, most) if is_rounded else vectors
-        if any("given" in each.reads for _, each in self._named()):
+            most = max([getattr(each, "max_features_per_sample", 32) for _, each in here])
+            found[_space(place)] = rounded(vectors, most) if to_remember else vectors
+        if any("given" in spaces for spaces in read.values()):
             found["given"] = samples["given"]
         return found
 
@@ -162,8 +200,20 @@ class Retrieving(PlainArrays, Ranker):
         """Return what a retriever of a name reads of samples; those that read the same share it."""
         spaces: dict[int | None, Spaces] = {None: Spaces(samples)}
         for place in range(len(self.vectorizers_)):
-            spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
-        return lambda name: spaces[self.places_.get(name)]
+            if _space(place) in samples:
+                spaces[place] = Spaces({**samples, "vectors": samples[_space(place)]})
+        return lambda name: spaces.get(self.places_.get(name), spaces[None])
+
+    def _labels_for(self, name: str, retriever: Retriever) -> Any:
+        """Return the labels as a retriever reads them: their names, or vectors of their texts."""
+        if not _has_label_vectors(retriever):
+            return self.names_
+        texts = retriever.texts_of(self.names_)
+        vectors = vectors_by(self.vectorizers_[self.places_[name]], texts)
+        has_text = (texts != "").astype(np.float32)
+        if sp.issparse(vectors):
+            return as_csr(sp.diags_array(has_text) @ vectors)
+        return vectors * has_text[:, None]
 
     def shortened(self, samples: Samples) -> dict[str, Any]:
         return {space: self._heaviest(space, X) for space, X in samples.items()}
@@ -178,6 +228,11 @@ class Retrieving(PlainArrays, Ranker):
         if not all(hasattr(each, "max_features_per_sample") for each in read):
             return X
         return heaviest(as_csr(X), max(each.max_features_per_sample for each in read))
+
+
+def _has_label_vectors(retriever: Retriever) -> bool:
+    """Return whether a retriever compares vectors of samples and of labels' texts."""
+    return "labels" in retriever.fitted_to and "vectors" in retriever.reads
 
 
 def _space(place: int) -> str:

@@ -137,6 +137,37 @@ def heaviest(X: Any, n: int) -> Any:
     return sp.csr_array((X.data[kept], X.indices[kept], indptr), shape=X.shape)
 
 
+def only_columns(X: Any, columns: IntArray) -> Any:
+    """Return some columns of a CSR matrix, in time that does not grow with their number.
+
+    Parameters
+    ----------
+    X : csr_array
+        Matrix; not modified.
+    columns : ndarray of shape (n_columns,)
+        Distinct columns, ascending.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, n_columns)
+        The columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from sklearn_xlc.ranking.search import only_columns
+    >>> only_columns(csr_array([[1, 2, 3], [0, 5, 0]]), np.array([0, 2])).toarray()
+    array([[1, 3],
+           [0, 0]])
+    """
+    at = np.searchsorted(columns, X.indices)
+    kept = np.concatenate([columns, [-1]])[at] == X.indices
+    indptr = np.concatenate([[0], np.cumsum(kept)])[X.indptr].astype(X.indptr.dtype)
+    indices = at[kept].astype(X.indices.dtype)
+    return sp.csr_array((X.data[kept], indices, indptr), shape=(X.shape[0], len(columns)))
+
+
 def transposed(X: Any) -> Any:
     """Return the transpose of a CSR matrix as canonical CSR."""
     return sp.csr_array(X.T.tocsr())

@@ -12,6 +12,8 @@ from typing import Any
 import joblib
 import numpy as np
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+from sklearn.pipeline import make_pipeline
 
 from sklearn_xlc._compat import import_text, missing
 from sklearn_xlc._csr import is_mostly_zeros, unit_rows
@@ -24,6 +26,22 @@ WORDLLAMA = "wordllama"
 _FILES = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
 #: Texts that are vectorized at a time.
 _BLOCK = 1024
+
+
+def word_weights() -> Any:
+    """Return an unfitted vectorizer of words and numbers, weighted as by TF-IDF.
+
+    Words are hashed, so that later texts may hold new ones: these weigh most. Underscores part
+    words, as in names of labels.
+    """
+    counts = HashingVectorizer(
+        token_pattern=r"[^\W_]+",
+        n_features=2**20,
+        norm=None,
+        alternate_sign=False,
+        dtype=np.float32,
+    )
+    return make_pipeline(counts, TfidfTransformer(sublinear_tf=True))
 
 
 def distinct(named: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sklearn_xlc._checks import check_y, is_indicator
-from sklearn_xlc.engine.label_code import LabelCode, code_of
+from sklearn_xlc.engine.label_code import LabelCode, code_of, with_classes
 
 INDICATOR = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0]])
 LABELS = st.one_of(
@@ -212,3 +212,15 @@ def test_lists_of_one_class_are_a_column_after_class_labels():
     names = LabelCode(np.array(["a", "b"]), False, False, np.dtype("U1"))
     with pytest.warns(UserWarning, match="column-vector y was passed"):
         assert names.read([["b"], ["a"]]).indices.tolist() == [1, 0]
+
+
+def test_classes_that_no_sample_has():
+    y = np.array(["b", "a"])
+    assert with_classes(y, []) is y
+    assert with_classes(y, ["long name", "a"]).tolist() == ["b", "a", "long name", "a"]
+    objects = with_classes(y.astype(object), ["c"])
+    assert objects.dtype == object
+    Y = sp.csr_matrix(np.eye(2))
+    assert with_classes(Y, ["c"]) is Y
+    with pytest.raises(ValueError, match="labels like 'b', .* of another type, like 3"):
+        with_classes(y, [3])

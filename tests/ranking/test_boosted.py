@@ -20,9 +20,11 @@ from threadpoolctl import threadpool_limits
 from sklearn_xlc.metrics import expected_calibration_error, propensities
 from sklearn_xlc.ranking import (
     BoostedRanker,
+    CooccurringLabels,
     LabelCentroids,
     NearestSamples,
     Retriever,
+    boosted,
 )
 
 N_LABELS = 12
@@ -563,3 +565,106 @@ def test_a_forked_child_of_a_parent_with_threads_ranks(rng):
     finally:
         child.kill()
         child.join()
+
+
+# --- labels without training samples ------------------------------------------------------------
+
+
+class Told(Retriever):
+    """Lists labels by a column of the samples for each of them, whoever has them."""
+
+    reads = ("features",)
+    fitted_to = ("labels",)
+    monotonic = (1,)
+
+    def get_feature_names_out(self, input_features=None):
+        return np.array(["told"])
+
+    def fit(self, samples, Y, sample_weight=None):
+        assert samples["labels"].shape == (Y.shape[1],)
+        return self
+
+    def search(self, samples, scores, labels):
+        return samples["features"]
+
+    def candidates(self, found):
+        return np.argsort(-found, axis=1)[:, :3]
+
+    def numbers(self, found, rows, labels):
+        return found[rows, labels][:, None]
+
+
+def told(rng, Y):
+    """A number for each label that is larger for true ones."""
+    return (rng.random(Y.shape) + 0.5 * Y.toarray()).astype(np.float32)
+
+
+NAMES = np.array([f"label {i}" for i in range(N_LABELS)], dtype=object)
+
+
+def test_withheld_labels_are_described_as_without_samples(rng, monkeypatch):
+    monkeypatch.setattr(boosted, "_WITHHELD", 0.6)
+    X, Y, scores, labels = make_data(rng)
+    features = told(rng, Y)
+    named = [("near", NearestSamples()), ("told", Told()), ("together", CooccurringLabels())]
+    ranker = BoostedRanker(named)
+    some = {"input": X[:400], "features": features[:400], "labels": NAMES}
+    ranker.remember(some, Y[:400])
+    rows, listed, numbers, propensity = ranker._withheld(
+        scores[400:], labels[400:], {"input": X[400:], "features": features[400:]}
+    )
+    withheld = np.unique(listed)
+    assert 2 <= len(withheld) < 8
+    assert ranker.log_counts_.min() > 0  # in the ranker itself nothing has changed
+    of = dict(zip(ranker.get_feature_names_out(), numbers.T))
+    for name in ("count", "near__votes_of_50", "near__nearest_with_label", "together__companions"):
+        assert not of[name].any()
+    np.testing.assert_array_equal(of["told__told"], features[400:][rows, listed])
+    assert (of["near__nearest"] > 0).any()
+    is_left = ~np.isin(labels[400:], withheld)
+    left = np.where(is_left, scores[400:], np.nan)
+    np.testing.assert_allclose(of["score"], np.nanmin(left, axis=1)[rows] - 1, rtol=1e-5)
+    best = np.nanmax(left, axis=1)[rows]
+    np.testing.assert_allclose(of["below_best"], of["score"] - best, rtol=1e-5, atol=1e-6)
+    best = np.argsort(-features[400:], axis=1)[:, :3]
+    expected = {(row, label) for row, of in enumerate(best) for label in of if label in withheld}
+    assert set(zip(rows.tolist(), listed.tolist())) == expected
+    assert np.ptp(propensity) == 0
+
+
+def test_trees_trust_a_label_that_no_sample_has(rng, monkeypatch):
+    X, Y, scores, labels = make_data(rng, n=3000)
+    has = Y[:, [0]].toarray().ravel() > 0  # label 0: neither remembered nor held out
+    order = np.argsort(has, kind="stable")
+    n_left = np.count_nonzero(~has)
+    scores = np.where(labels == 0, -np.inf, scores)
+    X, Y, scores, labels = X[order], Y[order], scores[order], labels[order]
+    samples = {"input": X, "features": told(rng, Y)}
+    held, test = slice(1200, n_left), slice(n_left, None)
+    odds = {}
+    for share in (0.0, 0.6):
+        monkeypatch.setattr(boosted, "_WITHHELD", share)
+        ranker = BoostedRanker([("near", NearestSamples()), ("told", Told())])
+        ranker.remember({**{k: v[:1200] for k, v in samples.items()}, "labels": NAMES}, Y[:1200])
+        ranker.fit(scores[held], Y[held], labels[held], {k: v[held] for k, v in samples.items()})
+        found, ranked = ranker.rank(
+            scores[test], labels[test], {k: v[test] for k, v in samples.items()}
+        )
+        odds[share] = np.median(np.where(ranked == 0, found, -99).max(axis=1))
+    assert odds[0.6] > odds[0.0] + 1
+
+
+def test_labels_follow_their_names(rng):
+    X, Y, scores, labels = make_data(rng)
+    features = told(rng, Y)
+    ranker = BoostedRanker([("told", Told())])
+    for wrong in ({}, {"labels": NAMES[:5]}):
+        with pytest.raises(ValueError, match="give an array of 12 as 'labels', got shape"):
+            ranker.remember({"features": features, **wrong}, Y)
+    ranker.remember({"features": features[:400], "labels": NAMES}, Y[:400])
+    changed = ranker.for_labels(np.array([3, -1, 0]))
+    assert changed.names_.tolist() == ["label 3", None, "label 0"]
+    assert ranker.names_ is NAMES
+    more = {"features": features[400:], "labels": np.array(["label 3", "new", "label 0"])}
+    changed.remember_more(more, Y[400:, :3])
+    assert changed.names_.tolist() == ["label 3", "new", "label 0"]

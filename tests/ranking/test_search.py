@@ -16,6 +16,7 @@ from sklearn_xlc.ranking.search import (
     heaviest,
     integer_rows,
     inverse_norms,
+    only_columns,
     pair_cosines,
     sparse_pair_products,
 )
@@ -252,3 +253,14 @@ def test_products_of_integers_of_eight_bits_are_exact(n_features, rng):
     exact = queries.astype(np.int64) @ items.T.astype(np.int64)
     assert np.abs(exact).max() <= 2**24
     np.testing.assert_array_equal(queries @ items.T, exact)
+
+
+@pytest.mark.parametrize("columns", [[], [0], [3, 4, 29], range(30)])
+def test_only_some_columns(columns, rng):
+    X, columns = (
+        np.where(rng.random((12, 30)) < 0.3, rng.random((12, 30)), 0),
+        np.array(columns, int),
+    )
+    found = only_columns(sp.csr_array(X), columns)
+    assert found.has_canonical_format
+    np.testing.assert_array_equal(found.toarray(), X[:, columns])

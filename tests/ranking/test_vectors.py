@@ -11,7 +11,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import FunctionTransformer
 
 from sklearn_xlc.ranking import vectors
-from sklearn_xlc.ranking.vectors import WORDLLAMA, distinct, rounded, texts_to_vectors, vectors_by
+from sklearn_xlc.ranking.vectors import (
+    WORDLLAMA,
+    distinct,
+    rounded,
+    texts_to_vectors,
+    vectors_by,
+    word_weights,
+)
 
 TEXTS = np.array(["salt water", "a dog", "", "salt"], dtype=object)
 
@@ -89,3 +96,18 @@ def test_texts_in_blocks_and_texts_without_words(monkeypatch):
     for numbers in (np.eye(2), sp.csr_matrix(np.eye(2))):
         with pytest.raises(TypeError, match="reads texts, and X holds numbers"):
             texts_to_vectors(numbers)
+
+
+def test_weights_of_words_know_later_words():
+    words = word_weights().fit(["a red dog", "a red cat", "machine_learning"])
+    X = words.transform(
+        ["a Zebra", "a red", "machine learning", "learning", "", "a a a b"]
+    ).toarray()
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), [1, 1, 1, 1, 0, 1], rtol=1e-6)
+    idf = 1 + np.log(4 / np.array([3, 1]))  # of words that two and none of the texts have
+    np.testing.assert_allclose(np.sort(X[0])[-2:], idf[:2] / np.linalg.norm(idf[:2]), rtol=1e-6)
+    np.testing.assert_allclose(np.sort(X[3])[-1:], [1])
+    many = idf[0] * (1 + np.log(3)), idf[1]
+    np.testing.assert_allclose(np.sort(X[5])[-2:], np.sort(many / np.linalg.norm(many)), rtol=1e-6)
+    np.testing.assert_allclose(X[2].max(), 1 / np.sqrt(2), rtol=1e-6)
+    assert X.dtype == np.float32
