@@ -104,6 +104,17 @@ def test_ranked_list(capsys):
 
 
 @pytest.mark.slow
+def test_labels_without_samples():
+    shown = run("plot_labels_without_samples")
+    names, both, samples = (shown["found"](labels)[9] for labels in shown["lists"].values())
+    assert samples == 0
+    assert both > 0.6 * names > 0.2
+    one, other = map(np.array, shown["others"].values())
+    assert (one > other - 0.01).all()
+    assert set(shown["labels"][0][:2]) & shown["new"]
+
+
+@pytest.mark.slow
 def test_pictures():
     shown = run("plot_pictures")
     usual, weighted = (display.values for display in shown["recall"].values())
