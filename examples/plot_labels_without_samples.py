@@ -73,8 +73,8 @@ print(f"labels: {len(by_samples.classes_)} and {len(by_texts.classes_)}")
 # %%
 # What is found
 # -------------
-# The share of the new labels that are among the best k. Half of the names have a word in common with
-# such a definition. The ranked list comes near to names alone, although labels with samples are
+# The share of the new labels that are among the best k. Half of the names share a word with
+# their definitions. The ranked list comes near to names alone, although labels with samples are
 # ranked there, too, which are more probable; these do not suffer.
 
 from sklearn.feature_extraction.text import TfidfVectorizer
