@@ -610,7 +610,7 @@ def test_withheld_labels_are_described_as_without_samples(rng, monkeypatch):
     ranker = BoostedRanker(named)
     some = {"input": X[:400], "features": features[:400], "labels": NAMES}
     ranker.remember(some, Y[:400])
-    rows, listed, numbers, propensity = ranker._withheld(
+    rows, listed, numbers = ranker._withheld(
         scores[400:], labels[400:], {"input": X[400:], "features": features[400:]}
     )
     withheld = np.unique(listed)
@@ -629,7 +629,6 @@ def test_withheld_labels_are_described_as_without_samples(rng, monkeypatch):
     best = np.argsort(-features[400:], axis=1)[:, :3]
     expected = {(row, label) for row, of in enumerate(best) for label in of if label in withheld}
     assert set(zip(rows.tolist(), listed.tolist())) == expected
-    assert np.ptp(propensity) == 0
 
 
 def test_trees_trust_a_label_that_no_sample_has(rng, monkeypatch):
