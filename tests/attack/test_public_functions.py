@@ -348,6 +348,16 @@ VALID = {
         metrics.topk_scorers,
         {"metrics": ["precision", "recall"], "ks": [1, 3]},
     ),
+    "label_set_score": lambda name, rng: (
+        metrics.label_set_score,
+        {
+            "y_true": indicator(rng),
+            "y_pred": indicator(rng),
+            "metric": "f1_macro",
+            "sample_weight": rng.random(len(indicator(rng))),
+        },
+    ),
+    "label_set_scorer": lambda name, rng: (metrics.label_set_scorer, {"metric": "f1_micro"}),
     "topk_scorer": lambda name, rng: (metrics.topk_scorer, {"metric": "precision", "k": 3}),
     "make_extreme_multiclass": lambda name, rng: (
         datasets.make_extreme_multiclass,
