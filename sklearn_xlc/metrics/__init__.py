@@ -47,6 +47,8 @@ from sklearn_xlc.metrics._scorer import topk_scorer
 from sklearn_xlc.metrics._scorer import true_labels as true_labels
 from sklearn_xlc.metrics._scorer import unwrapped as unwrapped
 from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
+from sklearn_xlc.metrics._taxonomy import ancestors_of as ancestors_of
+from sklearn_xlc.metrics._taxonomy import pairs_with_ancestors as pairs_with_ancestors
 from sklearn_xlc.metrics._validation import Ranking as Ranking
 from sklearn_xlc.metrics._validation import check_ranking as check_ranking
 from sklearn_xlc.metrics._validation import check_weight as check_weight

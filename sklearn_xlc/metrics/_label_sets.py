@@ -13,6 +13,7 @@ from sklearn.metrics import make_scorer
 from sklearn_xlc._checks import as_array, check_indicator, check_objects
 from sklearn_xlc._csr import one_per_row
 from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets
+from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
 from sklearn_xlc.metrics._validation import check_weight
 
 #: Numerators and denominators of ratios, from numbers of hits, predicted labels and true labels.
@@ -191,7 +192,12 @@ def _union(first: NamedSets, second: NamedSets) -> npt.NDArray[Any]:
 
 
 def label_set_score(
-    y_true: Any, y_pred: Any, metric: str = "f1_micro", *, sample_weight: Any = None
+    y_true: Any,
+    y_pred: Any,
+    metric: str = "f1_micro",
+    *,
+    parents: Any = None,
+    sample_weight: Any = None,
 ) -> float:
     """Compute a score of predicted label sets; it reads tags, class labels and indicators.
 
@@ -216,6 +222,11 @@ def label_set_score(
         - "_samples": mean of the samples.
 
         A ratio of zero by zero counts as 0: the F1 of a sample without true and predicted labels.
+    parents : dict, default=None
+        Parent, or list of parents, of each label in a taxonomy: true and predicted sets are
+        extended by all ancestors, so that a sibling of the right label is half right. Then
+        "precision_micro", "recall_micro" and "f1_micro" are the hierarchical ones of [1]_. Leave
+        out a root that all labels share: it is always right.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples.
 
@@ -234,6 +245,11 @@ def label_set_score(
     label_set_scorer : Scorer for searches and cross-validation.
     sklearn_xlc.label_report : Table of the labels with the most errors.
 
+    References
+    ----------
+    .. [1] S. Kiritchenko, S. Matwin, R. Nock, A. F. Famili, "Learning and Evaluation in the
+       Presence of Class Hierarchies: Application to Text Categorization". Canadian AI, 2006.
+
     Examples
     --------
     >>> from sklearn_xlc.metrics import label_set_score
@@ -242,9 +258,14 @@ def label_set_score(
     0.8
     >>> round(label_set_score(tags, predicted, "subset_accuracy"), 4)
     0.6667
+    >>> label_set_score([["cat"]], [["dog"]], parents={"cat": "pet", "dog": "pet"})
+    0.5
     """
     check_metric(metric)
-    true, predicted, _ = check_label_sets(y_true, y_pred)
+    sets = check_label_sets(y_true, y_pred)
+    if parents is not None:
+        sets = _with_ancestors(sets, parents)
+    true, predicted, _ = sets
     weight = check_weight(sample_weight, true.shape[0])
     # Multiplied in their own type, entries are 0 and 1; sums are in float64.
     matrices = [true.multiply(predicted).tocsr(), predicted, true]
@@ -271,6 +292,31 @@ def _ratio(name: str, hits: Any, n_predicted: Any, n_true: Any) -> Any:
     return np.divide(above, below, out=np.zeros(np.shape(above)), where=np.asarray(below) > 0)
 
 
+def _with_ancestors(sets: LabelSets, parents: Any) -> LabelSets:
+    """Add all ancestors to true and predicted label sets."""
+    ancestors = ancestors_of(parents)
+    names = dict.fromkeys(sets.labels.tolist())
+    names |= dict.fromkeys(above for name in list(names) for above in ancestors.get(name, ()))
+    labels: npt.NDArray[Any] = np.empty(len(names), dtype=object)
+    labels[:] = list(names)
+    pairs = pairs_with_ancestors(ancestors, labels)
+    n_known, n_labels = len(sets.labels), len(labels)
+    rows, columns = np.r_[np.arange(n_labels), pairs[:, 0]], np.r_[np.arange(n_labels), pairs[:, 1]]
+    above = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(n_labels,) * 2)
+    true, predicted = (
+        _indicator(matrix.astype(np.int32) @ above[:n_known])
+        for matrix in (sets.true, sets.predicted)
+    )
+    return LabelSets(true, predicted, labels)
+
+
+def _indicator(counts: Any) -> sp.csr_array:
+    matrix = sp.csr_array(counts)
+    matrix.sort_indices()
+    parts = (np.ones(matrix.nnz, dtype=np.int8), matrix.indices, matrix.indptr)
+    return sp.csr_array(parts, shape=matrix.shape)
+
+
 def check_metric(metric: Any) -> None:
     """Raise ValueError unless there is a score of label sets with this name."""
     if isinstance(metric, str) and metric in _NAMES:
@@ -279,7 +325,7 @@ def check_metric(metric: Any) -> None:
     raise ValueError(f"metric must be one of {list(_NAMES)}, got {metric!r}{hint}")
 
 
-def label_set_scorer(metric: str = "f1_micro") -> Any:
+def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
     """Make a scorer of predicted label sets, for ``scoring=`` of searches and ``cross_validate``.
 
     The scorer compares `y` to the result of ``predict``: tags, as lists, sets, or a column of
@@ -291,6 +337,9 @@ def label_set_scorer(metric: str = "f1_micro") -> Any:
     metric : str, default="f1_micro"
         Name of the metric, as in :func:`label_set_score`: "f1_micro", "recall_samples",
         "subset_accuracy" and so on.
+    parents : dict, default=None
+        Parent, or list of parents, of each label, for hierarchical metrics, as in
+        :func:`label_set_score`.
 
     Returns
     -------
@@ -300,7 +349,7 @@ def label_set_scorer(metric: str = "f1_micro") -> Any:
     Raises
     ------
     ValueError
-        If there is no metric of this name.
+        If there is no metric of this name, or the parents have a cycle.
 
     See Also
     --------
@@ -326,4 +375,7 @@ def label_set_scorer(metric: str = "f1_micro") -> Any:
     array([1., 1.])
     """
     check_metric(metric)
-    return make_scorer(label_set_score, metric=metric)
+    if parents is None:
+        return make_scorer(label_set_score, metric=metric)
+    ancestors_of(parents)
+    return make_scorer(label_set_score, metric=metric, parents=parents)

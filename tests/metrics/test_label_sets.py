@@ -179,6 +179,50 @@ def test_bad_metrics():
         label_set_scorer("precision_at_5")
 
 
+# --- taxonomies ---------------------------------------------------------------------------------
+
+#: A small graph with two ways up from "cat": pet and animal, being.
+PARENTS = {
+    "cat": ["feline", "pet"],
+    "feline": "animal",
+    "dog": ["pet", "animal"],
+    "animal": "being",
+}
+
+
+def extended(tags):
+    above = {
+        "cat": {"feline", "pet", "animal", "being"},
+        "feline": {"animal", "being"},
+        "dog": {"pet", "animal", "being"},
+        "animal": {"being"},
+    }
+    return [set(each).union(*(above.get(tag, set()) for tag in each)) for each in tags]
+
+
+@pytest.mark.parametrize("metric", ["precision_micro", "recall_micro", "f1_macro", "f1_samples"])
+def test_hierarchical_metrics_are_those_of_sets_with_their_ancestors(metric):
+    rng = np.random.default_rng(0)
+    names = ["cat", "dog", "feline", "pet", "stone"]
+    true, predicted = (named(rng.random((20, 5)) < 0.4, names) for _ in range(2))
+    found = label_set_score(true, predicted, metric, parents=PARENTS)
+    assert found == pytest.approx(label_set_score(extended(true), extended(predicted), metric))
+    assert found != label_set_score(true, predicted, metric)
+
+
+def test_hierarchical_metrics_by_hand():
+    true, predicted = [["cat"], ["dog"]], [["dog"], ["animal"]]
+    # 4 + 4 and 5 + 4 labels; shared: pet, animal, being, and animal, being.
+    assert label_set_score(true, predicted, "precision_micro", parents=PARENTS) == 5 / 6
+    assert label_set_score(true, predicted, "recall_micro", parents=PARENTS) == 5 / 9
+    scorer = label_set_scorer("f1_micro", parents=PARENTS)
+    assert "parents" in repr(pickle.loads(pickle.dumps(scorer)))
+    with pytest.raises(ValueError, match="parents has a cycle"):
+        label_set_scorer(parents={"a": "b", "b": "a"})
+    with pytest.raises(ValueError, match="parents names none of the 2 labels, such as 'a'"):
+        label_set_score([["a"]], [["b"]], parents={"c": "d"})
+
+
 # --- model selection ----------------------------------------------------------------------------
 
 ANIMALS = ["cat", "dog", "fox", "owl"]
