@@ -450,7 +450,7 @@ ELSEWHERE = {
     "metrics": {"cross_val_topk"},
     "datasets": {"iter_parquet", "load_wordnet_glosses", "load_xmc_file", "open_csr"},
     "groups": {"Groups"},
-    "decisions": {"Decision", "JointMode", "LinearLayer"},
+    "decisions": {"Decision", "JointMode", "LinearLayer", "Taxonomy"},
 }
 
 
