@@ -102,8 +102,8 @@ class LabelReport:
             columns[name] = [self._confused(name, row) for row in range(len(self.labels))]
         return pd.DataFrame(columns)
 
-    def _confused(self, name: str, row: int) -> str:
-        pairs = zip(getattr(self, name)[row], getattr(self, f"n_{name}")[row])
+    def _confused(self, name: str, row: int, most: int | None = None) -> str:
+        pairs = zip(getattr(self, name)[row][:most], getattr(self, f"n_{name}")[row])
         return ", ".join(f"{label} ({n})" for label, n in pairs if n)
 
     def _title(self) -> str:
@@ -111,13 +111,15 @@ class LabelReport:
         totals = f"precision {hits / max(1, n_predicted):.3f}, recall {hits / max(1, n_true):.3f}"
         return f"LabelReport of {self.n_samples} samples, {len(self.labels)} labels: {totals}"
 
-    def _lines(self) -> Iterator[list[str]]:
+    def _lines(self, most: int | None = None) -> Iterator[list[str]]:
         yield [*_HEADS, "predicted instead", "instead of"]
         shares = np.column_stack([self.precision, self.recall, self.f1])
         for row in range(min(self.N_SHOWN, len(self.labels))):
             counts = [str(self.support[row]), str(self.predicted[row])]
             cells = ["-" if np.isnan(share) else f"{share:.2f}" for share in shares[row]]
-            confused = [self._confused(name, row) for name in ("predicted_instead", "instead_of")]
+            confused = [
+                self._confused(name, row, most) for name in ("predicted_instead", "instead_of")
+            ]
             yield [str(self.labels[row]), *counts, *cells, *confused]
 
     def _more(self) -> list[str]:
@@ -125,7 +127,7 @@ class LabelReport:
         return [f"... {n_more} more labels"] if n_more > 0 else []
 
     def __repr__(self) -> str:
-        table = list(self._lines())
+        table = list(self._lines(most=1))
         widths = [max(map(len, column)) for column in zip(*table)]
         left = {0, len(_HEADS), len(_HEADS) + 1}
         lines = [
@@ -188,7 +190,7 @@ def label_report(
     >>> label_report(tags, predicted)
     LabelReport of 4 samples, 4 labels: precision 0.600, recall 0.600
     label  support  predicted  precision  recall    f1  predicted instead  instead of
-    dog          1          3       0.33    1.00  0.50                     cat (1), fox (1)
+    dog          1          3       0.33    1.00  0.50                     cat (1)
     fox          1          0          -    0.00  0.00  dog (1)
     cat          2          1       1.00    0.50  0.67  dog (1)
     pet          1          1       1.00    1.00  1.00

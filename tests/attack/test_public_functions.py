@@ -427,6 +427,12 @@ VALID = {
         min_labels=[0, 1, "auto"][rng.integers(3)],
         scale="probability",
     ),
+    "Taxonomy": lambda name, rng: decision_of(
+        name,
+        rng,
+        parents={1: 0, 2: [0, 1]},
+        decision=["auto", "threshold", "topk"][rng.integers(3)],
+    ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
     "Divergence": lambda name, rng: decision_of(
         name,
@@ -450,7 +456,7 @@ ELSEWHERE = {
     "metrics": {"cross_val_topk"},
     "datasets": {"iter_parquet", "load_wordnet_glosses", "load_xmc_file", "open_csr"},
     "groups": {"Groups"},
-    "decisions": {"Decision", "JointMode", "LinearLayer", "Taxonomy"},
+    "decisions": {"Decision", "JointMode", "LinearLayer"},
 }
 
 
