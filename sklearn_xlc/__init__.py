@@ -1,8 +1,8 @@
 """Extreme label classification for scikit-learn: thousands to millions of classes or labels.
 
 Submodules that need no network (`codes`, `datasets`, `metrics`) load without torch; the estimators,
-`save`, `load`, `compress`, `to_onnx`, `predict_topk` and `explain_topk` come when they are first
-asked for.
+`save`, `load`, `compress`, `to_onnx`, `predict_topk`, `explain_topk` and `label_report` come when
+they are first asked for.
 """
 
 import importlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sklearn_xlc.estimators.multi_head import MultiHeadClassifier
     from sklearn_xlc.estimators.neural_collapse import ETFNeuralCollapseClassifier
     from sklearn_xlc.estimators.sentence_vectorizer import SentenceVectorizer
-    from sklearn_xlc.inspection import explain_topk, predict_topk, to_onnx
+    from sklearn_xlc.inspection import explain_topk, label_report, predict_topk, to_onnx
 
 __version__ = "0.1.0.dev0"
 
@@ -34,6 +34,7 @@ _LAZY = {
     "SentenceVectorizer": "sklearn_xlc.estimators.sentence_vectorizer",
     "compress": "sklearn_xlc.engine.files",
     "explain_topk": "sklearn_xlc.inspection",
+    "label_report": "sklearn_xlc.inspection",
     "load": "sklearn_xlc.engine.files",
     "predict_topk": "sklearn_xlc.inspection",
     "save": "sklearn_xlc.engine.files",
@@ -54,6 +55,7 @@ __all__ = [
     "distributed",
     "explain_topk",
     "get_config",
+    "label_report",
     "load",
     "predict_topk",
     "save",

@@ -92,6 +92,21 @@ def test_explain():
 
 
 @pytest.mark.slow
+def test_taxonomy():
+    shown = run("plot_taxonomy")
+    (plain, lacking), (closed, none) = shown["found"].values()
+    assert none == 0 < 0.05 < lacking
+    assert closed > plain - 0.005 > 0.5
+    old, new = (shown[name][shown["sample"]] for name in ("before", "after"))
+    assert all(
+        new[tag] <= new[up] for tag in new for up in shown["parents"].get(tag, ()) if up in new
+    )
+    assert any(
+        old[tag] > old[up] for tag in old for up in shown["parents"].get(tag, ()) if up in old
+    )
+
+
+@pytest.mark.slow
 def test_ranked_list(capsys):
     shown = run("plot_ranked_list")
     printed = capsys.readouterr().out

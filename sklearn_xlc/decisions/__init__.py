@@ -3,7 +3,8 @@
 A classifier takes a decision as its parameter `decision`, by name or as an object.
 :class:`Threshold` predicts labels above a probability or a score, :class:`TopK` predicts a fixed
 number of labels; :class:`Divergence`, :class:`Nearest` and :class:`Seen` compare whole label sets,
-and :class:`JointMode` takes the most probable one.
+and :class:`JointMode` takes the most probable one. :class:`Taxonomy` predicts labels with all
+their ancestors.
 To write a rule of your own, subclass :class:`Decision`. Decisions read arrays, return sparse
 indicators, and do not need torch. (scikit-learn's
 :class:`~sklearn.model_selection.FixedThresholdClassifier` and
@@ -15,6 +16,7 @@ from sklearn_xlc.decisions.divergence import Divergence
 from sklearn_xlc.decisions.joint_mode import JointMode
 from sklearn_xlc.decisions.nearest import Nearest
 from sklearn_xlc.decisions.seen import Seen
+from sklearn_xlc.decisions.taxonomy import Taxonomy
 from sklearn_xlc.decisions.threshold import Threshold
 from sklearn_xlc.decisions.topk import TopK
 
@@ -36,6 +38,7 @@ __all__ = [
     "LinearLayer",
     "Nearest",
     "Seen",
+    "Taxonomy",
     "Threshold",
     "TopK",
 ]

@@ -100,6 +100,15 @@ class Decision(Part, ABC):
         if isinstance(value, Integral) and value > n_labels:
             raise ValueError(f"{name}={value} is more than the {n_labels} labels of y")
 
+    def check_classes(self, classes: np.ndarray) -> None:
+        """Raise ValueError if the parameters do not suit the names of the labels.
+
+        Parameters
+        ----------
+        classes : ndarray of shape (n_labels,)
+            Labels in the order of the columns, as in `classes_` of the classifier.
+        """
+
     def check_head(
         self, Y: sp.csr_matrix, *, link: str | None, n_features: int, layer: Any = None
     ) -> None:
@@ -148,6 +157,7 @@ class Decision(Part, ABC):
             - ``link``: "sigmoid", "exp" or None, the function from a score to the probability of
               its label. Scores are log odds ("sigmoid"), as the ranker corrects them, log
               probabilities with sum one over the labels ("exp"), or have no probabilities (None).
+            - ``classes``: ndarray of shape (n_labels,), the labels, in the order of the columns.
 
         Returns
         -------

@@ -31,6 +31,43 @@ def best_cut(
     return float((ranked[best] + below[best]) / 2)
 
 
+def cut_reaching(
+    criterion: str, at_least: float, scores: np.ndarray, hits: np.ndarray, n_true: int
+) -> tuple[float, float]:
+    """Find the cut that reaches a precision, or recall, over all candidates above it.
+
+    For a precision it is the smallest such cut, for a recall the largest. If no cut reaches it, it
+    is the cut with the best value.
+
+    Parameters
+    ----------
+    criterion : {"precision", "recall"}
+        Value to reach.
+    at_least : float
+        Least value.
+    scores, hits : ndarray of shape (n_samples, n_candidates)
+        Scores, and whether the labels are true.
+    n_true : int
+        Number of true labels.
+
+    Returns
+    -------
+    cut, value : float
+        Cut, halfway between two scores, and the value that it reaches.
+    """
+    order = np.argsort(-scores, axis=None, kind="stable")
+    ranked = scores.ravel()[order].astype(np.float64)
+    below = np.append(ranked[1:], ranked[-1] - 1.0)
+    found = np.cumsum(hits.ravel()[order])
+    values = FLOORS[criterion](found, np.arange(1, len(order) + 1), np.int64(n_true))
+    apart = np.flatnonzero(ranked != below)
+    if not values.any():  # no candidate is true: predict none
+        return float(ranked[0]), 0.0
+    reaching = apart[values[apart] >= min(at_least, values[apart].max())]
+    chosen = reaching[-1 if criterion == "precision" else 0]
+    return float((ranked[chosen] + below[chosen]) / 2), float(values[chosen])
+
+
 def _f1(hits: np.ndarray, taken: np.ndarray, n_true: np.ndarray) -> np.ndarray:
     return 2 * hits / np.maximum(taken + n_true, 1)
 
@@ -97,6 +134,13 @@ CRITERIA: dict[str, Callable[..., Curve]] = {
     "f1_at_k": lambda order, labels, hits, Y: _f1_at_k(
         order // labels.shape[1], hits, np.diff(Y.indptr)
     ),
+}
+
+
+#: Criteria with a least value, over all (sample, label) decisions together.
+FLOORS: dict[str, Callable[..., np.ndarray]] = {
+    "precision": _precision,
+    "recall": _recall,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -14,7 +15,16 @@ from sklearn_xlc._checks import check_indicator
 from sklearn_xlc._compat import Interval, StrOptions
 from sklearn_xlc._ranking import find_hits, rank_rows, ranked_candidates
 from sklearn_xlc.decisions._base import Decision, set_sizes
-from sklearn_xlc.decisions._tuning import CRITERIA, best_cut, best_cuts_per_label
+from sklearn_xlc.decisions._tuning import (
+    CRITERIA,
+    FLOORS,
+    best_cut,
+    best_cuts_per_label,
+    cut_reaching,
+)
+
+#: Largest number of labels of a sample, for "precision" and "recall".
+MOST = 256
 
 #: Functions from a score to a probability, and back.
 _LINKS = {"sigmoid": (expit, logit), "exp": (np.exp, np.log)}
@@ -31,7 +41,8 @@ class Threshold(Decision):
         none are held out, as in `partial_fit`: a probability of 0.5; with a softmax, where labels
         share one probability, 0.5 divided by the mean number of labels of a sample.
     criterion : str, default="micro_f1"
-        Criterion that "tuned" maximises over the best labels of each sample.
+        Criterion that "tuned" maximises over the best labels of each sample, or holds at a least
+        value.
 
         - "micro_f1", "macro_f1", "example_f1": F1 of all (sample, label) decisions together, mean
           F1 of the labels, mean F1 of the samples. F1 is 0 without true and predicted labels.
@@ -39,6 +50,13 @@ class Threshold(Decision):
         - "f1_at_k": harmonic mean of mean precision and mean recall, if the best labels above the
           threshold are predicted, at most `k`. Precision is divided by the number of predicted
           labels; in :func:`~sklearn_xlc.metrics.f1_at_k` by k, so that fewer labels never pay.
+        - "precision", "recall": of all (sample, label) decisions together, at least `at_least`. The
+          threshold is the smallest with this precision on held-out samples, or the largest with
+          this recall. If none has it, the best is taken, with a warning. At most the best 256
+          labels of a sample are predicted.
+    at_least : float, default=None
+        Precision or recall to reach, in (0, 1], for "precision" and "recall" only. It holds on the
+        held-out samples; on others it varies by chance, the more the fewer were held out.
     per_label : bool, default=False
         Whether to tune one threshold per label, for "micro_f1" or "macro_f1". A label of no
         held-out sample gets the best common threshold, raised if needed so as not to predict it.
@@ -55,6 +73,9 @@ class Threshold(Decision):
     ----------
     threshold_, cut_ : float or ndarray of shape (n_labels,)
         Threshold in use, as a probability (as a score if the classifier has none) and as a score.
+    precision_, recall_ : float
+        Precision and recall on the held-out samples, of all (sample, label) decisions together. Set
+        if the threshold is tuned.
     min_labels_, n_labels_ : int
         Smallest number of labels of a sample, in use; number of labels.
 
@@ -75,10 +96,14 @@ class Threshold(Decision):
     >>> decision.decode(scores).toarray()
     array([[1, 0, 0],
            [0, 1, 1]], dtype=int8)
+    >>> Threshold(criterion="recall", at_least=0.6).fit(scores, Y)
+    Threshold(at_least=0.6, criterion='recall'): threshold_=0.5, precision_=1, recall_=0.6667
     """
 
     min_labels_: int
-    _shown = ("threshold_",)
+    precision_: float
+    recall_: float
+    _shown = ("threshold_", "precision_", "recall_")
     _at_most_n_labels = "min_labels"
     _parameter_constraints = {
         "threshold": [
@@ -86,7 +111,8 @@ class Threshold(Decision):
             Interval(Real, None, None, closed="neither"),
             "array-like",
         ],
-        "criterion": [StrOptions(set(CRITERIA))],
+        "criterion": [StrOptions({*CRITERIA, *FLOORS})],
+        "at_least": [None, Interval(Real, 0, 1, closed="right")],
         "per_label": ["boolean"],
         "k": [Interval(Integral, 1, None, closed="left")],
         "min_labels": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
@@ -98,6 +124,7 @@ class Threshold(Decision):
         threshold: Any = "tuned",
         *,
         criterion: str = "micro_f1",
+        at_least: float | None = None,
         per_label: bool = False,
         k: int = 5,
         min_labels: Any = 0,
@@ -105,6 +132,7 @@ class Threshold(Decision):
     ) -> None:
         self.threshold = threshold
         self.criterion = criterion
+        self.at_least = at_least
         self.per_label = per_label
         self.k = k
         self.min_labels = min_labels
@@ -122,7 +150,8 @@ class Threshold(Decision):
     @property
     def _max_labels(self) -> int | None:
         """Largest number of labels of a sample."""
-        return self.k if self._is_tuned and self.criterion == "f1_at_k" else None
+        most = {"f1_at_k": self.k, **dict.fromkeys(FLOORS, MOST)}
+        return most.get(self.criterion) if self._is_tuned else None
 
     @property
     def in_order(self) -> bool:  # type: ignore[override]
@@ -136,18 +165,14 @@ class Threshold(Decision):
 
     def check_labels(self, Y: sp.csr_matrix) -> None:
         super().check_labels(Y)
-        if self._max_labels is not None and self._min_labels > self._max_labels:
-            raise ValueError(
-                f"min_labels={self.min_labels} is more than k={self.k}, the largest number of "
-                "labels with criterion='f1_at_k'"
-            )
         if self._is_tuned:
-            if self.per_label and self.criterion not in ("micro_f1", "macro_f1"):
-                raise ValueError(
-                    f"per_label=True needs criterion='micro_f1' or 'macro_f1', got "
-                    f"{self.criterion!r}, which cannot be tuned label by label"
-                )
+            self._check_criterion()
             return
+        if self.at_least is not None:
+            raise ValueError(
+                f"at_least={self.at_least!r} is reached by threshold='tuned', got "
+                f"threshold={self.threshold!r}"
+            )
         values = np.asarray(self.threshold, dtype=np.float64)
         if values.shape not in ((), (Y.shape[1],)):
             raise ValueError(
@@ -159,6 +184,33 @@ class Threshold(Decision):
             raise ValueError(
                 f"threshold={self.threshold!r} must be between {low:g} and {high:g}, both "
                 f"excluded, on the scale {self.scale!r}"
+            )
+
+    def _check_criterion(self) -> None:
+        """Raise ValueError if parameters do not suit the criterion of a tuned threshold."""
+        has_floor = self.criterion in FLOORS
+        if has_floor != (self.at_least is not None):
+            raise ValueError(
+                f"criterion={self.criterion!r} needs at_least, such as at_least=0.9"
+                if has_floor
+                else f"at_least={self.at_least!r} needs criterion='precision' or 'recall', got "
+                f"{self.criterion!r}"
+            )
+        if self.criterion == "precision" and self.min_labels != 0:
+            raise ValueError(
+                f"min_labels={self.min_labels!r} predicts labels below the threshold, which "
+                "criterion='precision' does not; use min_labels=0"
+            )
+        if self._max_labels is not None and self._min_labels > self._max_labels:
+            most = "256" if has_floor else f"k={self.k}"
+            raise ValueError(
+                f"min_labels={self.min_labels} is more than {most}, the largest number of "
+                f"labels with criterion={self.criterion!r}"
+            )
+        if self.per_label and self.criterion not in ("micro_f1", "macro_f1"):
+            raise ValueError(
+                f"per_label=True needs criterion='micro_f1' or 'macro_f1', got "
+                f"{self.criterion!r}, which cannot be tuned label by label"
             )
 
     def check_head(
@@ -184,23 +236,54 @@ class Threshold(Decision):
         self.link_ = link
         sizes = set_sizes(Y) if sizes is None else sizes
         self.min_labels_ = self._least(sizes)
+        self._forget_quality()
         if not self._is_tuned:
             self.cut_ = self._given_cut()
         elif scores is None:
             self.cut_ = self._default_cut(sizes)
+            if self.at_least is not None:
+                warnings.warn(
+                    f"{self.criterion} of at least {self.at_least} is reached on samples held out "
+                    f"from training, and there are none: the threshold is {self.threshold_:.3g}; "
+                    "give more samples, or call recalibrate with others",
+                    UserWarning,
+                    stacklevel=2,
+                )
         else:
-            width = self._max_labels or scores.shape[1]
-            scores, labels = ranked_candidates(scores, labels, width)
-            Y = check_indicator(Y, "Y")
-            tune = best_cuts_per_label if self.per_label else best_cut
-            self.cut_ = tune(self.criterion, scores, labels, find_hits(labels, Y), Y)
+            self._tune(scores, labels, check_indicator(Y, "Y"))
         return self
+
+    def _tune(self, scores: np.ndarray, labels: np.ndarray | None, Y: sp.csr_array) -> None:
+        """Find the cut of held-out samples, and its precision and recall."""
+        scores, labels = ranked_candidates(scores, labels, self._max_labels or scores.shape[1])
+        hits = find_hits(labels, Y)
+        if self.at_least is None:
+            tune = best_cuts_per_label if self.per_label else best_cut
+            self.cut_ = tune(self.criterion, scores, labels, hits, Y)
+        else:
+            self.cut_, value = cut_reaching(self.criterion, self.at_least, scores, hits, Y.nnz)
+            if value < self.at_least:
+                warnings.warn(
+                    f"no threshold has a {self.criterion} of at least {self.at_least} on the "
+                    f"held-out samples: the best is {value:.4g}, of the threshold "
+                    f"{self.threshold_:.4g}, which is used",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        sets = self.decode(scores, labels)
+        n_hits = int(sets.multiply(Y).sum(dtype=np.int64))
+        self.precision_, self.recall_ = n_hits / max(1, sets.nnz), n_hits / max(1, Y.nnz)
+
+    def _forget_quality(self) -> None:
+        for name in ("precision_", "recall_"):
+            self.__dict__.pop(name, None)
 
     def partial_fit(
         self, scores: Any, Y: Any, *, sizes: np.ndarray | None = None, **context: Any
     ) -> Threshold:
         if not self._is_tuned:
             self.cut_ = self._given_cut()
+            self._forget_quality()
         least = self._least(set_sizes(Y) if sizes is None else sizes)
         # One sample without labels, in any call, is enough for "auto".
         self.min_labels_ = min(self.min_labels_, least) if self.min_labels == "auto" else least
@@ -239,10 +322,15 @@ class Threshold(Decision):
         return float(values) if np.ndim(values) == 0 else values
 
     def n_candidates(self, n_labels: int) -> int | None:
-        return self._max_labels or (self._min_labels if self._min_labels > 1 else None)
+        if self._is_tuned and self.criterion in FLOORS and not hasattr(self, "cut_"):
+            return min(n_labels, MOST)  # to fit; fewer candidates are above most cuts
+        if self._is_tuned and self.criterion == "f1_at_k":
+            return self.k
+        return self._min_labels if self._min_labels > 1 else None
 
     def needs_more(self, scores: np.ndarray) -> bool:
-        return self._max_labels is None and bool((scores[:, -1] > np.min(self.cut_)).any())
+        is_full = scores.shape[1] >= (self._max_labels or np.inf)
+        return not is_full and bool((scores[:, -1] > np.min(self.cut_)).any())
 
     def decode(self, scores: np.ndarray, labels: np.ndarray | None = None) -> sp.csr_matrix:
         if self._max_labels is not None:

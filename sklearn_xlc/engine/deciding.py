@@ -284,6 +284,7 @@ def _fit_decision(
     else:
         decision = cloned(decision)
     context: dict[str, Any] = {"sizes": np.diff(Y.indptr), "link": score_link(head)}
+    context["classes"] = code.classes
     inputs = None
     samples = {"train": train, "held": held}.get(str(decision.fitted_on))
     if samples is not None and (samples is train or samples.Y.nnz):
@@ -328,6 +329,7 @@ def check_decision(
                 "their own; use decision='threshold', 'topk' or 'divergence'"
             )
         decision.check_labels(Y)
+        decision.check_classes(code.classes)
         return
     if decision.reads == "sets" and not head.ranks_sets:
         raise ValueError(

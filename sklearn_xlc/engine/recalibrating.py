@@ -110,7 +110,7 @@ def _decide_again(classifier: Any, ranker: Any, decision: Any, held: Rows | None
     inputs, beside, Y = None, {}, sp.csr_matrix((0, code.n_labels), dtype=np.int8)
     if held is not None and decision.fitted_on == "held":
         inputs, Y, beside = classifier._decider(decision).fitting_inputs(held)
-    decision.fit(inputs, Y, sizes=sizes, link=score_link(head), **beside)
+    decision.fit(inputs, Y, sizes=sizes, link=score_link(head), classes=code.classes, **beside)
     classifier.decision_ = decision.set_params(**resolved(decision))
 
 

@@ -20,9 +20,8 @@ the tools of the Extreme Classification Repository. An argument of an invalid ty
 raises a `TypeError` or `ValueError` that names the argument and the row.
 
 :func:`neural_collapse` evaluates features and a classifier, :func:`expected_calibration_error` and
-:func:`soft_label_mass` evaluate probabilities. For predicted label sets use the metrics of
-scikit-learn, which accept CSR indicators: `f1_score`, `accuracy_score` (subset accuracy) and
-`jaccard_score` with ``average="samples"`` (set IoU).
+:func:`soft_label_mass` evaluate probabilities. :func:`label_set_score` evaluates predicted label
+sets by scikit-learn's metrics, in all forms of y.
 """
 
 from sklearn_xlc.metrics._aggregated import aggregated_precision_at_k
@@ -30,6 +29,9 @@ from sklearn_xlc.metrics._calibration import check_calibration as check_calibrat
 from sklearn_xlc.metrics._calibration import expected_calibration_error
 from sklearn_xlc.metrics._calibration import reliability as reliability
 from sklearn_xlc.metrics._collapse import neural_collapse, soft_label_mass
+from sklearn_xlc.metrics._label_sets import LabelSets as LabelSets
+from sklearn_xlc.metrics._label_sets import check_label_sets as check_label_sets
+from sklearn_xlc.metrics._label_sets import label_set_score, label_set_scorer
 from sklearn_xlc.metrics._propensity import propensities, psndcg_at_k, psp_at_k
 from sklearn_xlc.metrics._ranking import (
     coverage_at_k,
@@ -45,6 +47,8 @@ from sklearn_xlc.metrics._scorer import topk_scorer
 from sklearn_xlc.metrics._scorer import true_labels as true_labels
 from sklearn_xlc.metrics._scorer import unwrapped as unwrapped
 from sklearn_xlc.metrics._scorers import cross_val_topk, get_scorer, topk_scorers
+from sklearn_xlc.metrics._taxonomy import ancestors_of as ancestors_of
+from sklearn_xlc.metrics._taxonomy import pairs_with_ancestors as pairs_with_ancestors
 from sklearn_xlc.metrics._validation import Ranking as Ranking
 from sklearn_xlc.metrics._validation import check_ranking as check_ranking
 from sklearn_xlc.metrics._validation import check_weight as check_weight
@@ -57,6 +61,8 @@ __all__ = [
     "expected_calibration_error",
     "f1_at_k",
     "get_scorer",
+    "label_set_score",
+    "label_set_scorer",
     "ndcg_at_k",
     "neural_collapse",
     "precision_at_k",

@@ -9,6 +9,7 @@ from sklearn_xlc.plotting._label_frequency import LabelFrequencyDisplay
 from sklearn_xlc.plotting._label_map import LabelMapDisplay
 from sklearn_xlc.plotting._neural_collapse import NeuralCollapseDisplay
 from sklearn_xlc.plotting._reliability import ReliabilityDisplay
+from sklearn_xlc.plotting._threshold import ThresholdDisplay
 from sklearn_xlc.plotting._training_curve import TrainingCurveDisplay
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "LabelMapDisplay",
     "NeuralCollapseDisplay",
     "ReliabilityDisplay",
+    "ThresholdDisplay",
     "TrainingCurveDisplay",
 ]

@@ -9,18 +9,18 @@ import scipy.sparse as sp
 
 from sklearn_xlc._bounds import check_integer
 from sklearn_xlc._tags import named_sets
-from sklearn_xlc.metrics import check_ranking, rank, true_labels, unwrapped
+from sklearn_xlc.metrics import check_label_sets, check_ranking, rank, true_labels, unwrapped
 from sklearn_xlc.plotting._axes import Display, new_axes
 
 #: Labels of the axis.
 METRICS = {
-    "recall": "recall@{k}: share of true labels found",
-    "precision": "precision@{k}: share of predictions that are true",
+    "recall": "recall{at_k}: share of true labels found",
+    "precision": "precision{at_k}: share of predictions that are true",
 }
 
 
 class LabelFrequencyDisplay(Display):
-    """Plot of recall or precision at k, by frequency of the labels in training.
+    """Plot of recall or precision, at k or of label sets, by frequency of labels in training.
 
     The labels are cut into groups of about equal size, by default deciles, from the rarest to the
     most frequent; labels of equal frequency are in one group. A classifier of frequent labels only
@@ -34,14 +34,14 @@ class LabelFrequencyDisplay(Display):
         Least and largest number of training samples of the labels in each group.
     values : array-like of shape (n_groups,)
         Recall or precision in each group; NaN where it is not defined.
-    baseline : array-like of shape (n_groups,)
-        Recall or precision of predicting the most frequent labels.
+    baseline : array-like of shape (n_groups,) or None
+        Recall or precision of predicting the most frequent labels; None for label sets.
     shares : array-like of shape (n_groups,)
         Share of the true labels in each group.
     total : float
         Recall or precision of all labels together.
-    k : int, default=5
-        Number of predictions for each sample.
+    k : int or None, default=5
+        Number of predictions for each sample; None for label sets.
     metric : {"recall", "precision"}, default="recall"
         Metric of `values`.
     name : str, default=None
@@ -81,7 +81,7 @@ class LabelFrequencyDisplay(Display):
         baseline: Any,
         shares: Any,
         total: float,
-        k: int = 5,
+        k: int | None = 5,
         metric: str = "recall",
         name: str | None = None,
     ) -> None:
@@ -182,8 +182,7 @@ class LabelFrequencyDisplay(Display):
         if sets is not None and ranking.classes is not None:
             of_name = dict(zip(sets.classes.tolist(), counts.tolist()))
             counts = np.array([of_name.get(label, 0) for label in ranking.classes.tolist()])
-        if metric not in METRICS:
-            raise ValueError(f"metric must be one of {list(METRICS)}, got {metric!r}")
+        _check_metric(metric)
         n_groups, n_labels = check_integer(n_groups, "n_groups"), ranking.true.shape[1]
         # Larger ids are labels not seen in training.
         counts = np.pad(counts, (0, max(0, n_labels - len(counts))))
@@ -204,6 +203,61 @@ class LabelFrequencyDisplay(Display):
         shares = true / max(1, true.sum())
         display = cls(ranges, values, baseline, shares, total, ranking.k, metric, name)
         return display.plot(**kwargs)
+
+    @classmethod
+    def from_label_sets(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        y_train: Any,
+        *,
+        metric: str = "recall",
+        n_groups: int = 10,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> LabelFrequencyDisplay:
+        """Draw recall or precision of predicted label sets by label frequency.
+
+        Parameters
+        ----------
+        y_true, y_pred : array-like, sparse matrix, dataframe, or sequence of label sets
+            True and predicted labels, as in :func:`~sklearn_xlc.metrics.label_set_score`.
+        y_train : array-like, sparse matrix, dataframe, or sequence of label sets
+            Labels of the training samples, in the form of `y_true`.
+        metric : {"recall", "precision"}, default="recall"
+            Share of true labels found, or share of right predictions.
+        n_groups : int, default=10
+            Number of groups; fewer if many labels are equally frequent.
+        name : str, default=None
+            Name in the legend.
+        **kwargs : dict
+            Keyword arguments of :meth:`plot`.
+
+        Returns
+        -------
+        LabelFrequencyDisplay
+            Drawn display, without a baseline.
+        """
+        _check_metric(metric)
+        sets, train = check_label_sets(y_true, y_pred), check_label_sets(y_train, y_train)
+        n_train = np.bincount(train.true.indices, minlength=len(train.labels))
+        of_name = dict(zip(train.labels.tolist(), n_train.tolist()))
+        names = dict.fromkeys([*of_name, *sets.labels.tolist()])
+        if len(sets.labels) and len(names) == len(of_name) + len(sets.labels):
+            raise ValueError("y_train has no label of y_true or y_pred: it must have their form")
+        at = {label: position for position, label in enumerate(names)}
+        counts = np.array([of_name.get(label, 0) for label in at])
+        groups, ranges = _groups(counts, check_integer(n_groups, "n_groups"))
+        own = groups[[at[label] for label in sets.labels.tolist()]]
+        true, predicted, hits = (
+            np.bincount(own[sp.csr_array(matrix).indices], minlength=len(ranges))
+            for matrix in (sets.true, sets.predicted, sets.true.multiply(sets.predicted))
+        )
+        of = predicted if metric == "precision" else true
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values, total = hits / of, float(np.float64(hits.sum()) / of.sum())
+        shares = true / max(1, true.sum())
+        return cls(ranges, values, None, shares, total, None, metric, name).plot(**kwargs)
 
     def plot(
         self, ax: Any = None, *, baseline: bool = True, **kwargs: Any
@@ -233,6 +287,7 @@ class LabelFrequencyDisplay(Display):
             self.bars_ = ax.bar(
                 at, self.shares, color="0.85", width=0.8, label="share of all true labels"
             )
+        if baseline and self.baseline is not None:
             style = {"color": "0.35", "linestyle": "--", "marker": "s", "markersize": 4}
             (self.baseline_,) = ax.plot(at, self.baseline, label="most frequent labels", **style)
         n_drawn = sum(line.get_linestyle() == "-" for line in ax.lines)
@@ -245,12 +300,17 @@ class LabelFrequencyDisplay(Display):
         ax.set_xticks(at, ticks, rotation=30, ha="right", rotation_mode="anchor", fontsize="small")
         ax.set(
             xlabel="training samples with the label, in groups of labels",
-            ylabel=METRICS[self.metric].format(k=self.k),
+            ylabel=METRICS[self.metric].format(at_k="" if self.k is None else f"@{self.k}"),
             ylim=(-0.02, 1.3),  # with room for the legend
             yticks=np.linspace(0, 1, 6),
         )
         ax.legend(fontsize="small", loc="upper left", ncols=2)
         return self._drawn_on(ax)
+
+
+def _check_metric(metric: Any) -> None:
+    if metric not in METRICS:
+        raise ValueError(f"metric must be one of {list(METRICS)}, got {metric!r}")
 
 
 def _counts(Y: Any) -> np.ndarray:

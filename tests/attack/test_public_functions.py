@@ -348,6 +348,16 @@ VALID = {
         metrics.topk_scorers,
         {"metrics": ["precision", "recall"], "ks": [1, 3]},
     ),
+    "label_set_score": lambda name, rng: (
+        metrics.label_set_score,
+        {
+            "y_true": indicator(rng),
+            "y_pred": indicator(rng),
+            "metric": "f1_macro",
+            "sample_weight": rng.random(len(indicator(rng))),
+        },
+    ),
+    "label_set_scorer": lambda name, rng: (metrics.label_set_scorer, {"metric": "f1_micro"}),
     "topk_scorer": lambda name, rng: (metrics.topk_scorer, {"metric": "precision", "k": 3}),
     "make_extreme_multiclass": lambda name, rng: (
         datasets.make_extreme_multiclass,
@@ -416,6 +426,12 @@ VALID = {
         k=3,
         min_labels=[0, 1, "auto"][rng.integers(3)],
         scale="probability",
+    ),
+    "Taxonomy": lambda name, rng: decision_of(
+        name,
+        rng,
+        parents={1: 0, 2: [0, 1]},
+        decision=["auto", "threshold", "topk"][rng.integers(3)],
     ),
     "TopK": lambda name, rng: decision_of(name, rng, k=[None, 2][rng.integers(2)]),
     "Divergence": lambda name, rng: decision_of(

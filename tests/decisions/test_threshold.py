@@ -1,12 +1,17 @@
 """Threshold: given or tuned, for all labels or each, on the scale that is named."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
+from sklearn_xlc import MultiHeadClassifier
+from sklearn_xlc.datasets import make_extreme_multilabel
 from sklearn_xlc.decisions import Threshold
+from sklearn_xlc.encoders import MLP
 
 CRITERIA = ["micro_f1", "macro_f1", "example_f1", "subset_accuracy", "f1_at_k"]
 
@@ -151,6 +156,19 @@ def test_at_most_k_labels():
         ({"k": 0}, "'k' parameter of Threshold must be"),
         ({"scale": "odds"}, "'scale' parameter of Threshold must be"),
         ({"criterion": "subset_accuracy", "per_label": True}, "per_label=True needs criterion="),
+        ({"criterion": "precision"}, "criterion='precision' needs at_least, such as at_least=0.9"),
+        ({"at_least": 0.9}, "at_least=0.9 needs criterion='precision' or 'recall', got 'micro_f1'"),
+        ({"at_least": 0.0}, "'at_least' parameter of Threshold must be"),
+        ({"at_least": 1.1, "criterion": "recall"}, "'at_least' parameter of Threshold must be"),
+        ({"threshold": 0.5, "at_least": 0.9}, "at_least=0.9 is reached by threshold='tuned', got"),
+        (
+            {"criterion": "precision", "at_least": 0.9, "min_labels": "auto"},
+            "min_labels='auto' predicts labels below the threshold",
+        ),
+        (
+            {"criterion": "recall", "at_least": 0.9, "per_label": True},
+            "per_label=True needs criterion=",
+        ),
     ],
 )
 def test_bad_parameters(params, message):
@@ -208,3 +226,80 @@ def test_min_labels_must_suit_the_labels():
         Threshold(min_labels=4).check_labels(Y)
     with pytest.raises(ValueError, match="min_labels=3 is more than k=2"):
         Threshold(min_labels=3, k=2, criterion="f1_at_k").check_labels(Y)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("criterion", ["precision", "recall"])
+def test_a_precision_or_recall_is_reached_with_as_many_or_few_labels_as_possible(criterion, seed):
+    scores, Y = make_data(seed)
+    measure = {"precision": precision_score, "recall": recall_score}[criterion]
+    decision = Threshold(criterion=criterion, at_least=0.7).fit(scores, Y)
+    assert decision.fitted_on == "held"
+    sets = decision.decode(scores).toarray()
+    assert measure(Y, sets, average="micro") >= 0.7
+    cuts = np.r_[np.unique(scores) - 0.05]
+    reaching = [c for c in cuts if measure(Y, scores > c, average="micro", zero_division=0) >= 0.7]
+    best = min(reaching) if criterion == "precision" else max(reaching)
+    np.testing.assert_array_equal(sets, scores > best)
+    assert decision.precision_ == precision_score(Y, sets, average="micro")
+    assert decision.recall_ == recall_score(Y, sets, average="micro")
+    shown = f"threshold_={decision.threshold_:.4g}, precision_={decision.precision_:.4g}, "
+    assert f"{shown}recall_={decision.recall_:.4g}" in repr(decision)
+
+
+def test_every_tuned_threshold_says_its_precision_and_recall():
+    scores, Y = make_data(0)
+    for params in ({}, {"per_label": True}, {"criterion": "f1_at_k", "k": 2}, {"min_labels": 1}):
+        decision = Threshold(**params).fit(scores, Y)
+        sets = decision.decode(scores).toarray()
+        assert decision.precision_ == precision_score(Y, sets, average="micro")
+        assert decision.recall_ == recall_score(Y, sets, average="micro")
+    decision.set_params(threshold=0.5, min_labels=0).partial_fit(None, Y)
+    assert not hasattr(decision, "precision_")
+    assert not hasattr(Threshold(0.5).fit(None, Y), "precision_")
+
+
+def test_what_cannot_be_reached_is_said():
+    scores, Y = make_data(0)
+    with pytest.warns(UserWarning, match=r"a precision of at least 1.0 .*: the best is 0\.2"):
+        decision = Threshold(criterion="precision", at_least=1.0).fit(scores - 9 * (Y == 1), Y)
+    assert decision.precision_ < 1
+    ranked = np.argsort(-scores, axis=1)[:, :2]
+    with pytest.warns(UserWarning, match=r"a recall of at least 0.99 .*: the best is 0\.[0-9]+"):
+        decision = Threshold(criterion="recall", at_least=0.99).fit(
+            np.take_along_axis(scores, ranked, axis=1), Y, labels=ranked
+        )
+    assert 0.3 < decision.recall_ < 0.99
+    with pytest.warns(UserWarning, match="held out from training, and there are none: the thresh"):
+        Threshold(criterion="recall", at_least=0.9).fit(None, Y)
+
+
+def test_candidates_for_a_precision():
+    scores, Y = make_data(0)
+    decision = Threshold(criterion="precision", at_least=0.6)
+    assert decision.n_candidates(6) == 6
+    assert decision.n_candidates(10_000) == 256
+    decision.fit(scores, Y)
+    assert decision.n_candidates(10_000) is None
+    assert decision.in_order
+    assert decision.needs_more(np.full((1, 255), 9.0))
+    assert not decision.needs_more(np.full((1, 256), 9.0))
+    sets = decision.for_labels(np.arange(300) % 6).decode(np.full((1, 300), 9.0))
+    assert sets.nnz == 256
+
+
+@pytest.mark.parametrize("criterion", ["precision", "recall"])
+def test_predicted_sets_have_the_quality_that_the_rule_says(criterion):
+    X, Y = make_extreme_multilabel(600, 200, 400, random_state=0)
+    rule = Threshold(criterion=criterion, at_least=0.75)
+    quick = {"encoder": MLP((32,), dropout=0.0), "max_epochs": 10, "ranker": None}
+    clf = MultiHeadClassifier("flat", decision=rule, learning_rate=0.02, random_state=0, **quick)
+    clf.fit(X[:400], sp.csr_matrix(Y[:400]))
+    assert getattr(clf.decision_, f"{criterion}_") >= 0.75
+    assert clf.settings_["decision__at_least"] == 0.75
+    clf.recalibrate(X[400:], sp.csr_matrix(Y[400:]))
+    sets, rule = clf.predict(X[400:]), clf.decision_
+    assert rule.precision_ == precision_score(Y[400:], sets, average="micro")
+    assert rule.recall_ == recall_score(Y[400:], sets, average="micro")
+    copied = pickle.loads(pickle.dumps(clf)).decision_
+    assert (copied.precision_, copied.recall_) == (rule.precision_, rule.recall_)

@@ -143,3 +143,36 @@ def test_bad_parameters(drawn, params, error, message):
     arguments = {"y_train": Y_train, **params}
     with pytest.raises(error, match=message):
         LabelFrequencyDisplay.from_predictions(Y, scores, **arguments)
+
+
+@pytest.mark.parametrize("metric", ["recall", "precision"])
+def test_label_sets_by_frequency(metric):
+    train = [["a", "b", "c"]] + [["a", "b"]] * 2 + [["a"]] * 3
+    true = [["a", "b"], ["c", "new"], ["a"], ["b"]]
+    predicted = [["a"], ["c", "b"], ["a", "c"], ["b", "a"]]
+    display = LabelFrequencyDisplay.from_label_sets(
+        true, predicted, train, metric=metric, n_groups=3, name="sets"
+    )
+    assert display.ranges == [(0, 0), (1, 1), (3, 3), (6, 6)]
+    expected = [0, 1, 1 / 2, 1] if metric == "recall" else [np.nan, 1 / 2, 1 / 2, 2 / 3]
+    np.testing.assert_allclose(display.values, expected)
+    np.testing.assert_allclose(display.shares, np.array([1, 1, 2, 2]) / 6)
+    assert display.total == pytest.approx(4 / 6 if metric == "recall" else 4 / 7)
+    np.testing.assert_array_equal(display.line_.get_ydata(), display.values)
+    assert display.baseline_ is None
+    assert display.ax_.get_ylabel().startswith(f"{metric}: share of")
+    ids = {"a": 0, "b": 1, "c": 2, "new": 3}
+    as_columns = [
+        [[tag in row for tag in ids] for row in tags] for tags in (true, predicted, train)
+    ]
+    other = LabelFrequencyDisplay.from_label_sets(
+        *(sp.csr_matrix(np.array(Y, dtype=int)) for Y in as_columns), metric=metric, n_groups=3
+    )
+    np.testing.assert_allclose(other.values, expected)
+
+
+def test_label_sets_of_another_form():
+    with pytest.raises(ValueError, match="y_train has no label of y_true or y_pred"):
+        LabelFrequencyDisplay.from_label_sets([["a"]], [["a"]], np.eye(2))
+    with pytest.raises(ValueError, match="metric must be one of"):
+        LabelFrequencyDisplay.from_label_sets([["a"]], [["a"]], [["a"]], metric="f1")

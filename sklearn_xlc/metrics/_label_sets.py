@@ -1,0 +1,381 @@
+"""Scores and scorers of predicted label sets, for tags, class labels and indicators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.metrics import make_scorer
+
+from sklearn_xlc._checks import as_array, check_indicator, check_objects
+from sklearn_xlc._csr import one_per_row
+from sklearn_xlc._tags import NamedSets, aligned, check_type_of_labels, named_sets
+from sklearn_xlc.metrics._taxonomy import ancestors_of, pairs_with_ancestors
+from sklearn_xlc.metrics._validation import check_weight
+
+#: Numerators and denominators of ratios, from numbers of hits, predicted labels and true labels.
+_RATIOS: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "f1": lambda hits, n_predicted, n_true: (2 * hits, n_predicted + n_true),
+    "jaccard": lambda hits, n_predicted, n_true: (hits, n_predicted + n_true - hits),
+    "precision": lambda hits, n_predicted, n_true: (hits, n_predicted),
+    "recall": lambda hits, n_predicted, n_true: (hits, n_true),
+}
+_AVERAGES = ("micro", "macro", "samples", "weighted")
+#: Names of the scores of label sets.
+_NAMES = ("subset_accuracy", *(f"{name}_{average}" for name in _RATIOS for average in _AVERAGES))
+
+
+#: Named label sets (None if labels have no names), the argument, and its name.
+_Form = tuple[NamedSets | None, Any, str]
+
+
+class LabelSets(NamedTuple):
+    """True and predicted label sets with the same columns.
+
+    Parameters
+    ----------
+    true, predicted : CSR matrix of shape (n_samples, n_labels)
+        Indicators, canonical, int8.
+    labels : ndarray of shape (n_labels,)
+        Label of each column.
+    """
+
+    true: sp.csr_array
+    predicted: sp.csr_array
+    labels: npt.NDArray[Any]
+
+
+def check_label_sets(y_true: Any, y_pred: Any, labels: Any = None) -> LabelSets:
+    """Read true and predicted label sets in any form, and align their columns.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like, sparse matrix, dataframe, or sequence of label sets
+        Tags, class labels, or indicators; both of one kind. Columns of tags and class labels are
+        those of either argument, of frames those with the same names.
+    labels : array-like of shape (n_labels,), default=None
+        Names of the columns of indicators. With names, the other argument may hold tags. None: the
+        column numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is invalid, or the two are not of one kind.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.metrics import check_label_sets
+    >>> sets = check_label_sets([{"cat"}, {"dog"}], [{"cat", "fox"}, set()])
+    >>> sets.labels.tolist(), sets.predicted.toarray().tolist()
+    (['cat', 'dog', 'fox'], [[1, 0, 1], [0, 0, 0]])
+    """
+    forms: list[_Form] = [(None, y_true, "y_true"), (None, y_pred, "y_pred")]
+    # Lists of lists of integers are read as the other argument is: as tags, or as an indicator.
+    as_tags = None
+    for i in (0, 1) if isinstance(y_pred, list | tuple) else (1, 0):
+        _, y, name = forms[i]
+        sets = named_sets(y, name=name, needs_tags=False, as_tags=as_tags)
+        as_tags = sets is not None and not sets.is_frame
+        forms[i] = (sets, y, name)
+    if not any(map(_holds_classes, forms)):
+        found = _of_sets(forms, labels)
+    elif labels is None:
+        found = _of_classes(forms)
+    else:
+        raise ValueError("labels= names the columns of indicators; class labels have names")
+    if found.true.shape[0] != found.predicted.shape[0]:
+        raise ValueError(
+            f"y_true and y_pred must have equally many samples, got {found.true.shape[0]} and "
+            f"{found.predicted.shape[0]}"
+        )
+    if not found.true.shape[0]:
+        raise ValueError("y_true and y_pred must have at least one sample")
+    return found
+
+
+def _holds_classes(form: _Form) -> bool:
+    """Return whether an argument holds one class label for each sample."""
+    sets, y, name = form
+    return sets is None and not sp.issparse(y) and as_array(y, name).ndim == 1
+
+
+def _of_classes(forms: list[_Form]) -> LabelSets:
+    """Read one class label for each sample."""
+    columns = []
+    for form in forms:
+        _, y, name = form
+        if not _holds_classes(form):
+            raise ValueError(
+                f"{name} holds label sets, and the other argument one class label for each sample"
+            )
+        values = as_array(y, name)
+        if values.dtype == object:
+            check_objects(values)
+        columns.append(values)
+    if len({values.dtype.kind in "biuf" for values in columns if len(values)}) > 1:
+        raise ValueError("y_true and y_pred must both hold strings or both numbers")
+    classes, ids = np.unique(np.concatenate(columns), return_inverse=True)
+    true, predicted = np.split(ids, [len(columns[0])])
+    n_classes = len(classes)
+    return LabelSets(one_per_row(true, n_classes), one_per_row(predicted, n_classes), classes)
+
+
+def _of_sets(forms: list[_Form], names: Any) -> LabelSets:
+    """Read tags, frames and indicators."""
+    none = np.arange(0)
+    sets = [
+        NamedSets(check_indicator(y, name), none, "") if found is None else found
+        for found, y, name in forms
+    ]
+    plain = [each for each in sets if not each.form]
+    if plain:
+        names = _names_of_columns(names, plain, [each for each in sets if each.form])
+        sets = [
+            each if each.form else each._replace(classes=names, form="a frame") for each in sets
+        ]
+    elif names is not None:
+        raise ValueError(
+            "labels= names the columns of indicators, but y_true and y_pred have names"
+        )
+    true, predicted = sets
+    check_type_of_labels(predicted, true.classes.tolist(), "y_pred")
+    union = true.classes
+    if not np.array_equal(union, predicted.classes):
+        if true.is_frame and predicted.is_frame and set(union) != set(predicted.classes):
+            raise ValueError("y_true and y_pred must have columns with the same names")
+        union = _union(true, predicted)
+    indicators = (sp.csr_array(aligned(each, union.tolist())[0]) for each in sets)
+    return LabelSets(next(indicators), next(indicators), union)
+
+
+def _names_of_columns(
+    names: Any, plain: list[NamedSets], others: list[NamedSets]
+) -> npt.NDArray[Any]:
+    """Return the names of the columns of plain indicators."""
+    widths = [each.indicator.shape[1] for each in plain]
+    if len(set(widths)) > 1:
+        raise ValueError(
+            f"y_true and y_pred must have equally many columns, got {widths[0]} and {widths[1]}"
+        )
+    if names is not None:
+        given = as_array(names, "labels")
+        if given.shape != (widths[0],):
+            raise ValueError(
+                f"labels must be {widths[0]} names, one for each column, got shape {given.shape}"
+            )
+        if len(set(given.tolist())) < len(given):
+            raise ValueError("labels must be distinct")
+        return given
+    if not others:
+        return np.arange(widths[0])
+    if others[0].is_frame and len(others[0].classes) == widths[0]:
+        return others[0].classes
+    raise ValueError(
+        "one of y_true and y_pred holds names of labels, the other an indicator: name its columns "
+        "by labels=, such as labels=classifier.classes_"
+    )
+
+
+def _union(first: NamedSets, second: NamedSets) -> npt.NDArray[Any]:
+    if first.is_frame:  # in the order of its columns
+        more = set(second.classes.tolist()) - set(first.classes.tolist())
+        names = [*first.classes.tolist(), *sorted(more)]
+    else:
+        names = sorted({*first.classes.tolist(), *second.classes.tolist()})
+    kinds = {each.classes.dtype for each in (first, second) if len(each.classes)}
+    union = np.empty(len(names), dtype=kinds.pop() if len(kinds) == 1 else object)
+    union[:] = names
+    return union
+
+
+def label_set_score(
+    y_true: Any,
+    y_pred: Any,
+    metric: str = "f1_micro",
+    *,
+    parents: Any = None,
+    sample_weight: Any = None,
+) -> float:
+    """Compute a score of predicted label sets; it reads tags, class labels and indicators.
+
+    Scores are defined as in scikit-learn, whose functions read indicators only. No dense indicator
+    is made.
+
+    Parameters
+    ----------
+    y_true : array-like, sparse matrix, dataframe, or sequence of label sets
+        True labels: tags, class labels, or an indicator. A label that is in one argument only
+        counts as missed, or as wrongly predicted.
+    y_pred : array-like, sparse matrix, dataframe, or sequence of label sets
+        Predicted labels, in a form of the same kind, such as the result of ``predict``.
+    metric : str, default="f1_micro"
+        "subset_accuracy", the share of samples with exactly the right label set; or "f1",
+        "precision", "recall" or "jaccard" with the suffix of an average.
+
+        - "_micro": over all pairs of a sample and a label.
+        - "_macro": mean of the labels that are true or predicted for a sample; labels of neither
+          are left out.
+        - "_weighted": the same, weighted by the number of samples with the label.
+        - "_samples": mean of the samples.
+
+        A ratio of zero by zero counts as 0: the F1 of a sample without true and predicted labels.
+    parents : dict, default=None
+        Parent, or list of parents, of each label in a taxonomy: true and predicted sets are
+        extended by all ancestors, so that a sibling of the right label is half right. Then
+        "precision_micro", "recall_micro" and "f1_micro" are the hierarchical ones of [1]_. Leave
+        out a root that all labels share: it is always right.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples.
+
+    Returns
+    -------
+    float
+        Score in [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such metric, or the label sets are invalid or of different kinds.
+
+    See Also
+    --------
+    label_set_scorer : Scorer for searches and cross-validation.
+    sklearn_xlc.label_report : Table of the labels with the most errors.
+
+    References
+    ----------
+    .. [1] S. Kiritchenko, S. Matwin, R. Nock, A. F. Famili, "Learning and Evaluation in the
+       Presence of Class Hierarchies: Application to Text Categorization". Canadian AI, 2006.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.metrics import label_set_score
+    >>> tags, predicted = [["cat"], ["cat", "dog"], []], [["cat"], ["cat"], []]
+    >>> label_set_score(tags, predicted)
+    0.8
+    >>> round(label_set_score(tags, predicted, "subset_accuracy"), 4)
+    0.6667
+    >>> label_set_score([["cat"]], [["dog"]], parents={"cat": "pet", "dog": "pet"})
+    0.5
+    """
+    check_metric(metric)
+    sets = check_label_sets(y_true, y_pred)
+    if parents is not None:
+        sets = _with_ancestors(sets, parents)
+    true, predicted, _ = sets
+    weight = check_weight(sample_weight, true.shape[0])
+    # Multiplied in their own type, entries are 0 and 1; sums are in float64.
+    matrices = [true.multiply(predicted).tocsr(), predicted, true]
+    if metric == "subset_accuracy":
+        hits, n_predicted, n_true = (np.diff(matrix.indptr) for matrix in matrices)
+        return float(np.average((hits == n_predicted) & (hits == n_true), weights=weight))
+    name, average = metric.rsplit("_", 1)
+    if average == "samples":
+        counts = [np.diff(matrix.indptr).astype(np.float64) for matrix in matrices]
+        return float(np.average(_ratio(name, *counts), weights=weight))
+    counts = [matrix.T @ weight for matrix in matrices]
+    if average == "micro":
+        return float(_ratio(name, *(each.sum() for each in counts)))
+    occurs = np.zeros(true.shape[1], dtype=bool)
+    occurs[true.indices] = occurs[predicted.indices] = True
+    values = _ratio(name, *(each[occurs] for each in counts))
+    weights = counts[2][occurs] if average == "weighted" else np.ones(len(values))
+    return float(weights @ values / weights.sum()) if weights.any() else 0.0
+
+
+def _ratio(name: str, hits: Any, n_predicted: Any, n_true: Any) -> Any:
+    """Compute a metric from numbers of labels; 0 for zero by zero."""
+    above, below = _RATIOS[name](hits, n_predicted, n_true)
+    return np.divide(above, below, out=np.zeros(np.shape(above)), where=np.asarray(below) > 0)
+
+
+def _with_ancestors(sets: LabelSets, parents: Any) -> LabelSets:
+    """Add all ancestors to true and predicted label sets."""
+    ancestors = ancestors_of(parents)
+    names = dict.fromkeys(sets.labels.tolist())
+    names |= dict.fromkeys(above for name in list(names) for above in ancestors.get(name, ()))
+    labels: npt.NDArray[Any] = np.empty(len(names), dtype=object)
+    labels[:] = list(names)
+    pairs = pairs_with_ancestors(ancestors, labels)
+    n_known, n_labels = len(sets.labels), len(labels)
+    rows, columns = np.r_[np.arange(n_labels), pairs[:, 0]], np.r_[np.arange(n_labels), pairs[:, 1]]
+    above = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(n_labels,) * 2)
+    true, predicted = (
+        _indicator(matrix.astype(np.int32) @ above[:n_known])
+        for matrix in (sets.true, sets.predicted)
+    )
+    return LabelSets(true, predicted, labels)
+
+
+def _indicator(counts: Any) -> sp.csr_array:
+    matrix = sp.csr_array(counts)
+    matrix.sort_indices()
+    parts = (np.ones(matrix.nnz, dtype=np.int8), matrix.indices, matrix.indptr)
+    return sp.csr_array(parts, shape=matrix.shape)
+
+
+def check_metric(metric: Any) -> None:
+    """Raise ValueError unless there is a score of label sets with this name."""
+    if isinstance(metric, str) and metric in _NAMES:
+        return
+    hint = "; metrics at k rank labels: see topk_scorer" if "_at_" in str(metric) else ""
+    raise ValueError(f"metric must be one of {list(_NAMES)}, got {metric!r}{hint}")
+
+
+def label_set_scorer(metric: str = "f1_micro", *, parents: Any = None) -> Any:
+    """Make a scorer of predicted label sets, for ``scoring=`` of searches and ``cross_validate``.
+
+    The scorer compares `y` to the result of ``predict``: tags, as lists, sets, or a column of
+    either, class labels, and indicators, dense or sparse. Labels that were not in `fit` count as
+    missed.
+
+    Parameters
+    ----------
+    metric : str, default="f1_micro"
+        Name of the metric, as in :func:`label_set_score`: "f1_micro", "recall_samples",
+        "subset_accuracy" and so on.
+    parents : dict, default=None
+        Parent, or list of parents, of each label, for hierarchical metrics, as in
+        :func:`label_set_score`.
+
+    Returns
+    -------
+    callable
+        Scorer of scikit-learn, with the signature ``(estimator, X, y)``; greater is better.
+
+    Raises
+    ------
+    ValueError
+        If there is no metric of this name, or the parents have a cycle.
+
+    See Also
+    --------
+    topk_scorer : Scorer of ranked labels, such as precision at k.
+
+    Notes
+    -----
+    scikit-learn's check of y by ``cv=5`` refuses *lists* of tags; ``cv=KFold(5)`` makes no such
+    check, and sets pass it.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> from sklearn.model_selection import KFold, cross_validate
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_xlc import MultiHeadClassifier
+    >>> from sklearn_xlc.metrics import label_set_scorer
+    >>> texts = ["a cat on a mat", "a dog on a bed", "a cat and a dog"] * 10
+    >>> tags = [["cat"], ["dog"], ["cat", "dog"]] * 10
+    >>> model = make_pipeline(TfidfVectorizer(), MultiHeadClassifier(random_state=0))
+    >>> scorer = label_set_scorer("f1_micro")
+    >>> cross_validate(model, texts, tags, cv=KFold(2), scoring=scorer)["test_score"]
+    array([1., 1.])
+    """
+    check_metric(metric)
+    if parents is None:
+        return make_scorer(label_set_score, metric=metric)
+    ancestors_of(parents)
+    return make_scorer(label_set_score, metric=metric, parents=parents)

@@ -1,0 +1,95 @@
+"""Parents of labels, and all their ancestors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def ancestors_of(parents: Any) -> dict[Any, frozenset[Any]]:
+    """Return all ancestors of every label of a taxonomy.
+
+    Parameters
+    ----------
+    parents : dict
+        Parent, or list, tuple or set of parents, of each label; None or an empty list for none.
+        Labels are strings or integers. Labels that are parents only need no entry.
+
+    Returns
+    -------
+    dict of label to frozenset of labels
+        Ancestors, without the label itself.
+
+    Raises
+    ------
+    TypeError
+        If `parents` is not a dict, or a label is neither a string nor an integer.
+    ValueError
+        If a label is an ancestor of itself.
+
+    Examples
+    --------
+    >>> from sklearn_xlc.metrics import ancestors_of
+    >>> sorted(ancestors_of({"cat": ["feline", "pet"], "feline": "animal"})["cat"])
+    ['animal', 'feline', 'pet']
+    """
+    if not isinstance(parents, Mapping):
+        raise TypeError(
+            f"parents must be a dict of a label to its parent or parents, got a "
+            f"{type(parents).__name__}"
+        )
+    direct = {label: _as_tuple(label, given) for label, given in parents.items()}
+    try:
+        parents_first = list(TopologicalSorter(direct).static_order())
+    except CycleError as error:
+        # The error lists each label before its child.
+        around = " -> ".join(map(repr, reversed(error.args[1])))
+        raise ValueError(f"parents has a cycle: {around}") from None
+    found: dict[Any, frozenset[Any]] = {}
+    for label in parents_first:
+        above = direct.get(label, ())
+        found[label] = frozenset(above).union(*(found[parent] for parent in above))
+    return found
+
+
+def _as_tuple(label: Any, given: Any) -> tuple[Any, ...]:
+    if given is None:
+        given = ()
+    above = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+    for each in (label, *above):
+        if not isinstance(each, str | int | np.integer) or isinstance(each, bool):
+            raise TypeError(
+                f"parents[{label!r}] must be a label, or a list of labels, which are strings or "
+                f"integers, got {given!r}"
+            )
+    return above
+
+
+def pairs_with_ancestors(
+    ancestors: Mapping[Any, Iterable[Any]], labels: npt.NDArray[Any]
+) -> npt.NDArray[np.int64]:
+    """Return the positions of labels and of their ancestors among them, as pairs (n_pairs, 2).
+
+    Raises
+    ------
+    ValueError
+        If none of the labels is in the taxonomy.
+    """
+    at = {label: position for position, label in enumerate(labels.tolist())}
+    if len(at) and not at.keys() & ancestors.keys():
+        example = next(iter(ancestors), None)
+        raise ValueError(
+            f"parents names none of the {len(at)} labels, such as {next(iter(at))!r}; it names "
+            f"{example!r}"
+        )
+    pairs = [
+        (position, at[above])
+        for label, position in at.items()
+        for above in ancestors.get(label, ())
+        if above in at
+    ]
+    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
