@@ -36,6 +36,8 @@ CUTOFFS = (1, 3, 5)
 EAGLE = {
     "EAGLE-0": {"contrast": None, "n_iter": 0},
     "EAGLE": {"contrast": None},
+    "EAGLE, sums as given": {"contrast": None, "normalize": "similarities"},
+    "EAGLE, samples as given": {"contrast": None, "normalize": False},
     "ours": {},
     "ours, sharing=None": {"sharing": None},
     "ours, sharing=0.9": {"sharing": 0.9},
@@ -47,6 +49,7 @@ EAGLE = {
 }
 ROUNDS = {"ours, rounds": "auto", "ours, 2 rounds": 2, "ours, 3 rounds": 3}
 METHODS = ("oracle", "baseline", *EAGLE, *ROUNDS)
+DEFAULT = ("oracle", "baseline", "EAGLE-0", "EAGLE", "ours")
 KEYS = ("downstream", "grouping", "size", "method", "seed")
 
 
@@ -55,7 +58,7 @@ def parse_arguments():
     parser.add_argument("folder", type=Path, help="holds X_trn.npz, Y_trn.npz, *_tst.npz")
     parser.add_argument("--sizes", nargs="+", type=int, default=[4, 10], help="rows a group")
     parser.add_argument("--groupings", nargs="+", choices=("random", "cluster"), default=["random"])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS[:5])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=DEFAULT)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
         "--downstream", nargs="+", choices=("parabel", "multihead"), default=["parabel"]

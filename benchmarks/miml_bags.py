@@ -15,8 +15,8 @@ after few and after many epochs:
   selects: the defaults of `MIMLClassifier`. This is more information than the paper's network has,
   so its figures do not compare with the published ones.
 
-Network, epochs and optimiser of the paper are not known, so that even "sets" has the published
-figures beside it for orientation only.
+The paper's network has two layers, like this one. Its units, epochs and optimiser are not given, so
+that even "sets" has the published figures beside it for orientation only.
 
 Writes ``miml_bags.json`` and ``.md`` after every fit; a run that was stopped goes on from there.
 """

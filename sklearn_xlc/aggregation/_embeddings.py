@@ -73,6 +73,7 @@ def learn_embeddings(
     temperature: float = 0.0,
     targets: FloatArray | None = None,
     use_counts: bool = False,
+    sample_weight: FloatArray | None = None,
     seed: int = 0,
     memory_limit: int = MEMORY_LIMIT,
     n_jobs: int | None = None,
@@ -106,6 +107,10 @@ def learn_embeddings(
     use_counts : bool, default=False
         Whether the count of a label in a group is the group's weight in the first sum, and its
         target.
+    sample_weight : ndarray of shape (n_samples,), default=None
+        Non-negative weights of the samples in all sums. With the norms of the samples as given, the
+        sums are of these samples, and similarities are cosines: Algorithm 1 as printed, with the
+        brackets of Table 4. None: all weights are one.
     seed : int, default=0
         Seed of the starting samples of labels whose samples sum to zero.
     memory_limit, n_jobs : int, default=2**29 and None
@@ -123,7 +128,7 @@ def learn_embeddings(
     References
     ----------
     .. [1] Y. Shen, H. Yu, S. Sanghavi, I. Dhillon. Extreme Multi-label Classification from
-       Aggregated Labels. ICML 2020. Algorithm 1.
+       Aggregated Labels. ICML 2020. Algorithm 1, Table 4.
 
     Examples
     --------
@@ -137,10 +142,19 @@ def learn_embeddings(
     array([[0.894, 0.447]])
     """
     X = check_samples(X, data)
+    if sample_weight is not None:
+        sample_weight = np.asarray(sample_weight, dtype=np.float64)
+        if sample_weight.shape != X.shape[:1] or not (sample_weight >= 0).all():
+            raise ValueError(
+                f"sample_weight must have a number of at least 0 for each of the {X.shape[0]} "
+                f"samples, got shape {sample_weight.shape} and minimum "
+                f"{sample_weight.min(initial=np.inf):g}"
+            )
     n_extra = 4 if background is None else 4 + len(background.directions)
     blocks = split_labels(data, X, n_extra, memory_limit, count_jobs(n_jobs))
     settings = _Settings(n_iter, step_size, temperature, targets, use_counts, seed)
-    parts = run_tasks(_embed_block, (X, data, background, settings), blocks, n_jobs)
+    shared = (X, data, background, settings, sample_weight)
+    parts = run_tasks(_embed_block, shared, blocks, n_jobs)
     sums, weights, low_rank = zip(*parts)
     return Embeddings(
         sums=sp.vstack(sums, format="csr") if sp.issparse(X) else np.concatenate(sums),
@@ -197,6 +211,7 @@ def _embed_block(
     data: Aggregation,
     background: Background | None,
     settings: _Settings,
+    sample_weight: FloatArray | None,
     first: int,
     last: int,
 ) -> tuple[Any, ...]:
@@ -204,14 +219,15 @@ def _embed_block(
     pairs = make_pairs(data, first, last)
     kernel = _Kernel(X, pairs, background)
     counts = pairs.counts[pairs.segment_of] if settings.use_counts else 1.0
-    weights = np.full(len(pairs.samples), counts).astype(X.dtype)
+    shares: Any = 1 if sample_weight is None else sample_weight[pairs.samples].astype(X.dtype)
+    weights = np.full(len(pairs.samples), counts).astype(X.dtype) * shares
     scores = kernel(weights)
     zero = _zero_sums(kernel, weights, scores)
     if len(zero):
         weights[np.isin(pairs.labels, zero)] = 0
         weights[_start_pairs(X, data, pairs, zero, settings.seed)] = 1
         scores = kernel(weights)
-    weights, scores = _iterate(kernel, weights, scores, settings)
+    weights, scores = _iterate(kernel, weights, scores, settings, shares)
     return _label_vectors(kernel, weights)
 
 
@@ -279,7 +295,7 @@ def _row_products(X: Any, left: IntArray, right: IntArray) -> FloatArray:
 
 
 def _iterate(
-    kernel: _Kernel, weights: FloatArray, scores: FloatArray, settings: _Settings
+    kernel: _Kernel, weights: FloatArray, scores: FloatArray, settings: _Settings, shares: Any
 ) -> tuple[FloatArray, FloatArray]:
     """Take all steps; return the weights of the samples and their similarities to the embedding.
 
@@ -290,7 +306,8 @@ def _iterate(
     weights, scores = _project(kernel, weights, scores)
     chosen = None
     for _ in range(settings.n_iter):
-        before, chosen = chosen, _sample_weights(pairs, scores, settings.temperature, targets)
+        before = chosen
+        chosen = shares * _sample_weights(pairs, scores, settings.temperature, targets)
         if before is None or not np.array_equal(before, chosen):
             direction, direction_scores = _project(kernel, chosen, kernel(chosen))
         if settings.step_size is None:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_xlc._bounds import check_dense_size
@@ -55,10 +56,14 @@ class EAGLETransformer(
     contrast : {"background"} or None, default="background"
         "background": centre the samples, and discount the main directions of all samples
         (`n_components`, `shrinkage`). None: Algorithms 1 and 2 of [1]_.
-    normalize : bool, default=True
-        Whether to scale samples to norm one, so that inner products are cosines. False (with
-        ``contrast=None`` only): use samples as given, as in Algorithm 1; samples of larger norm
-        then count for more in the sums, and win labels.
+    normalize : bool or "similarities", default=True
+        Whether to scale samples to norm one, so that inner products are cosines. The other values
+        need ``contrast=None``.
+
+        - "similarities": scale samples for the similarities only, and add samples as given. This is
+          Algorithm 1 of [1]_ as printed: its Table 4 defines the brackets as cosines.
+        - False: use samples as given; samples of larger norm count for more in the sums, and win
+          labels.
     n_iter : int or "auto", default="auto"
         Number of iterations T after the first sum; 0 is EAGLE-0. "auto": 2, or 20 without contrast.
     step_size : float, "full" or "auto", default="auto"
@@ -116,7 +121,7 @@ class EAGLETransformer(
 
     Notes
     -----
-    Similarities are cosines; an empty sample has similarity 0.
+    Similarities are cosines, unless ``normalize=False``; an empty sample has similarity 0.
 
     If the samples of a label sum to zero (in Figure 1 of [1]_ every group holds x and -x), the
     label starts from one sample of one of its groups, drawn with `random_state`. Labels with the
@@ -136,8 +141,9 @@ class EAGLETransformer(
 
     **Differences from the paper**
 
-    - ``contrast=None`` is the method of [1]_, with T = 20 steps of 0.1, on samples of norm one;
-      ``normalize=False`` takes samples as given. Everything else about the default is an addition.
+    - ``contrast=None`` is the method of [1]_, with T = 20 steps of 0.1, on samples of norm one. On
+      others it is the method with ``normalize="similarities"``. Everything else about the default
+      is an addition.
     - A label with a zero sum has no direction in [1]_; here it starts from one sample.
     - Of equally similar samples the first one gets the label.
 
@@ -167,7 +173,7 @@ class EAGLETransformer(
 
     _parameter_constraints: dict[str, list[Any]] = {
         "contrast": [StrOptions({"background"}), None],
-        "normalize": ["boolean"],
+        "normalize": ["boolean", StrOptions({"similarities"})],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "step_size": [StrOptions({"auto", "full"}), Interval(Real, 0, None, closed="neither")],
         "temperature": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
@@ -185,7 +191,7 @@ class EAGLETransformer(
         self,
         *,
         contrast: str | None = "background",
-        normalize: bool = True,
+        normalize: bool | str = True,
         n_iter: int | str = "auto",
         step_size: float | str = "auto",
         temperature: float | str = "auto",
@@ -219,7 +225,7 @@ class EAGLETransformer(
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Samples. Their norms have no effect, unless ``normalize=False``.
+            Samples. Their norms have no effect with ``normalize=True``.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels) or (n_groups, n_labels), or \
                 array-like of shape (n_samples,)
             Labels of the groups, in one of two forms: row i holds the labels of sample i's group,
@@ -239,12 +245,12 @@ class EAGLETransformer(
         warn_without_groups(groups)
         with unchanged_on_error(self):
             refuse_unusable(self, self._unusable())
-            if not self.normalize and self.contrast is not None:
+            if self._adds_given_samples() and self.contrast is not None:
                 raise ValueError(
-                    f"normalize=False needs contrast=None, got contrast={self.contrast!r}; set one "
-                    "or the other"
+                    f"normalize={self.normalize!r} needs contrast=None, got "
+                    f"contrast={self.contrast!r}; set one or the other"
                 )
-            X = self._scaled(self._samples(X, reset=True))
+            X = self._samples(X, reset=True)
             self._learn(X, *self._aggregation(X.shape[0], y, groups))
         return self
 
@@ -272,8 +278,14 @@ class EAGLETransformer(
         """Scale samples to norm one, or all by the largest norm, as ties have a tolerance."""
         return unit_rows(X) if self.normalize else bounded_rows(X)
 
+    def _adds_given_samples(self) -> bool:
+        """Return whether the norms of samples matter."""
+        return not self.normalize or self.normalize == "similarities"
+
     def _learn(self, X: Any, data: Aggregation, classes: np.ndarray | None) -> None:
-        """Learn the embeddings from unit samples."""
+        """Learn the embeddings."""
+        norms = row_norms(bounded_rows(X)) if self.normalize == "similarities" else None
+        X = self._scaled(X)
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         background, targets, rates = None, None, None
@@ -302,6 +314,7 @@ class EAGLETransformer(
             temperature=float(self._resolve_auto("temperature")),
             targets=targets,
             use_counts=self.multiplicity == "top" and self.contrast is not None,
+            sample_weight=norms,
             seed=seed,
             memory_limit=self.memory_limit,
             n_jobs=self.n_jobs,

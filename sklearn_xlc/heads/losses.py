@@ -396,7 +396,7 @@ class PickAllLabels(RowwiseLoss):
     References
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
-       Pick-all-label Loss. ICML 2024. Equation 2.
+       Pick-all-label Loss. ICML 2024. Section 2.
     """
 
     def __init__(self, competition: float = 1.0, reduction: str = "sum") -> None:

@@ -28,8 +28,12 @@ def proj(x):
     return x / length if length > 0 else x
 
 
-def grlr(X, membership, group_labels, n_iter, step):
-    """Algorithm 1 of the paper, label by label and group by group."""
+def grlr(X, membership, group_labels, n_iter, step, similar=None):
+    """Algorithm 1 of the paper, label by label and group by group.
+
+    Sums are of the rows of X, similarities of those of `similar`.
+    """
+    similar = X if similar is None else similar
     embeddings = []
     for label in range(group_labels.shape[1]):
         groups = [np.flatnonzero(membership[:, j]) for j in np.flatnonzero(group_labels[:, label])]
@@ -38,7 +42,7 @@ def grlr(X, membership, group_labels, n_iter, step):
             g = np.zeros(X.shape[1])
             for rows in groups:
                 if len(rows):
-                    scores = X[rows] @ e
+                    scores = similar[rows] @ e
                     g += X[rows[scores >= scores.max() - 1e-14]].sum(axis=0)
             e = proj(e + step * proj(g))
         embeddings.append(e)
@@ -68,6 +72,28 @@ def test_algorithm_1(seed, n_iter, step):
     data = aggregation(membership, labels)
     found = learn_embeddings(X, data, n_iter=n_iter, step_size=step)
     np.testing.assert_allclose(dense(found), grlr(X, membership, labels, n_iter, step), atol=1e-12)
+
+
+@SETTINGS
+@given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from([0.1, 1.0]), st.booleans())
+def test_choice_by_cosine_and_sums_of_samples_as_given(seed, n_iter, step, sparse):
+    """Algorithm 1 with the cosines of Table 4 for its brackets, on samples of any norm."""
+    X, membership, labels = make_groups(seed)
+    data, units = aggregation(membership, labels), unit_rows(X)
+    norms = np.geomspace(0.2, 5, len(X))[np.random.default_rng(seed).permutation(len(X))]
+    norms[~X.any(axis=1)] = 0
+    given = units * norms[:, None]
+    expected = grlr(given, membership, labels, n_iter, step, similar=units)
+    rows = sp.csr_array(units) if sparse else units
+    found = learn_embeddings(rows, data, n_iter=n_iter, step_size=step, sample_weight=norms)
+    np.testing.assert_allclose(dense(found), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [np.ones(3), -np.ones(4), np.full(4, np.nan), np.ones((4, 1))])
+def test_bad_sample_weights(wrong):
+    data = aggregation(np.eye(4), np.eye(4))
+    with pytest.raises(ValueError, match="sample_weight must have a number of at least 0 for each"):
+        learn_embeddings(np.eye(4), data, sample_weight=wrong)
 
 
 def test_all_rows_of_a_tie_count():

@@ -110,8 +110,11 @@ def test_without_contrast_and_groups_it_is_parabels_embedding():
         np.testing.assert_allclose(found, expected, atol=1e-13)
 
 
-def literal_eagle(X, groups, Y, n_iter, step=0.1):
-    """Algorithms 1 and 2 of the paper: embeddings, and the labels of the samples."""
+def literal_eagle(X, groups, Y, n_iter, similar, step=0.1):
+    """Algorithms 1 and 2 of the paper: embeddings, and the labels of the samples.
+
+    The brackets are inner products with the rows of `similar`, the sums are of rows of X.
+    """
 
     def proj(x):
         return x / np.linalg.norm(x)
@@ -124,25 +127,26 @@ def literal_eagle(X, groups, Y, n_iter, step=0.1):
         for _ in range(n_iter):
             g = np.zeros(X.shape[1])
             for rows in with_label:
-                v = X[rows] @ e
+                v = similar[rows] @ e
                 a = v == v.max()
                 g += a @ X[rows]
             e = proj(e + step * proj(g))
         embeddings[k] = e
         for rows in with_label:
-            assigned[rows[(X[rows] @ e).argmax()], k] = 1
+            assigned[rows[(similar[rows] @ e).argmax()], k] = 1
     return embeddings, assigned
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("normalize", [True, "similarities", False])
 @pytest.mark.parametrize("n_iter", [0, 20])
 def test_without_contrast_it_is_the_algorithm_of_the_paper(convert, normalize, n_iter):
     X, _, y, groups = problem()
     X = X * np.where(np.random.default_rng(0).random(X.shape) < 0.15, 1, 0)  # zeros for CSR
     X *= np.geomspace(1e-3, 1e3, len(X))[:, None]
-    rows = X / np.linalg.norm(X, axis=1, keepdims=True) if normalize else X
-    embeddings, assigned = literal_eagle(rows, groups, y, n_iter)
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    added, rows = {True: (units, units), False: (X, X), "similarities": (X, units)}[normalize]
+    embeddings, assigned = literal_eagle(added, groups, y, n_iter, rows)
     eagle = clone(PAPER).set_params(n_iter=n_iter, normalize=normalize)
     eagle.fit(convert(X), y, groups)
     found = eagle.label_embeddings_
@@ -152,10 +156,22 @@ def test_without_contrast_it_is_the_algorithm_of_the_paper(convert, normalize, n
     np.testing.assert_allclose(eagle.transform(convert(X)), rows @ embeddings.T, rtol=1e-9)
 
 
-def test_samples_as_given_have_no_contrast():
+@pytest.mark.parametrize("normalize", [False, "similarities"])
+def test_samples_as_given_have_no_contrast(normalize):
     X, _, y, groups = problem()
-    with pytest.raises(ValueError, match="normalize=False needs contrast=None, got contrast='back"):
-        EAGLETransformer(normalize=False).fit(X, y, groups)
+    message = f"normalize={normalize!r} needs contrast=None, got contrast='background'"
+    with pytest.raises(ValueError, match=message):
+        EAGLETransformer(normalize=normalize).fit(X, y, groups)
+
+
+def test_norms_act_through_sums_or_through_choices():
+    """Sample 0 is long and turns the sums of samples as given; sample 3 is long, too."""
+    X = np.array([[9.0, 0.0], [1.0, 1.5], [0.1, 0.02], [2.0, 3.0]])
+    groups, y, chosen = [0, 0, 1, 1], np.ones((4, 1), dtype=int), {}
+    for normalize in (True, "similarities", False):
+        eagle = clone(PAPER).set_params(normalize=normalize, n_iter=0).fit(X, y, groups)
+        chosen[normalize] = np.flatnonzero(eagle.assign(X, y, groups).toarray()).tolist()
+    assert chosen == {True: [1, 2], "similarities": [0, 2], False: [0, 3]}
 
 
 def test_default_recovers_most_labels_and_more_than_the_paper():

@@ -111,7 +111,7 @@ def test_the_equations_of_the_appendix_hold():
     c_1 = m / (K - m) * np.exp(scales * rho / (K - 1))  # from the last line of Lemma 3's proof
     gamma = m / ((1 + c_1) * (K - m))
     kappa = (K / (m * n_sets)) ** 2 * np.array([comb(K - 2, size - 1) for size in m])
-    # Eq. 44, with the logarithm outside of the root, as its derivation has it
+    # Eq. 44 as numbered; the end of its proof has the logarithm below the root
     log = np.log((K - m) / m * c_1)
     norms = np.sqrt(n_sets * n_per_set * m * (K - m) * (K - 1) / K) * log / rho
     q = np.sqrt(LAMBDA_H / LAMBDA_W) * np.sqrt(np.sum(gamma**2 * kappa * n_per_set * n_sets**2))

@@ -41,7 +41,7 @@ def explicit_logits(head, features):
 
 
 def definition(head, features, targets, weight):
-    """Eq. 2 of the paper, label by label."""
+    """Section 2 of the paper, label by label."""
     logits, rows = explicit_logits(head, features), []
     for row in range(len(targets)):
         positives = targets.ids[targets.indptr[row] : targets.indptr[row + 1]]
