@@ -20,7 +20,7 @@ from skorch.callbacks import Callback
 
 from sklearn_xlc import MultiHeadClassifier
 from sklearn_xlc.encoders import MLP
-from sklearn_xlc.heads import Flat, PointwiseLoss
+from sklearn_xlc.heads import Flat, SquaredError
 
 MINUTES = 3
 DATA = True
@@ -32,22 +32,6 @@ RANKS = (1, 2, 4, 10, 30, 100)
 #: None: the plain layer.
 REAL_RANKS = {"mnist": (1, 2, 3, 5, 9, None), "debtags": (1, 2, 4, 8, 32, 128, None)}
 COLOURS = {"cross-entropy": "tab:blue", "squared loss": "tab:orange"}
-
-
-class SquaredLoss(PointwiseLoss):
-    """Half the squared distance between outputs and one-hot labels (Eq. 18)."""
-
-    tasks = ("multi-class",)
-    link = None
-
-    def prior(self, frequency):
-        return frequency
-
-    def negative(self, logits):
-        return logits.square() / 2
-
-    def positive(self, logits, labels):
-        return (1 - logits).square() / 2
 
 
 class Identity(torch.nn.Module):
@@ -78,7 +62,7 @@ class Curve(Callback):
         net.history.record("rank", int(rank))
 
 
-LOSSES = {"cross-entropy": "ce", "squared loss": SquaredLoss()}
+LOSSES = {"cross-entropy": "ce", "squared loss": SquaredError()}
 
 
 def main():

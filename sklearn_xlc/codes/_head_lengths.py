@@ -65,7 +65,7 @@ def head_lengths(n_labels: int, n_heads: int, rule: str = "equal") -> tuple[int,
 
     Examples
     --------
-    from sklearn_xlc.codes import head_lengths
+    >>> from sklearn_xlc.codes import head_lengths
     >>> head_lengths(10_000, 2)
     (100, 100)
     >>> head_lengths(1000, 3, rule="descending")

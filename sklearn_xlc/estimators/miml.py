@@ -79,13 +79,18 @@ class MIMLClassifier(BaseXLCClassifier):
 
     Parameters
     ----------
-    attention : {"eagle", "mean"}, None or EAGLETransformer, default="eagle"
-        Label embeddings to rank the samples of a bag, beside the network. "eagle": by
-        :class:`EAGLETransformer`, or by a clone of a given one, with its `multiplicity`. "mean":
-        the mean sample of the label's bags less the mean sample of all bags. None: plain Deep-MIML.
+    attention : {"eagle", "mean", "product"}, None or EAGLETransformer, default="eagle"
+        Label embeddings to rank the samples of a bag, beside the network.
+
+        - "eagle": by :class:`EAGLETransformer`, or by a clone of a given one, with its
+          `multiplicity`.
+        - "mean": the mean sample of the label's bags less the mean sample of all bags.
+        - "product": the co-attention of [2]_, by ``EAGLETransformer(contrast=None,
+          normalize="similarities")`` and inner products with samples as given.
+        - None: plain Deep-MIML.
     temperature : float, default=1.0
         Divisor in the attention ``M = g softmax(X L' / temperature)`` over the g samples of a bag,
-        with samples and embeddings of unit norm; :math:`1 / \tau` in [2]_.
+        with samples (unless "product") and embeddings of unit norm; :math:`1 / \tau` in [2]_.
     mask : {"select", "multiply"}, default="select"
         Use of the attention. "select": samples rank by score plus log M, and the bag has the score
         of the first sample, without M. "multiply", as in [2]_: the bag has the score
@@ -118,8 +123,8 @@ class MIMLClassifier(BaseXLCClassifier):
 
     **Differences from the paper**
 
-    - Label embeddings, unless ``attention=EAGLETransformer(contrast=None)``, and cosines with them
-      in place of inner products.
+    - Label embeddings, and cosines with them in place of inner products; ``attention="product"``
+      has those of the paper.
     - "select" and counts of labels are additions; so is the bias of "multiply", without which no
       probability falls below one half.
 
@@ -152,7 +157,7 @@ class MIMLClassifier(BaseXLCClassifier):
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseXLCClassifier._parameter_constraints,
-        "attention": [StrOptions({"eagle", "mean"}), None, EAGLETransformer],
+        "attention": [StrOptions({"eagle", "mean", "product"}), None, EAGLETransformer],
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "mask": [StrOptions({"select", "multiply"})],
         "n_concepts": [Interval(Integral, 1, None, closed="left")],
@@ -311,7 +316,10 @@ class MIMLClassifier(BaseXLCClassifier):
 
     def _build_head(self, task: HeadTask) -> Head:
         attention = (self.n_concepts, self.temperature, self.mask)
-        return MIMLHead(*task.size, *attention, self._counts, task.memory_limit, task.loss)
+        by_cosine = not (isinstance(self.attention, str) and self.attention == "product")
+        return MIMLHead(
+            *task.size, *attention, self._counts, task.memory_limit, task.loss, by_cosine
+        )
 
     def _check_task(self, code: LabelCode, Y: sp.csr_matrix) -> None:
         if self.attention is None:
@@ -403,6 +411,8 @@ def _embeddings_of_bags(attention: Any, rows: Rows, multiplicity: str, seed: int
         )
         if attention == "mean":
             eagle.set_params(n_iter=0, n_components=0)
+        elif attention == "product":
+            eagle.set_params(contrast=None, normalize="similarities")
     else:
         eagle = clone(attention)
     n_samples = rows.X.shape[0]

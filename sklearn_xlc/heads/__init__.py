@@ -36,6 +36,7 @@ from sklearn_xlc.heads.losses import (
     PropensityBinaryCrossEntropy,
     RowwiseLoss,
     SoftmaxCrossEntropy,
+    SquaredError,
 )
 from sklearn_xlc.heads.miml import MIMLHead
 from sklearn_xlc.heads.powerset import PowersetHead
@@ -97,6 +98,7 @@ __all__ = [
     "Sampling",
     "SamplingHead",
     "SoftmaxCrossEntropy",
+    "SquaredError",
     "Update",
     "check_finite",
     "merge_topk",

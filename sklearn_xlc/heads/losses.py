@@ -232,6 +232,54 @@ class FocalLoss(AsymmetricLoss):
         return weight * super().positive(logits, labels)
 
 
+class SquaredError(PointwiseLoss):
+    r"""Half the squared distance of the logits from the targets (Eq. 18 of [1]_).
+
+    The logits estimate probabilities themselves, so that :class:`~sklearn_xlc.MultiHeadClassifier`
+    has none of its own.
+
+    Notes
+    -----
+    Pick-all-labels with squared error [2]_ adds up the distances of a row's logits from the unit
+    vectors of its m labels. Its mean over these labels is twice this loss with targets 1/m.
+
+    References
+    ----------
+    .. [1] D. Liang, H. Zhang, et al., "Multi-Head Encoding for Extreme Label Classification",
+       section 5.1.
+    .. [2] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
+       Pick-all-label Loss. ICML 2024. Section 2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_xlc.heads import SquaredError
+    >>> SquaredError()(torch.tensor([2.0, 0.5]), torch.tensor([0.0, 1.0]))
+    tensor([2.0000, 0.1250])
+    """
+
+    link = None
+    tasks = ("multi-class", "multi-label")
+
+    def prior(self, frequency: Tensor) -> Tensor:
+        return frequency
+
+    def negative(self, logits: Tensor) -> Tensor:
+        return logits.square() / 2
+
+    def positive(self, logits: Tensor, labels: Labels) -> Tensor:
+        return (1 - logits).square() / 2
+
+    def negative_derivative(self, logits: Tensor) -> Tensor:
+        return logits
+
+    def excess(self, logits: Tensor, targets: Tensor, labels: Labels) -> Tensor:
+        return targets * (0.5 - logits)
+
+    def correction(self, logits: Tensor, targets: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
+        return targets * (0.5 - logits), -targets
+
+
 class PropensityBinaryCrossEntropy(BinaryCrossEntropy):
     r"""Binary cross-entropy, unbiased where true labels are missing at random.
 
@@ -392,26 +440,44 @@ class PickAllLabels(RowwiseLoss):
         negatives of the row.
     reduction : {"sum", "mean"}, default="sum"
         Whether the loss of a row is the sum over its labels, as in [1]_, or the mean.
+    gamma : float, default=0.0
+        Exponent of the focal loss [2]_: the larger, the less labels of high probability count. A
+        label of probability p costs :math:`-(1 - p)^\gamma \log p`.
 
     References
     ----------
     .. [1] P. Li, X. Li, Y. Wang, Q. Qu. Neural Collapse in Multi-label Learning with
        Pick-all-label Loss. ICML 2024. Section 2.
+    .. [2] T.-Y. Lin et al. Focal Loss for Dense Object Detection. ICCV 2017.
     """
 
-    def __init__(self, competition: float = 1.0, reduction: str = "sum") -> None:
+    def __init__(
+        self, competition: float = 1.0, reduction: str = "sum", gamma: float = 0.0
+    ) -> None:
         super().__init__()
         check_real(competition, "competition", 0, 1)
         if reduction not in ("sum", "mean"):
             raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
         self.competition, self.reduction = competition, reduction
+        self.gamma = check_real(gamma, "gamma", 0)
 
     def value(self, surprise: Tensor, margin: Tensor) -> Tensor:
-        return self.competition * surprise + (1 - self.competition) * F.softplus(margin)
+        own, others = self._focal(surprise)[0], self._focal(F.softplus(margin))[0]
+        return self.competition * own + (1 - self.competition) * others
 
     def derivative(self, surprise: Tensor, margin: Tensor) -> tuple[Tensor, ...]:
-        by_surprise = torch.full_like(surprise, self.competition)
-        return by_surprise, (1 - self.competition) * margin.sigmoid()
+        own, others = self._focal(surprise)[1], self._focal(F.softplus(margin))[1]
+        return self.competition * own, (1 - self.competition) * margin.sigmoid() * others
+
+    def _focal(self, surprise: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the focal loss of minus log probabilities, and its derivative."""
+        if not self.gamma:
+            return surprise, torch.ones_like(surprise)
+        surprise = surprise.clamp_min(torch.finfo(surprise.dtype).tiny)
+        rest = -torch.expm1(-surprise)  # 1 - p
+        weight = rest.pow(self.gamma)
+        odds = surprise * (-surprise).exp() / rest
+        return weight * surprise, weight * (1 + self.gamma * odds)
 
 
 class JointCrossEntropy(SoftmaxCrossEntropy):

@@ -48,6 +48,9 @@ class MIMLHead(Head):
     memory_limit : int, default=2**30
         Approximate limit in bytes of the logits of a batch; beyond it, labels are computed in
         chunks, and twice.
+    by_cosine : bool, default=True
+        Whether the attention compares instances with label embeddings by their cosine; otherwise by
+        the inner product with the instance as given, as in [2]_.
     loss : str or Loss, default="auto"
         Loss of the logits of bags: any pointwise loss (multi-label), or "ce" (multi-class). "auto"
         is "bce" for multi-label targets and "ce" otherwise.
@@ -66,7 +69,8 @@ class MIMLHead(Head):
     **Differences from the paper**
 
     - "select" is an addition, and so is the bias of "multiply".
-    - The attention compares by cosine; [2]_ by inner product. Learning `counts` is an addition.
+    - The attention compares by cosine; [2]_ by inner product (`by_cosine`). Learning `counts` is
+      an addition.
 
     References
     ----------
@@ -99,8 +103,10 @@ class MIMLHead(Head):
         counts: bool = False,
         memory_limit: int = 2**30,
         loss: str | Loss = "auto",
+        by_cosine: bool = True,
     ) -> None:
         super().__init__(n_features, n_labels, multilabel)
+        self.by_cosine = by_cosine
         self.criterion = self.resolve_loss(loss, multilabel)
         self.link = self.criterion.link
         check_integer(n_concepts, "n_concepts")
@@ -124,8 +130,8 @@ class MIMLHead(Head):
     def attend(self, label_embeddings: Tensor) -> None:
         """Set the label vectors of the attention, of shape (n_labels, n_columns).
 
-        The attention uses their cosines with instances. The vectors are constants; zero vectors
-        attend to all instances equally.
+        They are scaled to norm one. The vectors are constants; zero vectors attend to all instances
+        equally.
         """
         rows = F.normalize(label_embeddings, dim=1)
         self.label_embeddings = rows.T.contiguous().to(self.weight)
@@ -208,14 +214,15 @@ class MIMLHead(Head):
     def log_mask(self, bags: Bags, chunk: slice) -> Tensor | None:
         """Compute the log of the attention mask M, (n_instances, chunk); None if all ones.
 
-        ``M = g softmax(cosine / temperature)`` over the g instances of a bag (Section 6 of the
+        ``M = g softmax(similarity / temperature)`` over the g instances of a bag (Section 6 of the
         paper): the mean of each of its columns over a bag is one.
         """
         if self.label_embeddings is None:
             return None
         with torch.no_grad():
             owner = bags.owner
-            affinity = _cosines(bags.instances, self.label_embeddings[:, chunk]) / self.temperature
+            vectors = self.label_embeddings[:, chunk]
+            affinity = _similarities(bags.instances, vectors, self.by_cosine) / self.temperature
             affinity = affinity - segment_max(affinity, owner, len(bags))[owner]
             total = affinity.new_zeros(len(bags), affinity.shape[1])
             total.index_add_(0, owner, affinity.exp())
@@ -311,10 +318,13 @@ def sort_segments(keys: Tensor, owner: Tensor) -> Tensor:
     return order.gather(0, owner[order].argsort(dim=0, stable=True))
 
 
-def _cosines(instances: Any, vectors: Tensor) -> Tensor:
-    """Compute cosines of instances with unit vectors (n_columns, n_vectors); 0 if empty."""
+def _similarities(instances: Any, vectors: Tensor, by_cosine: bool) -> Tensor:
+    """Multiply instances with unit vectors (n_columns, n_vectors), or compute their cosines.
+
+    Cosines of empty instances are 0.
+    """
     if isinstance(instances, Tensor):
-        return F.normalize(instances, dim=1) @ vectors
+        return (F.normalize(instances, dim=1) if by_cosine else instances) @ vectors
     products = F.embedding_bag(
         instances.indices,
         vectors.contiguous(),
@@ -323,6 +333,8 @@ def _cosines(instances: Any, vectors: Tensor) -> Tensor:
         per_sample_weights=instances.data,
         include_last_offset=True,
     )
+    if not by_cosine:
+        return products
     squares = products.new_zeros(len(instances))
     sizes = instances.indptr.diff()
     rows = torch.repeat_interleave(sizes, output_size=len(instances.indices))

@@ -40,8 +40,8 @@ def neural_collapse(
         Rows of the classifier, in the order of the label ids. None: `nc2_weights` and `nc3` are
         NaN.
     max_pairs : int, default=100_000
-        Largest number of angles for `ncm`, and of label sets of m labels for `nc1m`. If there are
-        more, `max_pairs` of them are drawn at random.
+        Largest number of angles for `ncm`, and of label sets of m > 1 labels for `nc1m`. If there
+        are more, `max_pairs` of them are drawn at random.
     random_state : int, RandomState instance or None, default=0
         Seed of the draws.
 
@@ -65,9 +65,10 @@ def neural_collapse(
           by the mean angle of all pairs of such means and sums. The paper plots ``ncm[2]``;
           multi-class data give an empty dict;
         - ``"nc1m"``, dict from int to float: variability within the label sets of m labels, for
-          every m > 1: `nc1` of the samples with m labels, with their label sets as classes. Only
-          the leading directions of :math:`\Sigma_B` are inverted, one fewer than there are labels
-          in the sets: this is the rank of collapsed means.
+          every number m of labels that occurs: `nc1` of the samples with m labels, with their label
+          sets as classes; ``nc1m[1]`` is `nc1`. Only the leading directions of :math:`\Sigma_B`
+          are inverted, one fewer than there are labels in the sets: this is the rank of collapsed
+          means.
 
         A measure is NaN if it is not defined: if K < 2, if all means coincide, if no label set of m
         labels consists of the K classes, or if there is only one label set of m labels.
@@ -128,15 +129,17 @@ def neural_collapse(
     means = _group_means(features, rows, groups, len(classes))
     centred = means - means.mean(axis=0) if len(classes) else means
     several = [int(m) for m in np.unique(sizes[sizes > 1])]
+    variability = {1: _variability(features, rows, groups, means)} if len(rows) else {}
     return {
-        "nc1": _variability(features, rows, groups, means),
+        "nc1": variability.get(1, np.nan),
         "nc2_means": _distance_to_simplex(centred, centred),
         "nc2_weights": np.nan if weights is None else _distance_to_simplex(weights, weights),
         "nc3": np.nan if weights is None else _distance_to_simplex(weights[classes], centred),
         "ncm": {
             m: _tag_wise_angle(features, sets, m, classes, means, max_pairs, rng) for m in several
         },
-        "nc1m": {m: _variability_of_sets(features, sets, m, max_pairs, rng) for m in several},
+        "nc1m": variability
+        | {m: _variability_of_sets(features, sets, m, max_pairs, rng) for m in several},
     }
 
 

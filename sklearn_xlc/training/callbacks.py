@@ -253,6 +253,7 @@ class CollapseMonitor(Callback):
             weights = weights.detach().cpu().numpy()
         report = neural_collapse(features.cpu().numpy(), self.y, weights)
         for name, short in (("ncm", "ncm"), ("nc1m", "nc1")):
-            report |= {f"{short}_{m}": value for m, value in report.pop(name).items()}
+            of_sets = report.pop(name).items()  # "nc1" is that of one label
+            report |= {f"{short}_{m}": value for m, value in of_sets if m > 1}
         for name, value in report.items():
             net.history.record(name, float(value))

@@ -158,7 +158,7 @@ VALUES = {
     "init": ["frequencies", "random"],
     "feature_decay": [0, 0.1, 10.0],
     "feature_dim": [None, 1, 3, 4, 9],
-    "attention": ["eagle", "mean", None, EAGLETransformer(n_iter=1, random_state=0)],
+    "attention": ["eagle", "mean", "product", None, EAGLETransformer(n_iter=1, random_state=0)],
     "temperature": ["auto", 0, 0.1, 1.0, 1e3],
     "mask": ["select", "multiply"],
     "n_concepts": [1, 3],

@@ -317,7 +317,7 @@ def test_theorem_1_holds_for_positive_scores(rng, lengths):
         assert code.topk([np.log(head)[None] for head in heads], 1)[1] == best
 
 
-def test_corollary_1_needs_an_error_below_half_the_lead(rng):
+def test_corollary_1_needs_positive_heads_and_an_error_below_half_the_lead(rng):
     """Eq. 9 for the best approximation of rank one, in the norms of the paper and its proof."""
     # Four equal scores outweigh the largest one, whichever norm measures the approximation.
     scores = np.array([[1.0, 0.0, 0.0], [0.0, 0.9, 0.9], [0.0, 0.9, 0.9]])
@@ -326,11 +326,21 @@ def test_corollary_1_needs_an_error_below_half_the_lead(rng):
     np.testing.assert_allclose(best, scores * (scores == 0.9), atol=1e-12)
     assert scores.argmax() == 0
     assert best.argmax() != 0
+    code = MixedRadix(20, (5, 4))
     for _ in range(50):
-        product = np.outer(rng.gamma(0.5, size=5), rng.gamma(0.5, size=4))
-        second, first = np.sort(product, axis=None)[-2:]
-        error = rng.uniform(-1, 1, size=product.shape) * 0.49 * (first - second)
-        assert (product + error).argmax() == product.argmax()
+        heads = [rng.gamma(0.5, size=length) for length in code.lengths]
+        product = kronecker(heads)
+        order = product.argsort()
+        lead = product[order[-1]] - product[order[-2]]
+        error = rng.uniform(-1, 1, size=20)
+        error[order[-2:]] = 1, -1  # the worst: the second best gains what the best loses
+        best = code.topk([np.log(head)[None] for head in heads], 1)[1].item()
+        assert (product + 0.49 * lead * error).argmax() == best
+        assert (product + 0.51 * lead * error).argmax() == order[-2] != best
+    # Heads that are not positive miss the best label of their own product, without any error.
+    heads = [np.array([-3.0, -1.0]), np.array([-2.0, -1.0])]
+    assert MixedRadix(4, (2, 2)).topk([head[None] for head in heads], 1)[1].item() == 3
+    assert kronecker(heads).argmax() == 0
 
 
 # --- the normalizer -------------------------------------------------------------------------

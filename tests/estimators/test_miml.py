@@ -64,6 +64,7 @@ def bags():
     [
         {},
         {"attention": "mean"},
+        {"attention": "product"},
         {"attention": None},
         {"attention": EAGLETransformer(contrast=None)},
         {"mask": "multiply", "attention": "mean"},
@@ -239,6 +240,19 @@ def test_embeddings_are_those_of_the_transformer(bags):
     assert quick(attention=None).fit(X, Y, groups).label_embeddings_ is None
 
 
+def test_product_is_the_co_attention_of_the_paper(bags):
+    X, Y, groups, _ = bags
+    X = X * np.geomspace(0.1, 3, len(X))[np.random.default_rng(0).permutation(len(X))][:, None]
+    clf = quick(attention="product", max_epochs=2).fit(X, Y, groups)
+    eagle = EAGLETransformer(contrast=None, normalize="similarities")
+    expected = eagle.fit(X, Y[groups // 10], groups).label_embeddings_
+    np.testing.assert_allclose(clf.label_embeddings_, expected, rtol=1e-6, atol=1e-9)
+    other = quick(attention=eagle, max_epochs=2).fit(X, Y, groups)  # compares by cosine
+    assert not clf.net_.module_.head.by_cosine
+    assert other.net_.module_.head.by_cosine
+    assert not np.allclose(other.decision_function(X, groups), clf.decision_function(X, groups))
+
+
 def test_embeddings_may_count_where_the_network_does_not():
     X, counts, groups, _ = make_bags(600, size=20)
     eagle = EAGLETransformer(multiplicity="top", random_state=0)
@@ -382,7 +396,7 @@ def test_automatic_batches_hold_about_256_rows(sizes):
     assert quick(batch_size=100, max_epochs=1).fit(X, Y, groups).net_.batch_size == 100
 
 
-@pytest.mark.parametrize("attention", ["eagle", None])
+@pytest.mark.parametrize("attention", ["eagle", "product", None])
 def test_saved_and_loaded(bags, attention, tmp_path):
     X, Y, groups, _ = bags
     clf = quick(attention=attention).fit(X, Y, groups)

@@ -5,7 +5,7 @@ import torch
 
 from _factories import ONE_EACH, ROW_WEIGHT, SEVERAL, plain_loss
 from sklearn_xlc.batches import Targets
-from sklearn_xlc.heads import FlatHead, PointwiseLoss, chunked, flat
+from sklearn_xlc.heads import FlatHead, SquaredError, chunked, flat
 from sklearn_xlc.heads.screening import multiplies_int8
 from sklearn_xlc.training import RowOptimizer
 
@@ -131,19 +131,6 @@ def test_bottleneck_without_biases_is_a_product_of_two_matrices(multilabel):
 # --- theorems on low rank, D. Liang et al., "Multi-Head Encoding" ------------------------------
 
 
-class SquaredError(PointwiseLoss):
-    link = None
-
-    def prior(self, frequency):
-        return torch.zeros_like(frequency)
-
-    def negative(self, logits):
-        return logits.square() / 2
-
-    def positive(self, logits, labels):
-        return (1 - logits).square() / 2
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rank", [1, 3])
 def test_theorem_2_squared_error_of_low_rank_has_no_other_minima(rank, seed):
@@ -192,14 +179,28 @@ def test_theorem_3_rank_one_and_biases_name_every_class():
 def test_theorem_3_needs_classes_that_are_points():
     """Three classes of two samples, which a plain layer separates, overlap on every line.
 
-    The classes of a layer of rank one are intervals of the line that it projects on.
+    A layer of rank one names classes in intervals of the line that it projects on.
     """
     degrees = torch.tensor([[-50.0, 50.0], [70.0, 170.0], [190.0, 290.0]], dtype=torch.float64)
     centres, samples = (
         torch.stack([angle.deg2rad().cos(), angle.deg2rad().sin()], -1)
         for angle in (degrees.mean(1), degrees)
     )
-    assert (samples @ centres.T).argmax(-1).tolist() == [[0, 0], [1, 1], [2, 2]]
+    torch.manual_seed(0)
+    plain, narrow = (FlatHead(2, 3, False, width=width).double() for width in (None, 1))
+    with torch.no_grad():
+        plain.weight.copy_(centres)
+    assert plain.topk(samples.flatten(0, 1), 1)[1].tolist() == [[0], [0], [1], [1], [2], [2]]
+    # Along the line, that is, orthogonal to the direction, the logits do not change at all.
+    for _ in range(50):
+        for parameter in narrow.parameters():
+            torch.nn.init.normal_(parameter)
+        direction = narrow.projection.weight[0]
+        along = torch.stack([-direction[1], direction[0]])
+        points = torch.linspace(-3, 3, 201, dtype=torch.float64)[:, None] * direction
+        named = narrow.topk(points, 1)[1]
+        assert torch.equal(narrow.topk(points + 5 * along, 1)[1], named)
+        assert len(torch.unique_consecutive(named)) == len(named.unique())  # one interval each
     lines = torch.arange(0, 180, 0.5, dtype=torch.float64).deg2rad()
     lines = torch.stack([lines.cos(), lines.sin()])
     low, high = (samples @ lines).aminmax(dim=1)  # (class, line)

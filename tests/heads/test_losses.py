@@ -32,6 +32,7 @@ from sklearn_xlc.heads import (
     RowwiseLoss,
     SamplingHead,
     SoftmaxCrossEntropy,
+    SquaredError,
     chunked,
     fourier,
 )
@@ -100,9 +101,17 @@ def hinge(z, y, label):
     return y * (1 - z).clamp(min=0) ** 2 + (1 - y) * (1 + z).clamp(min=0) ** 2
 
 
-def pick_all(competition):
+def squared(z, y, label):
+    return (y * (z - 1) ** 2 + (1 - y) * z**2) / 2
+
+
+def pick_all(competition, gamma=0.0):
+    def focal(log_p):
+        return -((1 - log_p.exp()) ** gamma) * log_p
+
     def definition(surprise, margin):
-        return competition * surprise + (1 - competition) * (1 + margin.exp()).log()
+        against_negatives = 1 / (1 + margin.exp())
+        return competition * focal(-surprise) + (1 - competition) * focal(against_negatives.log())
 
     return definition
 
@@ -115,6 +124,7 @@ POINTWISE = {
     "focal": ("focal", asymmetric(2.0, 2.0, 0.0, (0.25, 0.75))),
     "focal-plain": (FocalLoss(0.5, alpha=None), asymmetric(0.5, 0.5, 0.0)),
     "propensity": ("propensity_bce", propensity),
+    "squared": (SquaredError(), squared),
     "hinge": (Hinge(), hinge),
 }
 ROWWISE = {
@@ -122,6 +132,7 @@ ROWWISE = {
     "pick-all-mean": (PickAllLabels(reduction="mean"), pick_all(1.0)),
     "pick-all-half": (PickAllLabels(0.5, "mean"), pick_all(0.5)),
     "pick-all-apart": (PickAllLabels(0.0), pick_all(0.0)),
+    "pick-all-focal": (PickAllLabels(0.5, gamma=1.5), pick_all(0.5, 1.5)),
     "poly": (Poly(), lambda s, m: s - (-s).exp() + 0.3 / (1 + (-m).exp())),
 }
 SOFTMAX = {
@@ -388,6 +399,25 @@ def check_extreme_logits(criterion, dtype):
     assert criterion.negative_derivative(z.clone()).isfinite().all()
 
 
+def test_focal_competition_is_finite_where_a_label_is_certain():
+    criterion = PickAllLabels(0.5, gamma=0.5)
+    surprise = torch.tensor([0.0, 1e-30, 1e-5, 1.0, 1e3])
+    margin = torch.tensor([-1e3, -80.0, -10.0, 0.0, 1e3])
+    value, slopes = criterion.value(surprise, margin), criterion.derivative(surprise, margin)
+    assert all(part.isfinite().all() for part in (value, *slopes))
+    assert value[0].item() == pytest.approx(0, abs=1e-30)
+    assert value[4].item() == pytest.approx(1e3)
+
+
+def test_squared_error_of_shared_targets_is_the_mean_over_picked_labels():
+    """Of all labels of a row: the mean squared distance from their unit vectors."""
+    z, unit = torch.randn(N_LABELS, dtype=torch.float64), torch.eye(N_LABELS).double()
+    picked = [1, 4, 6]
+    expected = sum((z - unit[k]).square().sum() for k in picked) / len(picked)
+    loss = SquaredError()(z, unit[picked].mean(0)).sum()
+    torch.testing.assert_close(2 * loss, expected)
+
+
 def test_propensities_are_those_of_the_metrics():
     Y = np.zeros((int(N_SAMPLES), N_LABELS), dtype=int)
     for label, count in enumerate(COUNTS.int().tolist()):
@@ -483,7 +513,8 @@ def test_a_loss_is_copied_and_shows_its_parameters():
     assert not len(given.inverse)
     assert repr(given) == "PropensityBinaryCrossEntropy(a=0.5, b=1.5)"
     assert (
-        repr(copy.deepcopy(PickAllLabels(0.5))) == "PickAllLabels(competition=0.5, reduction='sum')"
+        repr(copy.deepcopy(PickAllLabels(0.5)))
+        == "PickAllLabels(competition=0.5, reduction='sum', gamma=0.0)"
     )
     assert repr(Hinge()) == "Hinge()"
     assert "inverse" in "".join(head.state_dict())

@@ -58,7 +58,7 @@ def one_bag(head, instances, features):
     logits = concepts.max(1).values  # V_2
     mask = torch.ones_like(logits)
     if head.label_embeddings is not None:
-        rows = instances / instances.norm(dim=1, keepdim=True)
+        rows = instances / instances.norm(dim=1, keepdim=True) if head.by_cosine else instances
         affinity = rows @ head.label_embeddings / head.temperature
         mask = len(rows) * affinity.softmax(0)  # M = g Softmax(tau X L')
     if head.mask == "multiply":
@@ -103,6 +103,29 @@ def test_scores_are_those_of_a_loop_over_bags(mask, attention):
     best, ids = head.topk(bags, 4)
     torch.testing.assert_close(best, expected.topk(4)[0])
     torch.testing.assert_close(ids, expected.topk(4)[1])
+
+
+@masks
+def test_attention_by_inner_products_reads_the_norms(mask):
+    """M = g Softmax(tau X L') with X as given, Section 6 of the paper."""
+    head, bags = make(mask, by_cosine=False)
+    expected = reference_scores(head, bags)
+    torch.testing.assert_close(head.scores(bags), expected)
+    cosines, _ = make(mask)
+    assert not torch.allclose(cosines.scores(bags), expected)
+    units = Bags(F.normalize(bags.instances, dim=1), bags.indptr, bags.features)
+    torch.testing.assert_close(head.scores(units), cosines.scores(bags))
+    truth = torch.zeros_like(expected)
+    for row, labels in enumerate(LISTS):
+        truth[row, labels] = 1
+    losses = F.binary_cross_entropy_with_logits(expected, truth, reduction="none").sum(1)
+    targets = make_targets(LISTS)
+    torch.testing.assert_close(head.loss(bags, targets, WEIGHT), WEIGHT @ losses / len(WEIGHT))
+
+    def loss(features):
+        return head.loss(Bags(bags.instances, bags.indptr, features), targets, WEIGHT)
+
+    assert gradcheck(loss, (bags.features,), fast_mode=True)
 
 
 @masks
@@ -193,8 +216,9 @@ def test_order_of_instances_and_of_bags_does_not_matter(mask, attention):
         )
 
 
-def test_sparse_instances_attend_like_dense_ones():
-    head, bags = make()
+@pytest.mark.parametrize("by_cosine", [True, False])
+def test_sparse_instances_attend_like_dense_ones(by_cosine):
+    head, bags = make(by_cosine=by_cosine)
     X = bags.instances.numpy() * (np.random.default_rng(1).random(bags.instances.shape) < 0.5)
     X[4] = 0
     dense = Bags(torch.from_numpy(X), bags.indptr)

@@ -51,12 +51,13 @@ def slow_neural_collapse(features, Y, W):
         "ncm": {},
         "nc1m": {},
     }
-    for m in sorted(set(Y.sum(axis=1)) - {0, 1}):
-        kept = [s for s in means if len(s) == m and set(s) <= set(classes)]
-        sums = {s: sum(means[(k,)] for k in s) for s in itertools.combinations(classes, m)}
-        own = np.mean([angle(means[s], sums[s]) for s in kept]) if kept else np.nan
-        overall = [angle(means[s], v) for s in kept for v in sums.values()]
-        report["ncm"][m] = own / np.mean(overall) if kept else np.nan
+    for m in sorted(set(Y.sum(axis=1)) - {0}):
+        if m > 1:
+            kept = [s for s in means if len(s) == m and set(s) <= set(classes)]
+            sums = {s: sum(means[(k,)] for k in s) for s in itertools.combinations(classes, m)}
+            own = np.mean([angle(means[s], sums[s]) for s in kept]) if kept else np.nan
+            overall = [angle(means[s], v) for s in kept for v in sums.values()]
+            report["ncm"][m] = own / np.mean(overall) if kept else np.nan
         # tr(Sigma_W pinv(Sigma_B)) / K of the features H_m, whose K classes are the sets of m; of
         # Sigma_B the directions that sums of the labels' vectors span.
         chosen = [s for s in means if len(s) == m]
@@ -96,7 +97,9 @@ def test_the_definitions(data):
     features, Y, W = data
     report = neural_collapse(features, Y, W)
     assert_same(report, slow_neural_collapse(features, Y, W))
-    assert set(report["ncm"]) == set(report["nc1m"]) == {2, 3}
+    assert set(report["ncm"]) == {2, 3}
+    assert set(report["nc1m"]) == {1, 2, 3}
+    assert report["nc1m"][1] == report["nc1"]
     assert np.all(np.isfinite(list(report["nc1m"].values())))
     assert np.all(np.isfinite([report[name] for name in NAMES]))
     assert 0 < report["ncm"][2] < 1
@@ -117,6 +120,7 @@ def test_class_ids_are_rows_of_one_label(rng):
     report = neural_collapse(features, y, W)
     assert report == neural_collapse(features, np.eye(6, dtype=int)[y], W)
     assert report["ncm"] == {}
+    assert set(report["nc1m"]) == {1}
     assert_same(report, slow_neural_collapse(features, np.eye(6, dtype=int)[y], W))
 
 
