@@ -122,7 +122,7 @@ MUTATIONS = [
     Mutation(
         MHE, "product: end of the search in groups", "heads/digits.py",
         "best[:, -1] < np.logaddexp.reduce", "best[:, -1] > np.logaddexp.reduce",
-        "heads/test_digits.py",
+        "heads/test_digits.py::test_the_search_of_a_mixture_ends_at_the_most_candidates",
     ),
     Mutation(
         MHE, "label sets as classes: digits", "heads/powerset.py",
@@ -192,7 +192,7 @@ MUTATIONS = [
     Mutation(
         MHE, "sampling: correction", "heads/sampling.py",
         "logits = logits - self._log_expected_count", "logits = logits + self._log_expected_count",
-        "heads/test_sampling.py",
+        "heads/test_sampling.py::test_correction_subtracts_the_log_chance_of_the_sub_head_from_the_logits",
     ),
     Mutation(
         MHE, "sampling: chance of a sub-head", "heads/sampling.py",
@@ -282,7 +282,8 @@ MUTATIONS = [
     ),
     Mutation(
         DFT, "linear program, Eq. 3: biases", "geometry/_linear_program.py",
-        "0.0 if offsets is None else offsets\n    eye", "0.0 if offsets is None else -offsets\n    eye",
+        "0.0 if offsets is None else offsets\n    eye",
+        "0.0 if offsets is None else -offsets\n    eye",
         "geometry/test_linear_program.py::test_ball_in_a_triangle",
     ),
     Mutation(
@@ -292,7 +293,8 @@ MUTATIONS = [
     ),
     Mutation(
         DFT, "radius of a witness", "geometry/_decision.py",
-        "radius = float(np.min(signs[used] * margins", "radius = float(np.min(-signs[used] * margins",
+        "radius = float(np.min(signs[used] * margins",
+        "radius = float(np.min(-signs[used] * margins",
         "geometry/test_argmaxability.py::test_radius_is_that_of_the_ball_around_the_witness",
     ),
     Mutation(
@@ -336,7 +338,8 @@ MUTATIONS = [
     # --- multi-label neural collapse --------------------------------------------------------
     Mutation(
         NC, "simplex ETF, Eq. 6", "geometry/_simplex_etf.py",
-        "scale = np.sqrt(n_classes / (n_classes - 1))", "scale = np.sqrt((n_classes - 1) / n_classes)",
+        "scale = np.sqrt(n_classes / (n_classes - 1))",
+        "scale = np.sqrt((n_classes - 1) / n_classes)",
         "geometry/test_simplex_etf.py::test_simplex_is_equation_6",
     ),
     Mutation(
@@ -371,12 +374,12 @@ MUTATIONS = [
     Mutation(
         NC, "pick-all-labels: focal weight", "heads/losses.py",
         "rest = -torch.expm1(-surprise)", "rest = torch.exp(-surprise)",
-        "heads/test_losses.py::test_every_loss_in_every_head",
+        "heads/test_losses.py::test_every_loss_in_every_head[whole-flat-pick-all-focal-True-False]",
     ),
     Mutation(
         NC, "pick-all-labels: focal derivative", "heads/losses.py",
         "weight * (1 + self.gamma * odds)", "weight * (1 - self.gamma * odds)",
-        "heads/test_losses.py::test_every_loss_in_every_head",
+        "heads/test_losses.py::test_every_loss_in_every_head[whole-flat-pick-all-focal-True-False]",
     ),
     Mutation(
         NC, "pick-all-labels: mean over labels", "heads/losses.py",
@@ -532,14 +535,15 @@ MUTATIONS = [
     ),
     Mutation(
         EAGLE, "similarity without the background: mean", "aggregation/_embeddings.py",
-        "scores -= total[pairs.labels] * self.offsets", "scores += total[pairs.labels] * self.offsets",
-        "aggregation/test_embeddings.py",
+        "scores -= total[pairs.labels] * self.offsets",
+        "scores += total[pairs.labels] * self.offsets",
+        "aggregation/test_embeddings.py::test_algorithm_1_in_the_metric_of_the_background",
     ),
     Mutation(
         EAGLE, "similarity without the background: norm", "aggregation/_embeddings.py",
         "total * (offset - total * self.background.mean_square)",
         "total * (offset + total * self.background.mean_square)",
-        "aggregation/test_embeddings.py",
+        "aggregation/test_embeddings.py::test_algorithm_1_in_the_metric_of_the_background",
     ),
     Mutation(
         EAGLE, "background: ridge regression", "aggregation/_background.py",

@@ -94,7 +94,7 @@ class PointwiseLoss(Loss):
     SquaredHinge()
     """
 
-    link = "sigmoid"
+    link: ClassVar[str | None] = "sigmoid"
 
     def prior(self, frequency: Tensor) -> Tensor:
         return torch.logit(frequency.clamp(1e-7, 1 - 1e-3))

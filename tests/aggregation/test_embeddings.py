@@ -89,6 +89,35 @@ def test_choice_by_cosine_and_sums_of_samples_as_given(seed, n_iter, step, spars
     np.testing.assert_allclose(dense(found), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("n_iter", [1, 6])
+@pytest.mark.parametrize("n_components", [0, 2])
+def test_algorithm_1_in_the_metric_of_the_background(rng, n_components, n_iter):
+    """Samples less their mean, and inner products with the matrix I - D'D."""
+    X = unit_rows(rng.normal(size=(60, 5)) + 0.5)
+    members = np.arange(60).reshape(12, 5)
+    labels = (rng.random((12, 4)) < 0.6).astype(int)
+    background = make_background(X, n_components, 0.05, np.random.RandomState(0))
+    centred, metric = (
+        X - X.mean(axis=0),
+        np.eye(5) - background.directions.T @ background.directions,
+    )
+
+    def project(x):
+        return x / np.sqrt(x @ metric @ x)
+
+    expected = []
+    for k in range(4):
+        groups = members[labels[:, k] == 1]
+        e = project(centred[groups.ravel()].sum(axis=0))
+        for _ in range(n_iter):
+            best = [rows[(X[rows] @ metric @ e).argmax()] for rows in groups]
+            e = project(e + 0.1 * project(centred[best].sum(axis=0)))
+        expected.append(proj(metric @ e))
+    data = aggregation(np.repeat(np.eye(12), 5, axis=0), labels)
+    found = learn_embeddings(X, data, background=background, n_iter=n_iter)
+    np.testing.assert_allclose(dense(found), expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("wrong", [np.ones(3), -np.ones(4), np.full(4, np.nan), np.ones((4, 1))])
 def test_bad_sample_weights(wrong):
     data = aggregation(np.eye(4), np.eye(4))

@@ -1,5 +1,6 @@
 """The flat head: fused steps, precision, ranking, first logits; `test_losses` has its gradients."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -206,6 +207,34 @@ def test_theorem_3_needs_classes_that_are_points():
     low, high = (samples @ lines).aminmax(dim=1)  # (class, line)
     overlap = torch.minimum(high, high.roll(1, 0)) - torch.maximum(low, low.roll(1, 0))
     assert overlap.amax(0).min() > 0.1  # far more than between neighbouring lines
+
+
+def test_theorem_4_fails_and_a_bound_by_the_range_of_the_changes_holds():
+    """Eq. 20, the printed bound, and 2 tanh(r / 4) for changes of logits in an interval of r."""
+
+    def error(before, after):
+        heads = [FlatHead(1, before.shape[1], False).double() for _ in range(2)]
+        one, rows = torch.ones(len(before), 1).double(), []
+        for head, logits in zip(heads, (before, after)):
+            head.set_prior(logits.softmax(1)[0])
+            with torch.no_grad():
+                head.weight.copy_(logits[0, :, None] - head.bias[:, None])
+            rows.append(head.probabilities(head.scores(one)))
+        return (rows[0] - rows[1]).abs().sum(1)
+
+    before = torch.tensor([[0.9, 0.1]], dtype=torch.float64).log()
+    change = torch.tensor([[-5.0, 0.0]], dtype=torch.float64)
+    assert error(before, before + change) > 1.68
+    assert change.expm1().abs().sum() < 1
+    torch.manual_seed(0)
+    for _ in range(20):
+        before, change = 3 * torch.randn(2, 1, 6, dtype=torch.float64)
+        width = change.max() - change.min()
+        assert error(before, before + change) <= 2 * torch.tanh(width / 4)
+    for width in (0.1, 1.0, 6.0):  # two classes, half of the way on either side
+        half = torch.tensor([[width / 2, 0.0]], dtype=torch.float64)
+        expected = torch.tensor([2 * np.tanh(width / 4)])
+        torch.testing.assert_close(error(-half, half), expected)
 
 
 # --- drawn negatives --------------------------------------------------------------------------

@@ -131,6 +131,17 @@ def test_correction_of_own_heads_is_the_rate_at_which_they_are_drawn():
     torch.testing.assert_close(chance[:, ::LENGTH], seen, atol=0.03, rtol=0)
 
 
+def test_correction_subtracts_the_log_chance_of_the_sub_head_from_the_logits():
+    head, features = make(correction=True)
+    head.set_prior(torch.linspace(0.01, 0.12, N_LABELS, dtype=torch.float64))
+    labels, allowed = torch.tensor([1, 9]), torch.tensor([0, 1, 2, 3, 8, 9, 10, 11])
+    share = torch.linspace(0.01, 0.12, N_LABELS, dtype=torch.float64)
+    chance = torch.stack([1 - (1 - share[4 * h : 4 * h + 4].sum()) ** 2 for h in (0, 2)])
+    logits = features[:2] @ full_weight(head)[allowed].T - chance.log().repeat_interleave(LENGTH)
+    expected = F.cross_entropy(logits, torch.tensor([1, 5]))
+    torch.testing.assert_close(head.loss(features[:2], Targets(torch.arange(3), labels)), expected)
+
+
 def test_arcface_equals_its_definition_on_both_branches():
     head, features = make(loss=ArcFace(margin=0.5, scale=8.0), n_sampled_heads=4)
     with torch.no_grad():  # row 0 opposite to its label: beyond pi - margin
